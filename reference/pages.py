@@ -17,7 +17,7 @@ from orbitmq.admin.envelope import schema
 from orbitmq.admin.kinds import KINDS, item_of
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli.foreign_keys import FIXED, WITHOUT_EFFECT
-from orbitmq.cli.lazily import NOUNS
+from orbitmq.cli.lazy_commands import NOUNS
 from orbitmq.cli.main import app
 from orbitmq.client.settings import (
     ClientSettings,

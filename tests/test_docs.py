@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.cli.lazily import NOUNS
+from orbitmq.cli.lazy_commands import NOUNS
 from orbitmq.namesrv.server import NameServer
 from orbitmq.net.routing import Router
 from orbitmq.store.options import StoreOptions

@@ -1,4 +1,4 @@
-"""Accounts: what may be asked for is checked before anybody is asked, and a secret is never told by a step."""
+"""Accounts: what may be asked for is checked before anybody is asked, and a secret is in no step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from orbitmq.admin import acl
-from orbitmq.admin.acl import AccountChanges, told
+from orbitmq.admin.acl import AccountChanges, plain_account
 from orbitmq.admin.session import Session
 from orbitmq.errors import AdminError
 from orbitmq.net.remoting import Remoting
@@ -42,9 +42,9 @@ def test_an_empty_list_is_wanted_only_where_there_is_something() -> None:
 
 
 def test_a_step_tells_that_a_secret_changes_and_not_which() -> None:
-    before, after = told(ACCOUNT), told(AccountChanges("another secret").over(ACCOUNT))
+    before, after = plain_account(ACCOUNT), plain_account(AccountChanges("another secret").over(ACCOUNT))
     assert before != after
-    assert told(ACCOUNT) == before
+    assert plain_account(ACCOUNT) == before
     assert "secret" not in str(before).replace("secretKey", "") + str(after).replace("secretKey", "")
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from orbitmq.admin import checks
-from orbitmq.admin.answers import Failure
 from orbitmq.admin.checks import CheckResult, Measurement, nagios, prometheus, result
+from orbitmq.admin.results import Failure
 from orbitmq.client.sync import Producer
 from orbitmq.message.model import Message
 from orbitmq.testing.cluster import Cluster

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from orbitmq.admin.answers import Failure
 from orbitmq.admin.clients import ConsumerMember, ConsumerReport, RunningQueue, RunningTopic, Subscription
 from orbitmq.admin.consumption import excerpt
 from orbitmq.admin.diagnosis import diagnose
@@ -18,6 +17,7 @@ from orbitmq.admin.evidence import why
 from orbitmq.admin.group_evidence import GroupEvidence, TopicPlace
 from orbitmq.admin.groups import GroupRules, plan_create
 from orbitmq.admin.progress import GroupProgress, GroupQueue, QueueState
+from orbitmq.admin.results import Failure
 from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Severity
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message

@@ -13,9 +13,9 @@ from functools import partial
 import pytest
 
 from orbitmq.admin import loads
-from orbitmq.admin.answers import Found
 from orbitmq.admin.groups import groups
 from orbitmq.admin.loads import Load, LoadReport, Since, Way, _began, _Counts, _paced
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.admin.temporary import NAME, own_topic
 from orbitmq.admin.topics import Topic, listed, status

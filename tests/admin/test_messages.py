@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from orbitmq.admin.finding import find
+from orbitmq.admin.message_history import MessageState
 from orbitmq.admin.messages import ANSWER_MAX, by_key, by_offset_id
+from orbitmq.admin.search import find
 from orbitmq.admin.session import Session
-from orbitmq.admin.stories import MessageState
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.properties import encode_properties

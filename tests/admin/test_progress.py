@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from orbitmq.admin.answers import Failure, Found
 from orbitmq.admin.clients import ConsumerMember, GroupMembership
 from orbitmq.admin.progress import (
     GroupProgress,
@@ -23,6 +22,7 @@ from orbitmq.admin.progress import (
     vanished,
     warnings_of,
 )
+from orbitmq.admin.results import Failure, Found
 from orbitmq.admin.session import Session
 from orbitmq.client import ConsumeConcurrentlyStatus, Message
 from orbitmq.client.sync import Producer, PushConsumer

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from orbitmq.admin.answers import FIXED, failure_of
 from orbitmq.admin.plans import Change, Plan, Step, StepOutcome, Value, joined
+from orbitmq.admin.results import FIXED, failure_of
 from orbitmq.admin.session import ASKED_AT_ONCE, Node, Session, nearest
 from orbitmq.broker.settings import _refused
 from orbitmq.errors import BrokerError, ConnectError, NoNameServer, NotFound, RemotingTimeout

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orbitmq.admin.answers import Found
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.admin.temporary import NAME, own_topic, with_own_topic
 from orbitmq.admin.topics import listed

@@ -10,8 +10,8 @@ from typing import TypeVar
 import pytest
 
 from orbitmq.admin import topic_changes, topics
-from orbitmq.admin.answers import Found
 from orbitmq.admin.plans import Plan, StepOutcome
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import ASKED_AT_ONCE, Node, Session
 from orbitmq.admin.topic_changes import TopicChanges, perm_of
 from orbitmq.admin.topics import TopicFlow, TopicType, day_sum, type_of

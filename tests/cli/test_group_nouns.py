@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from orbitmq.admin.diagnosis import diagnose
 from orbitmq.admin.offsets import plan_skip
 from orbitmq.admin.session import Session
-from orbitmq.cli.lazily import NOUNS
+from orbitmq.cli.lazy_commands import NOUNS
 from orbitmq.cli.main import app
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message
 from orbitmq.client.sync import Producer, PushConsumer

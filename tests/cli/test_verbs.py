@@ -15,12 +15,12 @@ import yaml
 from msgspec import Struct
 from typer.testing import CliRunner
 
-from orbitmq.admin.answers import Found, failure_of
 from orbitmq.admin.plans import Change, Plan, Step, StepOutcome, Value
+from orbitmq.admin.results import Found, failure_of
 from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Finding, Severity
-from orbitmq.cli import output, undoing
-from orbitmq.cli.performing import Aside
+from orbitmq.cli import output, undo_files
+from orbitmq.cli.execution import Aside
 from orbitmq.cli.verbs import changes, feeds, noun, reads, streams
 from orbitmq.errors import AdminError, BrokerError, Conflict, ConnectError, NotFound, OrbitMQError, RemotingTimeout
 from orbitmq.wire.codes import ResponseCode
@@ -280,7 +280,7 @@ def test_an_undo_file_is_there_before_the_change() -> None:
     told = run("set", "a", "new", "--destroys", "--yes")
     words = told.stderr.split("to undo it: orbitmq ")[1].splitlines()[0].split()
     assert words[:2] == ["thing", "undo"]
-    assert undoing.load(Path(words[2]), "thing undo")["old"] == "old"
+    assert undo_files.load(Path(words[2]), "thing undo")["old"] == "old"
 
 
 @pytest.mark.parametrize(("flag", "code", "word"), [("readonly", 4, "readonly"), ("protected", 9, "protected")])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orbitmq.admin.cluster import ClusterBroker
-from orbitmq.admin.living import ClusterView
+from orbitmq.admin.cluster_view import ClusterView
 from orbitmq.admin.session import Session
 from orbitmq.dashboard import clusters
 from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster, History

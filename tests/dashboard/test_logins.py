@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.plans import Plan
+from orbitmq.admin.results import Found
 from orbitmq.dashboard import logins
 from orbitmq.dashboard.logins import Guesses, Logins, PendingPlan
 from orbitmq.dashboard.roles import Role

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.cluster import ClusterBroker, Replica
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.client.sync import Producer
 from orbitmq.dashboard import accounts

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from orbitmq.admin import acl, brokers, paging, topic_changes, topic_summaries
+from orbitmq.admin import acl, brokers, message_pages, topic_changes, topic_summaries
 from orbitmq.admin import messages as by_name
 from orbitmq.admin import topics as topics_admin
-from orbitmq.admin.answers import Failure, Found
+from orbitmq.admin.cluster_view import ClusterView
 from orbitmq.admin.group_verdicts import GroupVerdicts
 from orbitmq.admin.groups import GroupSummary
-from orbitmq.admin.living import ClusterView
+from orbitmq.admin.message_pages import Paged
 from orbitmq.admin.offsets import StoredOffset
-from orbitmq.admin.paging import Paged
 from orbitmq.admin.progress import GroupProgress, GroupQueue, QueueState
+from orbitmq.admin.results import Failure, Found
 from orbitmq.admin.rosters import Roster
 from orbitmq.admin.session import Node
 from orbitmq.admin.topic_summaries import TopicSummary, TopicVolume
@@ -156,7 +156,7 @@ async def test_what_is_empty_is_so_as_far_as_is_known(
     ):  # fmt: skip
         monkeypatch.setattr(owner, name, answers(nothing))
     monkeypatch.setattr(broker_pages, "registered", answers(NODE))
-    monkeypatch.setattr(paging, "page", answers(Paged(nothing)))
+    monkeypatch.setattr(message_pages, "page", answers(Paged(nothing)))
     monkeypatch.setattr(dead_letters, "reasons", answers(Found()))
     page = await seen(dashboard, path)
     assert page.status == 200, page.title
@@ -260,7 +260,7 @@ async def test_bodies_of_a_list_are_unpacked_beside_the_loop(
 ) -> None:
     await known(place, {"topic names": Found()})
     message = stored(body=compress(bytes(1 << 20)), sys_flag=COMPRESSED)
-    monkeypatch.setattr(paging, "page", answers(Paged(Found([message]))))
+    monkeypatch.setattr(message_pages, "page", answers(Paged(Found([message]))))
     monkeypatch.setattr(pending, "pending", answers(Found()))
     monkeypatch.setattr(dead_letters, "reasons", answers(Found()))
     threads: list[threading.Thread] = []
@@ -272,7 +272,7 @@ async def test_bodies_of_a_list_are_unpacked_beside_the_loop(
 
     monkeypatch.setattr(message_query, "body_view", told)
     if path.startswith("tail/rows"):
-        path += f"&mark={paging.written(paging.PageCursor(False, 0, {}))}"
+        path += f"&mark={message_pages.written(message_pages.PageCursor(False, 0, {}))}"
     page = await seen(dashboard, path)
     assert page.status == 200, page.title
     assert threads
@@ -290,7 +290,7 @@ async def test_traces_are_asked_for_the_first_dead_letters_only(
 
     monkeypatch.setattr(dead_letters, "reasons", reasons)
     for shown in (200, 50):
-        monkeypatch.setattr(paging, "page", answers(Paged(Found([stored(number) for number in range(shown)]))))
+        monkeypatch.setattr(message_pages, "page", answers(Paged(Found([stored(number) for number in range(shown)]))))
         page = await seen(dashboard, "dead-letters/g?rows=200")
         assert len(page.table("Dead letters")) == shown + 1, "with the row that ticks all"
         assert ("for the first 50" in page.words) == (shown > 50)

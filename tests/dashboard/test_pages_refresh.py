@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Route, expect
 
-from orbitmq.admin.answers import Found
+from orbitmq.admin.cluster_view import ClusterView
 from orbitmq.admin.group_verdicts import GroupVerdicts
-from orbitmq.admin.living import ClusterView
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.app import Dashboard, DashboardSettings
 from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster

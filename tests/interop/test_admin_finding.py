@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from orbitmq.admin.finding import find
-from orbitmq.admin.sending import plan_resend
+from orbitmq.admin.message_history import GroupState, MessageHistory, MessageState
+from orbitmq.admin.message_send import plan_resend
+from orbitmq.admin.search import find
 from orbitmq.admin.session import Session
-from orbitmq.admin.stories import GroupState, MessageHistory, MessageState
 from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageExt
 from orbitmq.client.core.model import SendResult
 from orbitmq.client.sync import Producer, PushConsumer

@@ -41,5 +41,5 @@ def test_members_are_shown_with_type_and_meaning() -> None:
 def test_a_synchronous_method_says_what_it_waits_for() -> None:
     section = api_page("client-api.md").split("#### sync.Producer\n")[1].split("\n#### ")[0]
     assert "| `send` | waits for `Producer.send` |" in section
-    assert "| `request_async` | begins `Producer.request_async` |" in api_page("client-api.md")
+    assert "| `request_async` | starts `Producer.request_async` |" in api_page("client-api.md")
     assert "##### sync.Producer.send_async" in section, "whose future is one for threads"

@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from orbitmq.admin.answers import Found, Gathered
 from orbitmq.admin.brokers import chosen
 from orbitmq.admin.masters import lost
 from orbitmq.admin.plans import Change, Make, Plan, Step, Value
+from orbitmq.admin.results import Found, Gathered
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.errors import BadArgument, Conflict, NotFound
 from orbitmq.operations.access import accounts, acl_version, delete_account, put_account, put_white_addresses
@@ -315,12 +315,12 @@ def _change(
     make: Make,
 ) -> Change:
     async def read_back() -> Value:
-        return told(_of(await _accounts(session, node), access_key))
+        return plain_account(_of(await _accounts(session, node), access_key))
 
-    return Change(Step(str(node), action, access_key, told(before), told(after)), make, read_back)
+    return Change(Step(str(node), action, access_key, plain_account(before), plain_account(after)), make, read_back)
 
 
-def told(account: AccountConfig | None) -> Value:
+def plain_account(account: AccountConfig | None) -> Value:
     """An account as a step shows it. The secret is a mark that differs when the secret does, in this run."""
     if account is None:
         return None

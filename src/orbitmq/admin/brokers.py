@@ -11,10 +11,10 @@ from functools import partial
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.cluster import each_runtime
 from orbitmq.admin.masters import each_master, untouched
 from orbitmq.admin.plans import Change, Plan, Step
+from orbitmq.admin.results import Found
 from orbitmq.admin.runtime import Runtime
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.errors import BadArgument, ConfigurationError, Conflict, NotFound, OrbitMQError

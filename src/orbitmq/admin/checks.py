@@ -11,12 +11,12 @@ from enum import IntEnum
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from orbitmq.admin.answers import Failure
 from orbitmq.admin.cluster import each_runtime
 from orbitmq.admin.doctor import name_servers, response_times
 from orbitmq.admin.evidence import WATCH_SECONDS, why
 from orbitmq.admin.group_verdicts import findings_of, group_verdicts
 from orbitmq.admin.progress import progress
+from orbitmq.admin.results import Failure
 from orbitmq.admin.runtime import Runtime
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.topics import status

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Failure, Found, Gathered
 from orbitmq.admin.masters import each_master
+from orbitmq.admin.results import Failure, Found, Gathered
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import NotFound, OrbitMQError
 from orbitmq.message.config import SubscriptionData

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import msgspec
 from msgspec import Struct
 
-from orbitmq.admin.answers import Failure, Found, Gathered
 from orbitmq.admin.group_verdicts import GroupVerdicts, findings_of, group_verdicts
+from orbitmq.admin.results import Failure, Found, Gathered
 from orbitmq.admin.runtime import DailyCount, RequestQueue, Runtime, parse
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.verdict import (

@@ -12,9 +12,9 @@ import time
 from msgspec.structs import replace
 
 from orbitmq.admin import brokers
-from orbitmq.admin.answers import Found, Gathered, failure_of
 from orbitmq.admin.cluster import ClusterVerdict, judge
 from orbitmq.admin.group_verdicts import RULE as GROUPS
+from orbitmq.admin.results import Found, Gathered, failure_of
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.verdict import ClusterEvidence, Finding, Severity, worst
 from orbitmq.errors import BrokerError, OrbitMQError

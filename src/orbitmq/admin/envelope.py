@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from orbitmq.admin.answers import Failure, Found
+from orbitmq.admin.results import Failure, Found
 
 API_VERSION = "orbitmq/v1"
 _INSTANT = "AtMs"

@@ -10,8 +10,6 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from orbitmq.admin.answers import Failure, Found, Gathered
-from orbitmq.admin.browsing import pull_header
 from orbitmq.admin.clients import ConsumerReport, GroupMembership, compared, membership, running, running_of
 from orbitmq.admin.consumption import stuck
 from orbitmq.admin.diagnosis import diagnose
@@ -20,6 +18,8 @@ from orbitmq.admin.groups import GroupRules, every_rules, rules_in
 from orbitmq.admin.offsets import show
 from orbitmq.admin.pace import Paces
 from orbitmq.admin.progress import GroupQueue, drain_seconds, measured
+from orbitmq.admin.results import Failure, Found, Gathered
+from orbitmq.admin.scan import pull_header
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.verdict import Finding, Severity, worst
 from orbitmq.errors import NotFound

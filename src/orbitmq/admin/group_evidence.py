@@ -8,11 +8,11 @@ from functools import partial
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Failure
 from orbitmq.admin.clients import ConsumerMember, ConsumerReport, RunningQueue, Subscription
 from orbitmq.admin.groups import GroupRules
 from orbitmq.admin.pace import Pace
 from orbitmq.admin.progress import GroupProgress, GroupQueue
+from orbitmq.admin.results import Failure
 from orbitmq.admin.verdict import EvidenceValue, Finding, Severity
 from orbitmq.message.flags import PERM_READ
 from orbitmq.message.topics import retry_topic

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from orbitmq.admin.answers import Failure
 from orbitmq.admin.diagnosis import diagnose
 from orbitmq.admin.evidence import WATCH_SECONDS, SharedResponses, gather
 from orbitmq.admin.groups import GroupSummary, groups
 from orbitmq.admin.pace import Paces
+from orbitmq.admin.results import Failure
 from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Finding, Severity
 from orbitmq.errors import OrbitMQError

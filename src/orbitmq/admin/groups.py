@@ -19,10 +19,10 @@ from types import MappingProxyType
 import msgspec
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found, Gathered
 from orbitmq.admin.clients import GroupMembership, membership
 from orbitmq.admin.masters import only_masters, untouched
 from orbitmq.admin.plans import Change, Plan, Step, Value
+from orbitmq.admin.results import Found, Gathered
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.admin.topic_changes import deletion, forgetting
 from orbitmq.admin.topics import table_of

@@ -6,6 +6,27 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from msgspec import Struct
+
+
+class NamedCluster(Struct, frozen=True, rename="camel"):
+    """One context."""
+
+    name: str
+    in_use: bool
+    """Whether commands use it unless they name another."""
+    name_servers: list[str]
+    cluster: str | None
+    access_key: str | None
+    secret: str | None
+    """Where the secret key is kept: `env MQ_SECRET`; never the secret."""
+    tls: bool
+    remember: str | None
+    """How long a stopped broker is expected back; None for the default of 72 hours."""
+    protected: bool
+    readonly: bool
+
+
 # Kind -> module and class of its items.
 KINDS = {
     "AccountList": "orbitmq.admin.acl:AclAccount",
@@ -21,7 +42,7 @@ KINDS = {
     "ClientReport": "orbitmq.admin.clients:ConsumerReport",
     "ClusterHealth": "orbitmq.admin.verdict:Finding",
     "ClusterOverview": "orbitmq.admin.cluster:Overview",
-    "ContextList": "orbitmq.admin.contexts:NamedCluster",
+    "ContextList": "orbitmq.admin.kinds:NamedCluster",
     "DelayQueueList": "orbitmq.admin.delays:DelayQueue",
     "GroupDiagnosis": "orbitmq.admin.verdict:Finding",
     "GroupList": "orbitmq.admin.groups:GroupSummary",
@@ -32,22 +53,22 @@ KINDS = {
     "Message": "orbitmq.admin.bodies:StoredMessage",
     "MessageIdentity": "orbitmq.admin.ids:Identity",
     "MessageList": "orbitmq.admin.bodies:StoredMessage",
-    "MessageStory": "orbitmq.admin.stories:MessageHistory",
+    "MessageStory": "orbitmq.admin.message_history:MessageHistory",
     "NameServerList": "orbitmq.admin.namesrv:NameServerStatus",
     "NameServerPairs": "orbitmq.admin.namesrv:Pair",
     "NameServerSettings": "orbitmq.admin.namesrv:Pair",
-    "PendingHalfList": "orbitmq.admin.halves:PendingHalf",
-    "Waited": "orbitmq.admin.waiting:Waited",
+    "PendingHalfList": "orbitmq.admin.half_messages:PendingHalf",
+    "Waited": "orbitmq.admin.wait_conditions:Waited",
     "Plan": "orbitmq.admin.plans:Step",
     "PositionList": "orbitmq.admin.clients:Position",
     "ProducerList": "orbitmq.admin.clients:ProducerMember",
     "QueueLagList": "orbitmq.admin.progress:GroupQueue",
     "ReplicaList": "orbitmq.admin.cluster:Replica",
     "SendTest": "orbitmq.admin.brokers:SendTest",
-    "SentMessage": "orbitmq.admin.sending:Sent",
+    "SentMessage": "orbitmq.admin.message_send:Sent",
     "StoredOffsetList": "orbitmq.admin.offsets:StoredOffset",
     "SubscriptionList": "orbitmq.admin.clients:Subscription",
-    "TagCountList": "orbitmq.admin.browsing:TagCount",
+    "TagCountList": "orbitmq.admin.scan:TagCount",
     "TopicClusters": "orbitmq.admin.topics:TopicCluster",
     "TopicConfig": "orbitmq.admin.topics:TopicConfiguration",
     "TopicConsumers": "orbitmq.admin.topics:TopicGroup",

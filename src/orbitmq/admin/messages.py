@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from orbitmq.admin.answers import Found
-from orbitmq.admin.browsing import BUDGET, MessageFilter, browse
 from orbitmq.admin.ids import StoredPlace, identify
+from orbitmq.admin.results import Found
+from orbitmq.admin.scan import BUDGET, MessageFilter, browse
 from orbitmq.admin.session import Node, Session, present
 from orbitmq.errors import AdminError, BrokerError, NotFound, UnitError
 from orbitmq.message.model import MessageExt

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Failure, Found, failure_of
+from orbitmq.admin.results import Failure, Found, failure_of
 from orbitmq.errors import OrbitMQError
 
 UNDO_ALL = "config undo"

@@ -13,9 +13,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Failure, Found
 from orbitmq.admin.clients import GroupMembership, RunningQueue, membership, running
 from orbitmq.admin.groups import rules
+from orbitmq.admin.results import Failure, Found
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import BrokerError, NotFound
 from orbitmq.message.model import MessageQueue

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Failure
 from orbitmq.admin.clients import ConsumerMember, GroupMembership, membership
 from orbitmq.admin.groups import groups, is_system
+from orbitmq.admin.results import Failure
 from orbitmq.admin.session import Session
 
 

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 from orbitmq.admin import groups, topic_changes
-from orbitmq.admin.answers import Found
 from orbitmq.admin.clients import membership
 from orbitmq.admin.plans import Plan, Step, StepOutcome
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.errors import AdminError, NotFound, OrbitMQError
 

@@ -24,9 +24,9 @@ import uvloop
 from orbitmq import __version__
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.cli import beside, configuration
-from orbitmq.cli.beside import listen
-from orbitmq.cli.endings import leave, one_line_errors
+from orbitmq.cli import configuration, page_process
+from orbitmq.cli.exit_codes import leave, one_line_errors
+from orbitmq.cli.page_process import listen
 from orbitmq.errors import ConfigurationError, StoreStuck
 from orbitmq.metrics.daemons import parts_of, served
 from orbitmq.metrics.options import MetricsOptions
@@ -172,7 +172,7 @@ async def _up(
     stopped: asyncio.Event,
 ) -> None:
     names_daemon = NameServer(names, tls=tls, connections=limits)
-    async with _running(names_daemon) as nameserver, beside.dashboard(listening, nameserver.address):
+    async with _running(names_daemon) as nameserver, page_process.dashboard(listening, nameserver.address):
         addresses = ";".join(filter(None, (nameserver.address, options.namesrv_addr)))
         broker = Broker(
             options.replace(namesrv_addr=addresses), store, configuration=config, tls=tls, connections=limits

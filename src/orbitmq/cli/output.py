@@ -17,10 +17,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.envelope import envelope, plain
+from orbitmq.admin.results import Found
 from orbitmq.cli import texts
-from orbitmq.cli.cleaning import safe
+from orbitmq.cli.safe_output import safe
 from orbitmq.errors import ConfigurationError
 from orbitmq.runtime.printable import printable, printable_json
 
@@ -104,7 +104,7 @@ def value_of(item: Any, path: str) -> Any:
     return item
 
 
-def told(path: str, value: Any) -> str:
+def formatted(path: str, value: Any) -> str:
     """A value as a table tells it."""
     if value is None:
         return UNKNOWN
@@ -193,7 +193,7 @@ def _table(items: list[dict[str, Any]], columns: Sequence[str], stream: TextIO, 
 
 def cell(path: str, value: Any) -> str:
     """Text of a message must not steer the terminal."""
-    return printable(told(path, value).replace("\n", " ").replace("\t", " "))
+    return printable(formatted(path, value).replace("\n", " ").replace("\t", " "))
 
 
 def _width(table: Any) -> int:

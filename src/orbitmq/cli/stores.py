@@ -16,7 +16,7 @@ from pathlib import Path
 
 import orjson
 
-from orbitmq.cli.endings import EXIT_FAILED, EXIT_USAGE, fail, one_line_errors
+from orbitmq.cli.exit_codes import EXIT_FAILED, EXIT_USAGE, fail, one_line_errors
 from orbitmq.errors import ConfigurationError
 from orbitmq.runtime.printable import printable, printable_json
 from orbitmq.store.tools.findings import Finding, Report, State, counted

@@ -23,8 +23,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from orbitmq.admin.answers import Failure, failure_of
 from orbitmq.admin.plans import Plan
+from orbitmq.admin.results import Failure, failure_of
 from orbitmq.dashboard import accounts, changes, pages
 from orbitmq.dashboard.audit import AuditLog
 from orbitmq.dashboard.clusters import DashboardCluster

@@ -16,9 +16,9 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from orbitmq.admin.answers import Failure, Found
 from orbitmq.admin.envelope import plain
 from orbitmq.admin.plans import Plan, Step, StepOutcome
+from orbitmq.admin.results import Failure, Found
 from orbitmq.dashboard.audit import STEPS_MAX, AuditLog
 from orbitmq.dashboard.logins import PendingPlan
 from orbitmq.dashboard.routes import DashboardRequest, PageResult, PageRoute, Redirect

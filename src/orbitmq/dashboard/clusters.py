@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from orbitmq.admin.cluster_view import ClusterView, moment
 from orbitmq.admin.group_verdicts import GroupVerdicts, group_verdicts
-from orbitmq.admin.living import ClusterView, moment
 from orbitmq.admin.memory import Memory
 from orbitmq.admin.pace import Paces
 from orbitmq.admin.session import Session

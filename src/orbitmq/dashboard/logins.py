@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.plans import Plan, Step
+from orbitmq.admin.results import Found
 from orbitmq.dashboard.roles import Role
 
 LOGINS_MAX = 1000  # the one that was idle longest gives way

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from orbitmq.admin import paging
+from orbitmq.admin import message_pages
 from orbitmq.admin.bodies import SHOWN_BYTES, BodyForm, StoredMessage, body_view, shown
-from orbitmq.admin.browsing import BUDGET, MessageFilter
 from orbitmq.admin.envelope import plain
+from orbitmq.admin.message_pages import PageCursor
 from orbitmq.admin.messages import by_offset_id
-from orbitmq.admin.moments import moment_ms
-from orbitmq.admin.paging import PageCursor
+from orbitmq.admin.scan import BUDGET, MessageFilter
 from orbitmq.admin.session import Session
+from orbitmq.admin.time_texts import moment_ms
 from orbitmq.dashboard.routes import DashboardRequest, Download, Fields
 from orbitmq.errors import AdminError, BadField, BrokerAway, NotFound
 from orbitmq.message.model import MessageExt
@@ -41,7 +41,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 class MessageQuery:
     """The fields of a request for messages."""
 
-    request: paging.PageRequest
+    request: message_pages.PageRequest
     newest_first: bool
     rows: int
     budget: int
@@ -73,17 +73,17 @@ def message_query(request: DashboardRequest) -> MessageQuery:
     """The fields of the query. BadField names the one that is wrong."""
     query = request.query
     fields = {name: query.text(name) for name in FIELDS}
-    mark = query.text("mark", at_most=paging.MARK_CHARS_MAX)
+    mark = query.text("mark", at_most=message_pages.MARK_CHARS_MAX)
     queue = query.optional("queue", high=1 << 31)
     offset = query.optional("offset")
     order = query.choice("order", ("newest", "oldest"), "newest" if offset is None else "oldest")
     topic, conditions = query.needed("topic", at_most=255), wanted(query, request.now_ms)
     return MessageQuery(
-        paging.PageRequest(topic, conditions, fields["broker"] or None, queue, offset),
+        message_pages.PageRequest(topic, conditions, fields["broker"] or None, queue, offset),
         order == "newest",
         int(query.choice("rows", ROWS, "50")),
         query.number("budget", BUDGET, low=1, high=BUDGET_MAX),
-        paging.read(mark) if mark else None,
+        message_pages.read(mark) if mark else None,
         fields,
     )
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.plans import Plan
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.audit import AuditLog
 from orbitmq.dashboard.clusters import DashboardCluster

@@ -11,8 +11,8 @@ from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
-from orbitmq.admin.browsing import QueueScan, Stretch, stretches
 from orbitmq.admin.messages import by_key, by_offset_id, by_unique_id
+from orbitmq.admin.scan import QueueScan, Stretch, stretches
 from orbitmq.admin.session import present
 from orbitmq.admin.traces import Traced, trace
 from orbitmq.admin.tracks import tracks

@@ -11,8 +11,8 @@ from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
     from orbitmq.admin.acl import AclAccount, AclFileStatus, WhiteList
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.plans import Plan
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
 app = noun("acl", "Accounts: who may do what, from where; at masters and slaves, for each has its own files.")
@@ -133,10 +133,10 @@ async def undo(
     """
     from orbitmq.admin import acl
     from orbitmq.admin.undo import plan_undo
-    from orbitmq.cli import undoing
+    from orbitmq.cli import undo_files
     from orbitmq.cli.secrets import secret_of
 
-    return await plan_undo(session, undoing.load(file, acl.UNDO), secret_of(secret_env, secret_file))
+    return await plan_undo(session, undo_files.load(file, acl.UNDO), secret_of(secret_env, secret_file))
 
 
 @reads(app, "versions", "AclVersions", ("BROKER=broker", "FILE=path", "VERSION=version", "CHANGED=changedAtMs"))

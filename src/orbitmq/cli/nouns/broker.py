@@ -11,9 +11,9 @@ from orbitmq.cli.flags import LogLevel, PrintConfig, Settings
 from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.brokers import BrokerEntry, BrokerStatus, Consumption, Difference, SendTest
     from orbitmq.admin.plans import Plan
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
 app = typer.Typer(
@@ -75,9 +75,9 @@ def broker_promote(
       orbitmq broker promote -c slave.conf --dry-run
       orbitmq broker promote --address 10.0.0.2:10911 --force
     """
-    from orbitmq.cli import promoting
+    from orbitmq.cli import promotion
 
-    promoting.promote(config, address, dry_run=dry_run, force=force, sync=sync)
+    promotion.promote(config, address, dry_run=dry_run, force=force, sync=sync)
 
 
 BrokerArgument = Annotated[

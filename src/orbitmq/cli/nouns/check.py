@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from orbitmq.cli.completing import completed
+from orbitmq.cli.completion import completed
 from orbitmq.cli.verbs import ClusterName, ContextName, Mapped, NameServers, Timeout, noun
 
 UNKNOWN = 3
@@ -75,7 +75,7 @@ def _answer(
     timeout: Timeout = 5.0,
 ) -> None:
     """Ask and end the process; what can be named here is a flag of every check."""
-    from orbitmq.cli.checking import CheckTarget, run
+    from orbitmq.cli.check_runner import CheckTarget, run
 
     target = CheckTarget(name_servers or (), context_name, cluster, mapped or (), timeout * 1000)
     run(check, question, (warning, critical), form, target)

@@ -9,8 +9,8 @@ import typer
 from orbitmq.cli.verbs import noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.clients import ConsumerMember, ConsumerReport, Position, ProducerMember
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
 app = noun("client", "Clients: producers and consumers that are connected, and what a consumer says of itself.")

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbitmq.cli.completing import COMPLETED
+from orbitmq.cli.completion import COMPLETED
 from orbitmq.cli.verbs import ContextName, NameServers, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.cluster import ClusterBroker, Overview, Replica
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
     from orbitmq.admin.verdict import Finding
 
@@ -131,9 +131,9 @@ def forget(
       orbitmq cluster forget broker-b
       orbitmq cluster forget broker-a:1 -n '10.0.0.1:9876;10.0.0.2:9876'
     """
-    from orbitmq.cli import remembering
+    from orbitmq.cli.execution import forget_broker
 
-    remembering.forget(broker, name_servers or (), context_name)
+    forget_broker(broker, name_servers or (), context_name)
 
 
 @reads(

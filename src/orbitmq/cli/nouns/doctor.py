@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from orbitmq.cli.verbs import noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
     from orbitmq.admin.verdict import Finding
 

@@ -9,11 +9,11 @@ import typer
 from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.clients import ConsumerMember, Subscription
     from orbitmq.admin.groups import GroupRules, GroupSummary
     from orbitmq.admin.plans import Plan
     from orbitmq.admin.progress import GroupProgress, GroupQueue
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
     from orbitmq.admin.verdict import Finding
 

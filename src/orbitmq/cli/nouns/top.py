@@ -32,6 +32,6 @@ def top(
       orbitmq top
       orbitmq top --context production --every 5
     """
-    from orbitmq.cli import topping
+    from orbitmq.cli import live_view
 
-    topping.run(every, once, name_servers or (), context_name, cluster, mapped or (), timeout)
+    live_view.run(every, once, name_servers or (), context_name, cluster, mapped or (), timeout)

@@ -6,8 +6,8 @@ import asyncio
 
 from orbitmq.admin import acl
 from orbitmq.admin.acl import AccountChanges, AclAccount
-from orbitmq.admin.answers import Failure, Found
 from orbitmq.admin.plans import Plan
+from orbitmq.admin.results import Failure, Found
 from orbitmq.dashboard.choices import registered
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, plans, shows

@@ -6,10 +6,10 @@ import asyncio
 
 from orbitmq.admin import brokers as admin
 from orbitmq.admin import cluster
-from orbitmq.admin.answers import Found
 from orbitmq.admin.brokers import FIXED_SETTINGS, Cleaning, Consumption
 from orbitmq.admin.cluster import ClusterBroker, Replica
 from orbitmq.admin.plans import Plan
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.choices import registered
 from orbitmq.dashboard.formats import part

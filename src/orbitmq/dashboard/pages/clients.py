@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.clients import ConsumerReport, ProducerMember, producers, reports
+from orbitmq.admin.results import Found
 from orbitmq.admin.rosters import ClientSummary, clients_of
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.lists import ROWS, Column, listing

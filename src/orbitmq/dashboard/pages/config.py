@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from orbitmq.admin import brokers, config_as_code
-from orbitmq.admin.answers import Found
 from orbitmq.admin.brokers import Difference
 from orbitmq.admin.config_as_code import SECTIONS, Divergence
 from orbitmq.admin.declared import SecretReference, dump, parse
 from orbitmq.admin.plans import Plan
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.lists import ROWS
 from orbitmq.dashboard.roles import Role

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from orbitmq.admin import paging
-from orbitmq.admin.answers import Found, failure_of
+from orbitmq.admin import message_pages
 from orbitmq.admin.dead_letters import Reason, listed, reasons
-from orbitmq.admin.paging import Paged
+from orbitmq.admin.message_pages import Paged
+from orbitmq.admin.message_send import plan_resend
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.sending import plan_resend
+from orbitmq.admin.results import Found, failure_of
 from orbitmq.dashboard.message_query import ID_CHARS_MAX, ROWS, files, rows, wanted
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, Download, PageContent, plans, shows
@@ -47,7 +47,7 @@ async def letters(request: DashboardRequest) -> PageContent:
         "why": {one.offset_msg_id: one.text for one in why.items},
         "explained": EXPLAINED,
         "rows_allowed": ROWS,
-        "mark": request.query.text("mark", at_most=paging.MARK_CHARS_MAX),
+        "mark": request.query.text("mark", at_most=message_pages.MARK_CHARS_MAX),
     }
     return PageContent(values, paged.found, why)
 
@@ -69,12 +69,12 @@ async def export(request: DashboardRequest) -> Download:
 
 async def _page(request: DashboardRequest) -> Paged:
     """Of a group that never gave a message up: an empty one."""
-    mark = request.query.text("mark", at_most=paging.MARK_CHARS_MAX)
-    query = paging.PageRequest(dlq_topic(request.path["group"]), wanted(request.query, request.now_ms))
+    mark = request.query.text("mark", at_most=message_pages.MARK_CHARS_MAX)
+    query = message_pages.PageRequest(dlq_topic(request.path["group"]), wanted(request.query, request.now_ms))
     limit = int(request.query.choice("rows", ROWS, "50"))
     try:
-        return await paging.page(
-            request.session, query, mark=paging.read(mark) if mark else None, limit=limit, now_ms=request.now_ms
+        return await message_pages.page(
+            request.session, query, mark=message_pages.read(mark) if mark else None, limit=limit, now_ms=request.now_ms
         )
     except NotFound:
         return Paged(Found())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from http import HTTPStatus
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.bodies import StoredMessage, shown
-from orbitmq.admin.finding import find
-from orbitmq.admin.stories import MessageHistory, MessageState
+from orbitmq.admin.message_history import MessageHistory, MessageState
+from orbitmq.admin.results import Found
+from orbitmq.admin.search import find
 from orbitmq.dashboard.message_query import one_message
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, shows
 from orbitmq.errors import OrbitMQError

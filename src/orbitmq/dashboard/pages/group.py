@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.clients import Subscription
 from orbitmq.admin.diagnosis import diagnose
 from orbitmq.admin.evidence import gather
@@ -20,6 +19,7 @@ from orbitmq.admin.groups import RULES, GroupRules, plan_alter, plan_delete
 from orbitmq.admin.groups import rules as rules_at
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.progress import GroupProgress, GroupQueue, QueueState, progress
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.admin.shares import by_client, by_topic
 from orbitmq.admin.verdict import Finding

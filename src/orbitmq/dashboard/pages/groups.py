@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.groups import RULES, GroupSummary, plan_create, with_members
 from orbitmq.admin.groups import groups as all_groups
 from orbitmq.admin.plans import Plan
+from orbitmq.admin.results import Found
 from orbitmq.admin.rosters import Roster, roster
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.choices import registered_names

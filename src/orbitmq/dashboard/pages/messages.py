@@ -6,17 +6,17 @@ import asyncio
 from functools import partial
 from typing import Any
 
+from orbitmq.admin import message_pages
 from orbitmq.admin import messages as by_name
-from orbitmq.admin import paging
-from orbitmq.admin.answers import Found, failure_of
 from orbitmq.admin.bodies import SHOWN_BYTES, BodyForm, shown, unique_id
-from orbitmq.admin.browsing import BUDGET
 from orbitmq.admin.clients import membership
-from orbitmq.admin.moments import FORMS
-from orbitmq.admin.paging import Paged
+from orbitmq.admin.message_pages import Paged
+from orbitmq.admin.message_send import plan_resend
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.sending import plan_resend
+from orbitmq.admin.results import Found, failure_of
+from orbitmq.admin.scan import BUDGET
 from orbitmq.admin.session import Session
+from orbitmq.admin.time_texts import FORMS
 from orbitmq.admin.topics import Topic, TopicType, listed
 from orbitmq.admin.traces import Traced, trace
 from orbitmq.admin.tracks import Track, tracks
@@ -71,7 +71,7 @@ async def export(request: DashboardRequest) -> Download:
 
 async def _page(session: Session, query: MessageQuery, now_ms: int) -> Paged:
     if not query.is_key_only:
-        return await paging.page(
+        return await message_pages.page(
             session, query.request, mark=query.mark, newest_first=query.newest_first, limit=query.rows,
             budget=query.budget, now_ms=now_ms,
         )  # fmt: skip

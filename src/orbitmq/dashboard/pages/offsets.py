@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from orbitmq.admin.answers import Found
-from orbitmq.admin.moments import moment_ms
 from orbitmq.admin.offsets import StoredOffset, plan_clone, plan_reset, plan_skip, show
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.targets import Target, Where, told_apart
+from orbitmq.admin.results import Found
+from orbitmq.admin.targets import Target, Where, parsed_queues
+from orbitmq.admin.time_texts import moment_ms
 from orbitmq.dashboard.formats import part
 from orbitmq.dashboard.lists import Column, listing
 from orbitmq.dashboard.roles import Role
@@ -64,7 +64,7 @@ def queues_of(form: Fields) -> list[str]:
     """Queues as `broker-a/0`, between blanks, commas or line ends; none for all. BadField for one that is none."""
     found = form.text("queues").replace(",", " ").split()
     try:
-        told_apart(found)
+        parsed_queues(found)
     except AdminError as error:
         raise BadField(f"queues: {error}", error.hint) from error
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from orbitmq.admin.living import GROUPS_SHOWN, with_groups
+from orbitmq.admin.cluster_view import GROUPS_SHOWN, with_groups
 from orbitmq.dashboard.pages.groups import may_be_behind
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, shows
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from orbitmq.admin import paging
-from orbitmq.admin.answers import Found, failure_of
+from orbitmq.admin import message_pages
 from orbitmq.admin.delays import delayed
-from orbitmq.admin.halves import pending, plan_resume
-from orbitmq.admin.paging import Paged
+from orbitmq.admin.half_messages import pending, plan_resume
+from orbitmq.admin.message_pages import Paged
 from orbitmq.admin.plans import Plan
+from orbitmq.admin.results import Found, failure_of
 from orbitmq.dashboard.message_query import ID_CHARS_MAX, rows
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, plans, shows
@@ -45,8 +45,8 @@ async def half_messages(request: DashboardRequest) -> PageContent:
 async def _given_up(request: DashboardRequest) -> Paged:
     """Whose producers never decided, as often as they were asked."""
     try:
-        query = paging.PageRequest(TRANSACTION_CHECK_MAX_TOPIC)
-        return await paging.page(request.session, query, limit=GIVEN_UP_ROWS, now_ms=request.now_ms)
+        query = message_pages.PageRequest(TRANSACTION_CHECK_MAX_TOPIC)
+        return await message_pages.page(request.session, query, limit=GIVEN_UP_ROWS, now_ms=request.now_ms)
     except NotFound:  # none was given up yet
         return Paged(Found())
     except BrokerAway as error:  # whether it has any is not known; what the others have is shown all the same

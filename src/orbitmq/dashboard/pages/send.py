@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from orbitmq.admin.bodies import SHOWN_BYTES, BodyForm, real_topic, shown
-from orbitmq.admin.sending import Outlet, message_of_json
+from orbitmq.admin.message_send import Outlet, message_of_json
 from orbitmq.dashboard.message_query import one_message
 from orbitmq.dashboard.pages.messages import TOPICS_SHOWN, topic_names
 from orbitmq.dashboard.roles import Role

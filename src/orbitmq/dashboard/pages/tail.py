@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orbitmq.admin import paging
-from orbitmq.admin.answers import Failure, Found, failure_of
+from orbitmq.admin import message_pages
+from orbitmq.admin.results import Failure, Found, failure_of
 from orbitmq.dashboard.message_query import FILTERS, MessageQuery, message_query
 from orbitmq.dashboard.message_query import rows as rows_of
 from orbitmq.dashboard.pages.messages import TOPICS_SHOWN, topic_names
@@ -28,7 +28,7 @@ async def tail(request: DashboardRequest) -> PageContent:
     common = {"topics": offered, "every": EVERY_SECONDS, "kept": KEPT, "filters": FILTERS, "query": query}
     if query is None:
         return PageContent({**common, "fields": {}}, names)
-    paged = await paging.page(
+    paged = await message_pages.page(
         request.session, query.request, limit=LAST, budget=BUDGET, seconds=LOOK_SECONDS, now_ms=request.now_ms
     )
     found = paged.found
@@ -43,12 +43,12 @@ async def rows(request: DashboardRequest) -> PageContent:
     if query.mark is None:
         raise BadField("mark is missing")
     try:
-        paged = await paging.page(
+        paged = await message_pages.page(
             request.session, query.request, mark=_forwards(query), limit=AT_ONCE, budget=BUDGET,
             seconds=LOOK_SECONDS, watched=True, now_ms=request.now_ms,
         )  # fmt: skip
     except OrbitMQError as error:
-        again = request.query.text("mark", at_most=paging.MARK_CHARS_MAX)
+        again = request.query.text("mark", at_most=message_pages.MARK_CHARS_MAX)
         values = _poll_values(query, again, [failure_of(query.request.topic, error)], 0)
         return PageContent({**values, "rows": [], "every": EVERY_SECONDS})
     values = _poll_values(query, paged.following, paged.found.failures, paged.passed_over)
@@ -62,10 +62,10 @@ def _look(request: DashboardRequest) -> MessageQuery:
     return replace(query, request=replace(query.request, wanted=wanted))
 
 
-def _forwards(query: MessageQuery) -> paging.PageCursor:
+def _forwards(query: MessageQuery) -> message_pages.PageCursor:
     """Whatever the mark says: what comes is read forwards."""
     assert query.mark is not None, "the caller has seen to it"
-    return paging.PageCursor(newest_first=False, at_ms=query.mark.at_ms, places=query.mark.places)
+    return message_pages.PageCursor(newest_first=False, at_ms=query.mark.at_ms, places=query.mark.places)
 
 
 def _poll_values(query: MessageQuery, mark: str | None, failures: list[Failure], passed_over: int) -> dict[str, object]:

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from orbitmq.admin import topic_changes, topic_summaries
 from orbitmq.admin import topics as admin
-from orbitmq.admin.answers import Found
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.progress import skew
+from orbitmq.admin.results import Found
 from orbitmq.admin.topic_changes import QUEUES_MAX, TopicChanges
 from orbitmq.admin.topic_summaries import TopicSummary, TopicVolume
 from orbitmq.admin.topics import TopicType

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orbitmq.admin.answers import Found
+from orbitmq.admin.results import Found
 from orbitmq.admin.traces import Traced, trace
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, shows
 from orbitmq.dashboard.trace_chart import WIDTH, charts

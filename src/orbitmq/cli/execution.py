@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,15 +16,14 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from orbitmq.admin.answers import Failure, Found, failure_of
 from orbitmq.admin.envelope import plain
 from orbitmq.admin.memory import KeptMemory
 from orbitmq.admin.plans import Plan, Step, StepOutcome
-from orbitmq.admin.session import Session
-from orbitmq.cli import output, undoing
-from orbitmq.cli.cleaning import safe
+from orbitmq.admin.results import Failure, Found, failure_of
+from orbitmq.admin.session import Session, nearest
+from orbitmq.cli import output, undo_files
 from orbitmq.cli.contexts import Context, choose
-from orbitmq.cli.endings import (
+from orbitmq.cli.exit_codes import (
     EXIT_CANCELLED,
     EXIT_CHECK_FAILED,
     EXIT_FAILED,
@@ -38,8 +37,9 @@ from orbitmq.cli.endings import (
     one_line_errors,
 )
 from orbitmq.cli.places import state_folder
-from orbitmq.cli.protecting import client_settings, tls_context
-from orbitmq.errors import BrokerError, OrbitMQError
+from orbitmq.cli.safe_output import safe
+from orbitmq.cli.tls import client_settings, tls_context
+from orbitmq.errors import BrokerError, NotFound, OrbitMQError
 from orbitmq.net.remoting import Remoting
 from orbitmq.runtime.printable import printable
 from orbitmq.wire.command import Command
@@ -137,10 +137,10 @@ def _told(call: Call) -> Iterator[None]:
             found = Found[Any](failures=[failure_of(", ".join(call.context.name_servers), error)])
             output.write(call.kind, found, call.columns, call.form, cluster=call.context.cluster, now_ms=_now_ms())
         code = exit_code(error) or EXIT_FAILED
-        fail(call.command, told_error(error), code)
+        fail(call.command, error_line(error), code)
 
 
-def told_error(error: OrbitMQError) -> str:
+def error_line(error: OrbitMQError) -> str:
     """The error with its remedy."""
     failure = failure_of("", error)
     text = f"{failure.message} ({failure.name})" if isinstance(error, BrokerError) else str(error)
@@ -171,6 +171,19 @@ def memory_of(context: Context) -> KeptMemory:
     return KeptMemory(state_folder("brokers"), context.name_servers, keep_ms=context.remember_ms())
 
 
+def forget_broker(broker: str, name_servers: Sequence[str], context_name: str | None) -> None:
+    """Ends with exit code 3 where nothing is remembered under this name."""
+    with one_line_errors("cluster forget"):
+        memory = memory_of(choose(name_servers, context_name, None))
+        gone = asyncio.run(memory.forget(broker))
+        if not gone:
+            known = {one.title for one in asyncio.run(memory.known())}
+            hint = nearest(broker, known) or f"remembered are: {', '.join(sorted(known)) or 'none'}"
+            raise NotFound(f"no broker {broker} is remembered; {hint}", hint)
+        for one in gone:
+            print(printable(f"forgotten: {one.title} ({one.address})"), file=sys.stderr)
+
+
 def _opened(call: Call) -> AbstractAsyncContextManager[Session]:
     return opened(call.context, call.timeout_ms, verbose=call.verbose)
 
@@ -190,7 +203,7 @@ def _watch(call: Call, seconds: float) -> NoReturn:
         try:
             asyncio.run(_read(call))
         except OrbitMQError as error:  # a broker that restarts is what is watched
-            call.remark(f"orbitmq {call.command}: {told_error(error)}")
+            call.remark(f"orbitmq {call.command}: {error_line(error)}")
         sys.stdout.flush()
         time.sleep(seconds)
 
@@ -217,7 +230,7 @@ async def _change(call: Call, shared: Mapping[str, Any]) -> int:
             return _code_unchanged(plan, shared)
         _confirm(call, plan, yes=shared["yes"])
         if plan.undo is not None:
-            words = f"to undo it: orbitmq {undoing.save(plan.undo)}"
+            words = f"to undo it: orbitmq {undo_files.save(plan.undo)}"
             if call.in_json:
                 plan.warnings.append(words)
             else:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from orbitmq.cli.contexts import Context, choose
 from orbitmq.cli.daemons import run_until_stopped, serve
-from orbitmq.cli.endings import one_line_errors
-from orbitmq.cli.protecting import tls_context
+from orbitmq.cli.exit_codes import one_line_errors
+from orbitmq.cli.tls import tls_context
 from orbitmq.message.hosts import address_text
 from orbitmq.metrics.exporter import Exporter, ExporterSettings
 from orbitmq.net.remoting import Remoting

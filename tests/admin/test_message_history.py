@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from orbitmq.admin.stories import Delayed, Facts, GroupState, HalfRecord, HalfState, MessageHistory, MessageState, story
+from orbitmq.admin.message_history import (
+    Delayed,
+    Facts,
+    GroupState,
+    HalfRecord,
+    HalfState,
+    MessageHistory,
+    MessageState,
+    history_of,
+)
 from orbitmq.admin.traces import NoTrace, Trace, Traced
 from orbitmq.admin.tracks import Track, TrackKind
 from orbitmq.message.model import MessageExt
@@ -37,7 +46,7 @@ def track(group: str, kind: TrackKind, **fields: Any) -> Track:
 
 
 def told(**facts: Any) -> MessageHistory:
-    return story(Facts(**({"asked": ID, "now_ms": T0 + 60_000, "topic": "Orders", "unique_id": ID} | facts)))
+    return history_of(Facts(**({"asked": ID, "now_ms": T0 + 60_000, "topic": "Orders", "unique_id": ID} | facts)))
 
 
 STORED = f"It is in Orders (broker-a, queue 3, offset 17) since {AT}"

@@ -17,14 +17,14 @@ from typing import NamedTuple
 import uvicorn
 from starlette.types import ASGIApp
 
-from orbitmq.cli import undoing
-from orbitmq.cli.beside import listen
+from orbitmq.cli import undo_files
 from orbitmq.cli.contexts import Context, choose, load, path_of
 from orbitmq.cli.daemons import run_until_stopped, serve
-from orbitmq.cli.endings import one_line_errors
-from orbitmq.cli.performing import memory_of
+from orbitmq.cli.execution import memory_of
+from orbitmq.cli.exit_codes import one_line_errors
+from orbitmq.cli.page_process import listen
 from orbitmq.cli.places import state_folder
-from orbitmq.cli.protecting import tls_context
+from orbitmq.cli.tls import tls_context
 from orbitmq.dashboard.accounts import AccountFile, put
 from orbitmq.dashboard.accounts import remove as remove_account
 from orbitmq.dashboard.app import COOKIE, Dashboard, DashboardSettings
@@ -90,7 +90,7 @@ def run(wanted: DashboardClusters, serving: Serving, log_level: logging.Level) -
             is_secure=serving.certificate is not None,
             cookie=f"{COOKIE}-{listening.getsockname()[1]}",
             audit=AuditLog(serving.audit_log or state_folder("dashboard-audit.jsonl"), SystemClock()),
-            save_undo=undoing.save,
+            save_undo=undo_files.save,
         )
         settings.audit.open()
         run_until_stopped(lambda stopped: _serve(settings, listening, serving, stopped), log_level)

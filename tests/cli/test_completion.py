@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from orbitmq.cli import completing
-from orbitmq.cli.completing import FRESH_SECONDS, SCRIPTS
+from orbitmq.cli import completion
+from orbitmq.cli.completion import FRESH_SECONDS, SCRIPTS
 from orbitmq.cli.main import app
 from orbitmq.testing.cluster import Cluster
 from tests.support.commands import orbitmq
@@ -112,26 +112,26 @@ def test_an_answer_is_kept_for_a_while_and_then_asked_for_again(
     rounds: list[str] = []
     now = 1_000_000.0
     monkeypatch.setattr(time, "time", lambda: now)
-    monkeypatch.setattr(completing, "_of_cluster", lambda kind, _given: rounds.append(kind) or ["Orders", *ODD])
-    given = completing.typer.Context(completing.typer.main.get_command(_app()))
+    monkeypatch.setattr(completion, "_of_cluster", lambda kind, _given: rounds.append(kind) or ["Orders", *ODD])
+    given = completion.typer.Context(completion.typer.main.get_command(_app()))
     given.params = {"name_servers": ["n:1"]}
-    assert completing._names("topics", given, "") == ["Orders"], (
+    assert completion._names("topics", given, "") == ["Orders"], (
         "and no text that does something to a terminal or a shell"
     )
-    assert completing._names("topics", given, "X") == []
+    assert completion._names("topics", given, "X") == []
     assert rounds == ["topics"]
-    assert completing._names("groups", given, "") == ["Orders"]
+    assert completion._names("groups", given, "") == ["Orders"]
     assert rounds == ["topics", "groups"]
     now += FRESH_SECONDS + 1
-    completing._names("topics", given, "")
+    completion._names("topics", given, "")
     assert rounds == ["topics", "groups", "topics"]
     given.params = {"name_servers": ["n:2"]}
-    completing._names("topics", given, "")
+    completion._names("topics", given, "")
     assert len(rounds) == 4, "another cluster"
 
 
-def _app() -> completing.typer.Typer:
-    made = completing.typer.Typer()
+def _app() -> completion.typer.Typer:
+    made = completion.typer.Typer()
     made.command()(lambda: None)
     return made
 
@@ -139,7 +139,7 @@ def _app() -> completing.typer.Typer:
 def test_a_cluster_that_does_not_answer_is_told_as_it_was_known_and_not_asked_at_each_tab(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    given = completing.typer.Context(completing.typer.main.get_command(_app()))
+    given = completion.typer.Context(completion.typer.main.get_command(_app()))
     given.params = {"name_servers": ["n:1"]}
     now, rounds = 1_000_000.0, 0
 
@@ -150,12 +150,12 @@ def test_a_cluster_that_does_not_answer_is_told_as_it_was_known_and_not_asked_at
         return []
 
     monkeypatch.setattr(time, "time", lambda: now)
-    monkeypatch.setattr(completing, "_of_cluster", lambda *_: ["Orders"])
-    completing._names("topics", given, "")
-    monkeypatch.setattr(completing, "_of_cluster", silent)
-    monkeypatch.setattr(completing, "ASK_SECONDS", 0.1)
+    monkeypatch.setattr(completion, "_of_cluster", lambda *_: ["Orders"])
+    completion._names("topics", given, "")
+    monkeypatch.setattr(completion, "_of_cluster", silent)
+    monkeypatch.setattr(completion, "ASK_SECONDS", 0.1)
     now += FRESH_SECONDS + 1
-    assert completing._names("topics", given, "") == completing._names("topics", given, "") == ["Orders"]
+    assert completion._names("topics", given, "") == completion._names("topics", given, "") == ["Orders"]
     assert rounds == 1
 
 

@@ -16,8 +16,8 @@ from subprocess import SubprocessError
 
 import pytest
 
-from orbitmq.cli import hosting
-from orbitmq.cli.hosting import PORT_STEP, ports
+from orbitmq.cli import host
+from orbitmq.cli.host import PORT_STEP, ports
 from orbitmq.client import Message
 from orbitmq.client.sync import LitePullConsumer, Producer
 from orbitmq.errors import ConfigurationError
@@ -135,8 +135,8 @@ def test_ports_do_not_clash() -> None:
 def test_free_ports_are_free_with_their_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert [hosting._is_free(port + offset) for offset in (0,)] == [False]
-    monkeypatch.setattr(hosting, "_is_free", lambda port: False)
+        assert [host._is_free(port + offset) for offset in (0,)] == [False]
+    monkeypatch.setattr(host, "_is_free", lambda port: False)
     with pytest.raises(ConfigurationError, match="no three free ports"):
         ports(0, 1)
 
@@ -147,28 +147,28 @@ def _kept(
     """Keep one node that is begun by `start` until `ends`; the exit codes with which it was given up."""
     gave_up: list[int] = []
 
-    async def begin(_node: hosting.HostedProcess, _log_level: str) -> object:
+    async def begin(_node: host.HostedProcess, _log_level: str) -> object:
         return await start()
 
     async def keep() -> None:
-        running = hosting.RunningProcess(hosting.HostedProcess("broker-0", (), "broker", ""))
-        keeping = asyncio.create_task(hosting._keep(running, "info", lambda _running, code: gave_up.append(code)))
+        running = host.RunningProcess(host.HostedProcess("broker-0", (), "broker", ""))
+        keeping = asyncio.create_task(host._keep(running, "info", lambda _running, code: gave_up.append(code)))
         async with asyncio.timeout(30):
             while not ends() and not gave_up:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
-        await hosting._stop(running)
+        await host._stop(running)
 
-    monkeypatch.setattr(hosting, "_start", begin)
-    monkeypatch.setattr(hosting, "FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(host, "_start", begin)
+    monkeypatch.setattr(host, "FIRST_WAIT_SECONDS", 0.01)
     asyncio.run(keep())
     return gave_up
 
 
 def _printing(words: str) -> Awaitable[asyncio.subprocess.Process]:
     return asyncio.create_subprocess_exec(
-        sys.executable, "-c", words, stdout=asyncio.subprocess.PIPE, limit=hosting._LINE_BYTES_MAX
+        sys.executable, "-c", words, stdout=asyncio.subprocess.PIPE, limit=host._LINE_BYTES_MAX
     )
 
 
@@ -187,7 +187,7 @@ def test_a_machine_that_has_no_room_for_a_process_is_asked_again(monkeypatch: py
 
 
 def test_a_line_that_is_too_long_ends_nobody(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    long = hosting._LINE_BYTES_MAX * 3
+    long = host._LINE_BYTES_MAX * 3
     words = f"import time; print('x' * {long}, flush=True); print('broker here', flush=True); time.sleep(60)"
     with caplog.at_level("INFO"):
         codes = _kept(monkeypatch, lambda: _printing(words), lambda: "event=node_ready" in caplog.text)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from orbitmq.admin import browsing
-from orbitmq.admin.answers import Failure
-from orbitmq.admin.browsing import MessageFilter, QueueScan, Stretch, follow
+from orbitmq.admin import scan
+from orbitmq.admin.results import Failure
+from orbitmq.admin.scan import MessageFilter, QueueScan, Stretch, follow
 from orbitmq.admin.session import Node, Session
 from orbitmq.message.compression import compress, decompress
 from orbitmq.message.flags import COMPRESSED
@@ -49,7 +49,7 @@ async def test_a_body_that_cannot_be_unpacked_ends_no_search() -> None:
         queue = system.messages["Orders", 0]
         queue[1:] = [replace(unit, sys_flag=COMPRESSED) for unit in queue[1:]]
         remoting = Remoting()
-        found = await browsing.browse(Session(remoting, [system.address]), "Orders", MessageFilter(text="ound"))
+        found = await scan.browse(Session(remoting, [system.address]), "Orders", MessageFilter(text="ound"))
         assert [decompress(one.body, one.sys_flag) for one in found.items] == [b"found"]
         (warning,) = found.warnings
         assert warning.startswith("what cannot be unpacked is not searched, the first is Orders/broker-a/0@3: ")
@@ -67,12 +67,12 @@ async def test_what_was_read_is_shown_and_the_broker_that_failed_is_named() -> N
         look = QueueScan(Session(remoting, [system.address]), [well, gone], newest_first=True)
         assert [message.body async for message in look] == [b"%d" % number for number in range(39, -1, -1)]
         assert [failure.target for failure in look.failures] == ["broker-b (127.0.0.1:1): Orders/broker-b/0"]
-        assert (look.looked_at, look.told()) == (40, [])
+        assert (look.looked_at, look.warnings()) == (40, [])
         await remoting.close()
 
 
 async def test_a_broker_that_does_not_answer_is_told_once_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browsing, "PAUSE_S", 0.0)
+    monkeypatch.setattr(scan, "PAUSE_S", 0.0)
     failures: list[Failure] = []
     async with fake_system() as system:
         system.topics["Orders"] = 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli import configuration
-from orbitmq.cli.endings import EXIT_FAILED, fail, one_line_errors
+from orbitmq.cli.exit_codes import EXIT_FAILED, fail, one_line_errors
 from orbitmq.cli.health import place_of
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.model import MASTER_ID

@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from orbitmq.admin import cluster, groups
-from orbitmq.admin.answers import Failure, Found
 from orbitmq.admin.cluster import ClusterBroker, Overview
 from orbitmq.admin.group_verdicts import GroupVerdicts
 from orbitmq.admin.groups import GroupSummary
+from orbitmq.admin.results import Failure, Found
 from orbitmq.admin.session import Session
 
 GROUPS_SHOWN = 20

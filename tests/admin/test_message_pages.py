@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
-from orbitmq.admin import paging
-from orbitmq.admin.browsing import MessageFilter
-from orbitmq.admin.paging import PageCursor, Paged, PageRequest, page, read, written
+from orbitmq.admin import message_pages
+from orbitmq.admin.message_pages import PageCursor, Paged, PageRequest, page, read, written
+from orbitmq.admin.scan import MessageFilter
 from orbitmq.admin.session import Session
 from orbitmq.errors import AdminError, NotFound
 from orbitmq.message.properties import encode_properties
@@ -100,7 +100,7 @@ async def test_time_ends_a_page_too() -> None:
 
 
 async def test_large_bodies_end_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "PAGE_BYTES_MAX", 6)
+    monkeypatch.setattr(message_pages, "PAGE_BYTES_MAX", 6)
     async with opened() as (system, session):
         names = fill(system, 9)
         pages = await all_pages(session, PageRequest(TOPIC), limit=5)
@@ -173,7 +173,7 @@ def test_marks_are_short_and_only_ours_are_read() -> None:
     for bad in ("", "x", "é", "AAAA", text[:-9], base64.urlsafe_b64encode(zlib.compress(b"\xc1")).decode()):
         with pytest.raises(AdminError, match="cannot be read"):
             read(bad)
-    bomb = base64.urlsafe_b64encode(zlib.compress(bytes(paging.MARK_BYTES_MAX * 4))).decode()
+    bomb = base64.urlsafe_b64encode(zlib.compress(bytes(message_pages.MARK_BYTES_MAX * 4))).decode()
     with pytest.raises(AdminError, match="cannot be read"):
         read(bomb)
 

@@ -14,9 +14,9 @@ from typing import Any
 from msgspec import Struct, structs
 
 from orbitmq.admin.bodies import real_topic, unique_id
-from orbitmq.admin.finding import record
 from orbitmq.admin.messages import by_offset_id
 from orbitmq.admin.plans import Change, Plan, Step
+from orbitmq.admin.search import record
 from orbitmq.admin.session import Node, Session
 from orbitmq.client.core.identity import address_bytes, client_address
 from orbitmq.client.core.outgoing_message import Outgoing, Packing, outgoing

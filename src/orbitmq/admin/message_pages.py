@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import msgspec
 from msgspec import Struct
 
-from orbitmq.admin.answers import Failure, Found
-from orbitmq.admin.browsing import BUDGET, MessageFilter, QueueScan, Sieve, Stretch, lacking, limits, readable_queues
+from orbitmq.admin.results import Failure, Found
+from orbitmq.admin.scan import BUDGET, MessageFilter, QueueScan, Sieve, Stretch, lacking, limits, readable_queues
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import BadArgument
 from orbitmq.message.model import MessageExt, MessageQueue

@@ -12,9 +12,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 
-from orbitmq.admin.answers import Failure
 from orbitmq.admin.bodies import StoredMessage
-from orbitmq.admin.browsing import (
+from orbitmq.admin.results import Failure
+from orbitmq.admin.scan import (
     BUDGET,
     MessageFilter,
     QueueScan,
@@ -26,8 +26,8 @@ from orbitmq.admin.browsing import (
     readable_queues,
     stretch,
 )
-from orbitmq.admin.moments import moment_ms
 from orbitmq.admin.session import Node, Session
+from orbitmq.admin.time_texts import moment_ms
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.runtime.clock import SystemClock
@@ -102,12 +102,12 @@ def writer(pattern: str) -> Callable[[StoredMessage], str]:
             raise ConfigurationError(f"%{mark[1]} is no field of a format; give {known}")
 
     def write(message: StoredMessage) -> str:
-        def told(mark: re.Match[str]) -> str:
+        def value_of(mark: re.Match[str]) -> str:
             if mark[1] is not None:
                 return str(_FIELDS[mark[1]](message))
             return _ESCAPES.get(mark[2], mark[0])
 
-        return _MARK.sub(told, pattern)
+        return _MARK.sub(value_of, pattern)
 
     return write
 

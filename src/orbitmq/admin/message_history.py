@@ -168,9 +168,9 @@ class MessageHistory(Struct, frozen=True, rename="camel", kw_only=True):
     searched: list[str]
 
 
-def story(facts: Facts) -> MessageHistory:
+def history_of(facts: Facts) -> MessageHistory:
     """The whole story."""
-    groups = group_stories(facts)
+    groups = group_histories(facts)
     state = _state(facts)
     now = _now(facts, state)
     return MessageHistory(
@@ -269,7 +269,7 @@ def _group(message: MessageExt) -> str | None:
     return topic.removeprefix(prefix) if prefix else None
 
 
-def group_stories(facts: Facts) -> list[GroupHistory]:
+def group_histories(facts: Facts) -> list[GroupHistory]:
     """How the message stands in each group, in the order of their names."""
     tracks = {track.group: track for track in facts.tracks}
     records = [*facts.retries, *facts.dead, *(one.message for one in facts.delayed)]

@@ -1,5 +1,5 @@
 """Messages from arguments or lines of text, sent one after the other in their order. What a line is, is decided without
-I/O; `sending` sends.
+I/O; `message_send` sends.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TextIO
 
 import orjson
 
-from orbitmq.admin.sending import Outlet, Sent, message_of_json
+from orbitmq.admin.message_send import Outlet, Sent, message_of_json
 from orbitmq.admin.session import Session
 from orbitmq.errors import ConfigurationError, MessageIllegal
 from orbitmq.message.model import Message

@@ -11,8 +11,8 @@ from glob import escape
 from msgspec import Struct
 
 from orbitmq.admin import cluster, groups, messages, topics
-from orbitmq.admin.answers import Found, failure_of
 from orbitmq.admin.clients import membership
+from orbitmq.admin.results import Found, failure_of
 from orbitmq.admin.session import Session
 from orbitmq.errors import AdminError, ConfigurationError, NotFound, OrbitMQError
 

@@ -209,7 +209,7 @@ def _of_cluster(kind: str, given: dict[str, Any]) -> list[str]:
     import asyncio
 
     from orbitmq.cli.contexts import choose
-    from orbitmq.cli.performing import opened
+    from orbitmq.cli.execution import opened
 
     context = choose(
         given.get("name_servers") or (), given.get("context_name"), given.get("cluster"), given.get("mapped") or ()

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from orbitmq.admin.moments import moment_ms
+from orbitmq.admin.time_texts import moment_ms
 from orbitmq.errors import AdminError
 
 NOW_MS = 1_700_000_000_000

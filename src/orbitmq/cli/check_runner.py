@@ -14,7 +14,7 @@ from orbitmq.admin import checks
 from orbitmq.admin.checks import Check, CheckResult, CheckState
 from orbitmq.admin.verdict import Limits
 from orbitmq.cli.contexts import choose
-from orbitmq.cli.performing import opened, told_error
+from orbitmq.cli.execution import error_line, opened
 from orbitmq.errors import ConfigurationError, OrbitMQError
 from orbitmq.runtime.printable import printable, printable_json
 
@@ -53,7 +53,7 @@ def run(
             )
         checked = asyncio.run(_check(question, chosen, target))
     except OrbitMQError as error:
-        checked = checks.unknown(check, told_error(error))
+        checked = checks.unknown(check, error_line(error))
     except Exception as error:  # Python's own exit code, 1, would be a warning
         checked = checks.unknown(check, f"{type(error).__name__}: {error}")
     text = FORMATS.get(form, checks.nagios)(checked)

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.admin import sending
-from orbitmq.admin.answers import Found
+from orbitmq.admin import message_send
 from orbitmq.admin.bodies import shown
 from orbitmq.admin.envelope import plain
-from orbitmq.admin.feeding import MessageDefaults, draft, draft_of_json, queue_of
+from orbitmq.admin.message_input import MessageDefaults, draft, draft_of_json, queue_of
+from orbitmq.admin.message_send import Outlet, again, message_of_json
 from orbitmq.admin.plans import Step, StepOutcome
-from orbitmq.admin.sending import Outlet, again, message_of_json
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.client.core.outgoing_message import Outgoing
 from orbitmq.errors import ConfigurationError, MessageIllegal
@@ -140,13 +140,15 @@ def test_a_plan_keeps_no_messages_and_reads_them_again_when_it_is_made(monkeypat
 
     sent: list[bytes] = []
     other = replace(stored(b"another's"), properties={"UNIQ_KEY": "B2"})
-    monkeypatch.setattr(sending, "record", recorded)
-    monkeypatch.setattr(sending, "by_offset_id", read)
+    monkeypatch.setattr(message_send, "record", recorded)
+    monkeypatch.setattr(message_send, "by_offset_id", read)
     monkeypatch.setattr(Session, "route", routed)
     monkeypatch.setattr(Outlet, "send_packed", send)
 
     async def make() -> Found[Step]:
-        plan = await sending.plan_resend(Session(Remoting(), ["n:1"]), ["01", "02", "03"], SystemClock(), to="Copy")
+        plan = await message_send.plan_resend(
+            Session(Remoting(), ["n:1"]), ["01", "02", "03"], SystemClock(), to="Copy"
+        )
         return await plan.make()
 
     done = asyncio.run(make())

@@ -14,18 +14,18 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.cluster import Overview
+from orbitmq.admin.cluster_view import ClusterView, moment, with_groups
 from orbitmq.admin.envelope import plain
 from orbitmq.admin.group_verdicts import GroupVerdicts, group_verdicts
-from orbitmq.admin.living import ClusterView, moment, with_groups
 from orbitmq.admin.pace import Paces
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Severity
 from orbitmq.cli import output
 from orbitmq.cli.contexts import Context, choose
-from orbitmq.cli.endings import EXIT_INTERRUPTED, EXIT_UNREACHABLE, one_line_errors
-from orbitmq.cli.performing import opened, told_error
+from orbitmq.cli.execution import error_line, opened
+from orbitmq.cli.exit_codes import EXIT_INTERRUPTED, EXIT_UNREACHABLE, one_line_errors
 from orbitmq.errors import OrbitMQError
 from orbitmq.runtime.printable import printable
 
@@ -86,7 +86,7 @@ async def _live(console: Console, context: Context, timeout_ms: float, every: fl
                     found.items = [with_groups(one, groups.verdicts) for one in found.items]
                     shown = screen(found, time.time(), lines=console.height)
                 except OrbitMQError as error:  # it may come back: that is what is watched
-                    shown = Text(printable(f"{_clock(time.time())}  {told_error(error)}"), style="red")
+                    shown = Text(printable(f"{_clock(time.time())}  {error_line(error)}"), style="red")
                 live.update(shown, refresh=True)
                 await asyncio.sleep(every)
 
@@ -136,9 +136,13 @@ def screen(found: Found[ClusterView], now_s: float, *, lines: int | None) -> Ren
 
 def _verdict(overview: Overview, now_s: float) -> Text:
     style = _STYLES[overview.severity]
-    flow = f"{output.told('inPerS', overview.in_per_s)} in/s, {output.told('outPerS', overview.out_per_s)} out/s"
+    produced, consumed = output.formatted("inPerS", overview.in_per_s), output.formatted("outPerS", overview.out_per_s)
     text = Text(f"{_clock(now_s)}  {printable(overview.cluster)}: ")
-    return text.append(printable(overview.verdict), style=style).append(f"  ({flow})")
+    return (
+        text.append(printable(overview.verdict), style=style)
+        .append(f"  ({produced} produced/s, ")
+        .append(f"{consumed} consumed/s)")
+    )
 
 
 def _clock(now_s: float) -> str:

@@ -1,6 +1,6 @@
-"""Where is my message? Any id, key or transaction id -> the story of each message that has it.
+"""Where is my message? Any id, key or transaction id -> the history of each message that has it.
 
-Gathers facts of all brokers and leaves what they mean to `stories`.
+Gathers facts of all brokers and leaves what they mean to `message_history`.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from orbitmq.admin.answers import Failure, Found, failure_of
 from orbitmq.admin.bodies import real_topic, unique_id
-from orbitmq.admin.halves import half_of
+from orbitmq.admin.half_messages import half_of
 from orbitmq.admin.ids import Identity, IdKind, identify
+from orbitmq.admin.message_history import Delayed, Facts, HalfState, MessageHistory, history_of
 from orbitmq.admin.messages import by_offset_id, oldest_first, search
+from orbitmq.admin.results import Failure, Found, failure_of
 from orbitmq.admin.runtime import parse
 from orbitmq.admin.session import Session
-from orbitmq.admin.stories import Delayed, Facts, HalfState, MessageHistory, story
 from orbitmq.admin.traces import trace
 from orbitmq.admin.tracks import consumer_offsets, groups_of, tracks
 from orbitmq.errors import AdminError, NotFound, OrbitMQError
@@ -90,7 +90,7 @@ async def find(
     found = Found[MessageHistory](warnings=looked.warnings, failures=looked.failures)
     for seeds in names[:limit]:
         facts = await _facts(session, looked, seeds, now_ms, trace_topic, found)
-        found.items.append(story(facts))
+        found.items.append(history_of(facts))
     if not names:
         found.items.append(await _nothing(session, looked, topic, now_ms, trace_topic))
     return found
@@ -332,4 +332,4 @@ async def _nothing(
         facts.topic, facts.unique_id = sent.topic, sent.msg_id
         if sent.offset_msg_id and facts.expired is None:
             facts.expired = await _expired(session, identify(sent.offset_msg_id, now_ms))
-    return story(facts)
+    return history_of(facts)

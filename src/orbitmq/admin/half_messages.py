@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.masters import each_master
+from orbitmq.admin.message_history import HalfRecord, HalfState
 from orbitmq.admin.messages import by_offset_id
 from orbitmq.admin.plans import Change, Plan, Step
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Node, Session
-from orbitmq.admin.stories import HalfRecord, HalfState
 from orbitmq.errors import AdminError, BrokerError, Conflict, NotFound, UnitError
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.properties import TRANSACTION_CHECK_TIMES

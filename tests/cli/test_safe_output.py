@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from orbitmq.cli.cleaning import safe, shown
+from orbitmq.cli.safe_output import safe, shown
 
 STEERING = "a\x1b]0;title\x07b\x9b31mc\r\n\tπ"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.admin import underway
-from orbitmq.admin.underway import Underway
+from orbitmq.admin import in_flight
+from orbitmq.admin.in_flight import Underway
 
 
 def test_each_counts_once_whichever_end_tells_first() -> None:
@@ -35,7 +35,7 @@ def test_what_failed_and_came_hides_none_that_is_lost() -> None:
 
 
 def test_what_is_kept_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(underway, "UNDERWAY_MAX", 2)
+    monkeypatch.setattr(in_flight, "UNDERWAY_MAX", 2)
     way = Underway()
     way.stored(way.begin(), 1.0)
     assert not way.is_full

@@ -22,7 +22,7 @@ from pathlib import Path
 from subprocess import SubprocessError
 
 from orbitmq.cli.daemons import DATA_DIR, run_until_stopped, serve
-from orbitmq.cli.endings import EXIT_CONFLICT, EXIT_FAILED, EXIT_REFUSED, EXIT_USAGE, one_line_errors
+from orbitmq.cli.exit_codes import EXIT_CONFLICT, EXIT_FAILED, EXIT_REFUSED, EXIT_USAGE, one_line_errors
 from orbitmq.errors import ConfigurationError
 from orbitmq.runtime import logging
 from orbitmq.runtime.files import save_with_backup

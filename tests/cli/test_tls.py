@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.cli.contexts import Context
-from orbitmq.cli.protecting import client_settings, tls_context
+from orbitmq.cli.tls import client_settings, tls_context
 from orbitmq.errors import ConfigurationError
 from orbitmq.testing.cluster import Cluster
 from tests.support.certificates import Authority

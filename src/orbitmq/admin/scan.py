@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Failure, Found, failure_of
+from orbitmq.admin.results import Failure, Found, failure_of
 from orbitmq.admin.session import Node, Session, stood_in
 from orbitmq.errors import NotFound, OrbitMQError, UnitError
 from orbitmq.message.compression import decompress
@@ -316,7 +316,7 @@ class QueueScan:
             self.looked_at += 1
             yield min(ready, key=place).messages.popleft()
 
-    def told(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """The warning that the budget was used up."""
         if not self.is_cut:
             return []
@@ -347,7 +347,7 @@ async def browse(
             found.items.append(message)
             if len(found.items) >= limit:
                 break
-    found.warnings += look.told()
+    found.warnings += look.warnings()
     found.failures = [*parts.failures, *look.failures]
     return found
 
@@ -373,7 +373,7 @@ async def count_by_tag(
             numbers[message.tags] += 1
             sizes[message.tags] += len(message.body)
     items = [TagCount(tag, number, sizes[tag]) for tag, number in numbers.most_common()]
-    return Found(items, [*parts.warnings, *look.told()], [*parts.failures, *look.failures])
+    return Found(items, [*parts.warnings, *look.warnings()], [*parts.failures, *look.failures])
 
 
 async def follow(

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from orbitmq.admin import browsing, tailing
-from orbitmq.admin.answers import Failure
+from orbitmq.admin import scan, topic_tail
 from orbitmq.admin.bodies import BodyForm, shown
-from orbitmq.admin.browsing import MessageFilter
+from orbitmq.admin.results import Failure
+from orbitmq.admin.scan import MessageFilter
 from orbitmq.admin.session import Session
-from orbitmq.admin.tailing import TailEnd, TailStart, place_of, stop_of, tail, writer
+from orbitmq.admin.topic_tail import TailEnd, TailStart, place_of, stop_of, tail, writer
 from orbitmq.errors import AdminError, ConfigurationError
 from orbitmq.message.model import MessageExt
 from orbitmq.message.properties import encode_properties
@@ -81,7 +81,7 @@ def test_a_field_that_is_none_is_refused(pattern: str) -> None:
 @asynccontextmanager
 async def orders(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeSystem]:
     """One queue of a hundred messages; who does not answer is asked again at once."""
-    monkeypatch.setattr(browsing, "PAUSE_S", 0.0)
+    monkeypatch.setattr(scan, "PAUSE_S", 0.0)
     async with fake_system() as fake:
         fake.topics["Orders"] = 1
         for number in range(100):
@@ -146,7 +146,7 @@ async def test_a_queue_whose_limits_nobody_tells_at_first_is_followed_as_soon_as
 
 
 async def test_the_last_ones_are_looked_for_within_a_budget_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tailing, "BUDGET", 40)
+    monkeypatch.setattr(topic_tail, "BUDGET", 40)
     told = "of the newest 40 messages 1 are wanted; older ones were not looked at"
     async with orders(monkeypatch) as system:
         bodies, _, warnings = await tailed(system, TailStart(last=10), text="65")

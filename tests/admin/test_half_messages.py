@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from orbitmq.admin.halves import half_of, plan_resume
+from orbitmq.admin.half_messages import half_of, plan_resume
+from orbitmq.admin.message_history import HalfState
 from orbitmq.admin.session import Session
-from orbitmq.admin.stories import HalfState
 from orbitmq.errors import AdminError
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.ids import offset_message_id
@@ -98,7 +98,7 @@ async def test_of_rocketmq_by_progress_or_op_messages(progress: int, ops: list[b
 
 
 async def test_what_cannot_be_read_to_its_end_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orbitmq.admin.halves.OPS_MAX", 32)
+    monkeypatch.setattr("orbitmq.admin.half_messages.OPS_MAX", 32)
     async with fake_system() as system:
         rocketmq(system, OFFSET, [b"1"] * 100)
         assert (await state(system))[0] is HalfState.UNKNOWN
