@@ -106,7 +106,7 @@ def test_oneway_messages_to_a_broker_that_takes_none_wait_for_it_in_their_order(
         with stopped_loop():
             for body in (b"1", b"2"):
                 producer.send_oneway(Message("T", body), sharding_key="k")
-            connection._paused_by_writes = True  # as the socket says when it is full
+            connection._flow.is_unread = True  # as the socket says when it is full
         sending = threading.Thread(target=producer.send_oneway, args=[Message("T", b"3")], kwargs={"sharding_key": "k"})
         sending.start()
         sending.join(0.1)

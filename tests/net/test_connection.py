@@ -14,6 +14,7 @@ import pytest
 
 from orbitmq.errors import RemotingTimeout, RequestRejected, SendRequestError
 from orbitmq.net import connection as connection_module
+from orbitmq.net import flow
 from orbitmq.net.connection import GATHERED_FROM, GATHERED_PART_FROM, TURN_COMMANDS, WRITE_BUFFER_HIGH, Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
@@ -459,7 +460,7 @@ async def test_a_peer_whose_bytes_lie_ready_has_one_read_a_turn(both_loops: Loop
 async def test_a_peer_with_too_many_requests_open_is_not_read_from(
     both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "TASKS_MAX", 8)
+    monkeypatch.setattr(flow, "OPEN_REQUESTS_MAX", 8)
     desk = Desk()
     async with serving(desk.router) as (_, address), bare_peer(address) as peer:
         for _ in range(8):
@@ -479,7 +480,7 @@ async def test_a_peer_with_too_large_requests_open_is_not_read_from(
     both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """A thousand requests are few when they are small, and gigabytes when they are not."""
-    monkeypatch.setattr(connection_module, "OPEN_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(flow, "OPEN_BYTES_MAX", 1 << 20)
     desk = Desk()
     deferred: list[tuple[Connection, Command]] = []
 
@@ -512,7 +513,7 @@ async def test_a_peer_with_too_large_requests_open_is_not_read_from(
             assert (await peer.read()).code == 0
         settling.cancel()
         await writing
-        await until(lambda: served._open_bytes == 0)
+        await until(lambda: served._flow.open_bytes == 0)
 
 
 @pytest.mark.parametrize("how", ["deferred", "task"])
@@ -543,7 +544,7 @@ async def test_requests_that_go_on_when_their_peer_is_gone_are_counted_for_nobod
         else:
             connection.complete(command, later())
             await until(lambda: not connection._tasks)
-        assert connection._open_bytes == 0
+        assert connection._flow.open_bytes == 0
         assert server.budgets.open.taken == 0
 
 
@@ -551,7 +552,7 @@ async def test_answers_that_are_owed_count_as_open_requests(
     both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are bounded as tasks are, and keep a connection from counting as idle."""
-    monkeypatch.setattr(connection_module, "TASKS_MAX", 8)
+    monkeypatch.setattr(flow, "OPEN_REQUESTS_MAX", 8)
     deferred: list[tuple[Connection, Command]] = []
     router = Router("desk")
 
@@ -637,7 +638,7 @@ async def fill(client: Remoting, address: str) -> None:
     """Send until the peer's and our buffers are full."""
     while True:
         connection = client.connection(address)
-        if connection is not None and connection._paused_by_writes:
+        if connection is not None and connection._flow.is_unread:
             return
         await client.oneway(address, request(ECHO, body=bytes(1 << 20)))
         await asyncio.sleep(0)

@@ -246,7 +246,8 @@ async def test_what_is_decoded_in_later_turns_has_waited_as_long() -> None:
     async with serving(desk.router) as (server, address), bare_peer(address) as peer:
         await until(lambda: server.connections)
         (first,) = server.connections
-        first._waited_ms, first._busy_ms = lambda: LIMIT_MS + 1.0, lambda waited_ms: waited_ms
+        server.lateness.waited_ms = lambda: LIMIT_MS + 1.0  # type: ignore[method-assign]
+        server.lateness.busy_ms = lambda waited_ms: waited_ms  # type: ignore[method-assign]
         first.data_received(b"".join(encode_frame(request(LIMITED, body=b"late")) for _ in range(count)))
         assert [(await peer.read()).code for _ in range(count)] == [2] * count
         assert desk.seen == []

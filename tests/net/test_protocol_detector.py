@@ -248,7 +248,7 @@ async def test_a_peer_that_takes_no_answers_is_not_read_from(both_loops: LoopFac
         assert asking_end.transport is not None
         asking_end.transport.pause_reading()
         calls = [asyncio.ensure_future(grown(asking, address)) for _ in range(40)]
-        await until(lambda: serving_end._paused_by_writes)
+        await until(lambda: serving_end._flow.is_unread)
         await asyncio.sleep(0.05)
         assert serving_end.transport.get_write_buffer_size() < 16 << 20
         asking_end.transport.resume_reading()

@@ -20,7 +20,8 @@ from orbitmq.broker.progress import Fall, fall_behind
 from orbitmq.broker.statistics import Daily, Statistics
 from orbitmq.errors import RequestRejected
 from orbitmq.message.topics import SCHEDULE_TOPIC
-from orbitmq.net.connection import TASKS_MAX, Connection
+from orbitmq.net.connection import Connection
+from orbitmq.net.flow import OPEN_REQUESTS_MAX
 from orbitmq.net.lateness import Lateness
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
@@ -186,11 +187,11 @@ class RuntimeInfo:
         send for its flush, too, and a query for a thread."""
         waits, late_ms = self._store.flush_waits, int(self._lateness.waited_ms())
         return {
-            **_queue("sendThreadPoolQueue", len(waits), max(waits.oldest_ms, late_ms), TASKS_MAX),
+            **_queue("sendThreadPoolQueue", len(waits), max(waits.oldest_ms, late_ms), OPEN_REQUESTS_MAX),
             **_queue("pullThreadPoolQueue", 0, late_ms, HELD_MAX),
-            **_queue("queryThreadPoolQueue", len(self._queries), self._queries.oldest_ms, TASKS_MAX),
+            **_queue("queryThreadPoolQueue", len(self._queries), self._queries.oldest_ms, OPEN_REQUESTS_MAX),
             "EndTransactionQueueSize": "0",
-            "EndTransactionThreadPoolQueueCapacity": str(TASKS_MAX),
+            "EndTransactionThreadPoolQueueCapacity": str(OPEN_REQUESTS_MAX),
             "eventLoopDelayMax": str(round(self._lateness.longest_ms)),  # orbitmq's own, of the last minute
         }
 

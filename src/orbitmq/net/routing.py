@@ -12,9 +12,12 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from orbitmq.errors import OrbitMQError, RequestRejected
+from orbitmq.net.connection import Answer as Answer
+from orbitmq.net.connection import Connection
+from orbitmq.net.connection import Handler as Handler
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.runtime.shielded import ShieldedTasks
 from orbitmq.wire.codes import ResponseCode
@@ -22,14 +25,9 @@ from orbitmq.wire.command import Command
 from orbitmq.wire.request import Request
 from orbitmq.wire.requests import ALWAYS_WITH_FIELDS
 
-if TYPE_CHECKING:
-    from orbitmq.net.connection import Connection
-
 _log = logging.getLogger(__name__)
 
-Answer = Command | None
-Handler = Callable[["Connection", Command], Answer | Awaitable[Answer]]
-Check = Callable[["Connection", Command], Awaitable[Answer] | None]
+Check = Callable[[Connection, Command], Awaitable[Answer] | None]
 """Sees a request before its handler and raises to refuse it; what it returns refuses it later."""
 
 Wrapper = Callable[[Request, Handler], Handler]

@@ -121,9 +121,7 @@ class Server:
             on_close=self._closed,
             frame_size_max=self._frame_size_max,
             typed=self._typed,
-            waited_ms=self.lateness.waited_ms,
-            busy_ms=self.lateness.busy_ms,
-            took_long=self.lateness.took_long,
+            lateness=self.lateness,
             budgets=self.budgets,
             refusals=self._refusals,
         )
