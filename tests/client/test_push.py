@@ -1124,6 +1124,8 @@ def test_what_no_listener_has_consumed_comes_again_when_the_log_has_lost_its_end
                 del system.messages["T", 0][6:]
                 system.put("T", 0, b"new")
                 await until(lambda: last_offset(system) == 7)
+                pulls = [c.header(PullMessageHeader) for c in system.asked if c.code == RequestCode.PULL_MESSAGE]
+                assert max(one.commit_offset for one in pulls if one.topic == "T") == 2, "progress passes nothing"
                 going_on.set()
                 await until(lambda: b"new" in got)
             assert set(got) >= {b"2", b"3", b"4", b"5", b"new"}

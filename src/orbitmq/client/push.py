@@ -422,7 +422,7 @@ class PushConsumer(ReadingConsumer):
             requested, offset = offset, result.next_begin_offset
             if result.status is PullStatus.OFFSET_ILLEGAL:
                 offset = await self._moved(held, requested, offset)
-            self._take_in(held, result)
+            self._take_in(held, result, offset)
             if self._confirms_offsets:
                 await self._finish(held)
             if self._settings["pull_interval_ms"]:
@@ -446,8 +446,8 @@ class PushConsumer(ReadingConsumer):
         commit = self._offsets.table.read(held.queue) if clustering else 0
         return await self._puller.pull(held.queue, offset, self._settings["pull_batch_size"], subscription, commit)
 
-    def _take_in(self, held: HeldQueue, result: PullResult) -> None:
-        """Cache and deliver what was pulled."""
+    def _take_in(self, held: HeldQueue, result: PullResult, next_offset: int) -> None:
+        """Cache and deliver what was pulled; the next pull begins at `next_offset`."""
         if result.messages:
             pull_ms = self._clock.now_ms() - held.cached.last_pull_ms
             self._stats.pulled(held.queue.topic, len(result.messages), pull_ms)
@@ -457,7 +457,7 @@ class PushConsumer(ReadingConsumer):
                 return
             self._concurrent_delivery.deliver(held, result.messages)
         elif not held.cached.count:  # messages that an orderly listener is processing count, too
-            self._offsets.table.raise_to(held.queue, result.next_begin_offset)
+            self._offsets.table.raise_to(held.queue, next_offset)
 
     async def _moved(self, held: HeldQueue, requested: int, offset: int) -> int:
         """The broker has no message at `requested` and redirects the reader to `offset`. Return where to continue.
