@@ -31,7 +31,7 @@ from orbitmq.runtime.printable import printable
 
 BROKERS = (
     "CLUSTER=cluster", "BROKER=broker", "ROLE=role", "ADDRESS=address", "VERSION=version",
-    "IN/s=inPerS", "OUT/s=outPerS", "TODAY IN=putMessages.today", "TODAY OUT=gotMessages.today",
+    "PRODUCED/s=inPerS", "CONSUMED/s=outPerS", "TODAY IN=putMessages.today", "TODAY OUT=gotMessages.today",
     "SEND QUEUE=sendQueue.size", "DISK=diskRatio", "OLDEST=oldestMessageAtMs",
 )  # fmt: skip
 GROUPS = (

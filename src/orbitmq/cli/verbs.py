@@ -59,7 +59,7 @@ Output = Annotated[
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Nothing on standard error.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Each request on standard error: code, peer, ms.")]
 Watch = Annotated[
-    float | None, typer.Option("--watch", min=0.2, metavar="SECONDS", help="Again and again, until Ctrl-C.")
+    float | None, typer.Option("--watch", min=0.2, metavar="SECONDS", help="Repeat every SECONDS, until Ctrl-C.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]

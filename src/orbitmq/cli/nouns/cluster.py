@@ -23,7 +23,7 @@ app = noun("cluster", "The cluster as a whole: whether it is well, its brokers, 
     "overview",
     "ClusterOverview",
     (
-        "CLUSTER=cluster", "VERDICT=verdict", "MASTERS=masters", "SLAVES=slaves", "IN/S=inPerS", "OUT/S=outPerS",
+        "CLUSTER=cluster", "VERDICT=verdict", "MASTERS=masters", "SLAVES=slaves", "PRODUCED/S=inPerS", "CONSUMED/S=outPerS",
         "IN TODAY=putToday", "OUT TODAY=gotToday", "DISK=maxDiskRatio", "+VERSIONS=versions",
         "+UNREACHABLE=unreachable", "+NO MASTER=headless",
     ),
@@ -49,7 +49,7 @@ async def overview(session: Session) -> Found[Overview]:
     "BrokerList",
     (
         "CLUSTER=cluster", "BROKER=broker", "ID=brokerId", "ADDRESS=address", "VERSION=version", "ANSWERS=answers",
-        "IN/S=inPerS", "OUT/S=outPerS", "SEND QUEUE=sendQueue.size", "SEND WAIT=sendQueue.oldestMs",
+        "PRODUCED/S=inPerS", "CONSUMED/S=outPerS", "SEND QUEUE=sendQueue.size", "SEND WAIT=sendQueue.oldestMs",
         "DISK=diskRatio", "OLDEST=oldestMessageAtMs", "+PULL QUEUE=pullQueue.size", "+PULL WAIT=pullQueue.oldestMs",
         "+LOCK=pageCacheLockMs", "+IN TODAY=putMessages.today", "+OUT TODAY=gotMessages.today",
         "+IN YESTERDAY=putMessages.yesterday", "+OUT YESTERDAY=gotMessages.yesterday", "+STARTED=bootedAtMs",
