@@ -351,7 +351,7 @@ class Broker:
         self.offsets.load()
         if self.following is not None:
             self.offsets.remember_commits()
-            self._resumption.settle()  # what it knows of its own time as a master
+            self._resumption.settle()  # left from when it was the master
         else:
             self._resumption.begin(at_other_master=is_fresh(self.store.options), was_killed=self.store.was_killed)
         self._delayed.load()
@@ -468,7 +468,7 @@ class Broker:
             self.transactions.checking.start()
 
     def _settle(self) -> None:
-        """Clients have come over. For any thread."""
+        """Forget the former master: clients have moved to this one. For any thread."""
         settle_role(self.store.options)
         self._resumption.settle()
 

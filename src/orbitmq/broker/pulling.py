@@ -198,7 +198,7 @@ class Pulling:
         return answer
 
     def _put_event(self, event: PutRecord, refused: PutResult | None = None) -> None:
-        """Store an event, later if its queue has no room yet. Where it is refused, nobody hears of it."""
+        """Store an event, later if its queue has no room yet. An event that is refused is dropped."""
         try:
             if refused is None:
                 self._store.put(event, True)

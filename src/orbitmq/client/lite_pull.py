@@ -474,9 +474,9 @@ class LitePullConsumer(ReadingConsumer):
             except OrbitMQError as error:
                 await asyncio.sleep(self._pause_after(error, queue))
                 continue
-            asked, offset = offset, result.next_begin_offset
+            requested, offset = offset, result.next_begin_offset
             if result.status is PullStatus.OFFSET_ILLEGAL:
-                offset = self._moved(held, asked, offset)
+                offset = self._moved(held, requested, offset)
             self._show_hooks(queue, result.messages)
             self._take_in(held, result)
 
@@ -493,14 +493,14 @@ class LitePullConsumer(ReadingConsumer):
             self._cached_count += len(result.messages)
             self._arrived.set()
 
-    def _moved(self, held: Held, asked: int, offset: int) -> int:
-        """The broker has no message at `asked` and sends the reader to `offset`. Where to go on.
+    def _moved(self, held: Held, requested: int, offset: int) -> int:
+        """The broker has no message at `requested` and redirects to `offset`. Return the offset to read next.
 
-        Forwards, messages have expired; what was pulled before still counts. Back, this broker's log ends before what
-        was pulled: those messages, and progress in them, count no more. What no poll has returned, or has just
-        returned, comes again.
+        Forward: messages have expired, and those pulled before stay valid. Back: the log of this broker ends before
+        what was pulled, so cached messages and progress in them are dropped. What no poll has returned, or only the
+        last one, is read again.
         """
-        if offset >= asked:
+        if offset >= requested:
             if not held.cached.count:
                 self._consumed[held.queue] = offset
         else:
@@ -513,8 +513,8 @@ class LitePullConsumer(ReadingConsumer):
             self._consumed[held.queue] = offset
             if self._offsets.table.read(held.queue) > offset:
                 self._offsets.table.set(held.queue, offset)
-        text = "event=offset_illegal group=%s queue=%s asked=%d goes_on_at=%d"
-        _log.warning(text, self.group, held.queue, asked, offset)
+        text = "event=offset_illegal group=%s queue=%s requested=%d goes_on_at=%d"
+        _log.warning(text, self.group, held.queue, requested, offset)
         return offset
 
     def _make_room(self) -> None:

@@ -382,9 +382,9 @@ class PushConsumer(ReadingConsumer):
             except OrbitMQError as error:
                 await asyncio.sleep(self._pause_after(error, held.queue))
                 continue
-            asked, offset = offset, result.next_begin_offset
+            requested, offset = offset, result.next_begin_offset
             if result.status is PullStatus.OFFSET_ILLEGAL:
-                offset = await self._moved(held, asked, offset)
+                offset = await self._moved(held, requested, offset)
             self._take_in(held, result, offset)
             if self._confirms_offsets:
                 await self._finish(held)
@@ -423,13 +423,14 @@ class PushConsumer(ReadingConsumer):
         elif not held.cached.count:  # what is at work in order counts, too
             self._offsets.table.raise_to(held.queue, next_offset)
 
-    async def _moved(self, held: Held, asked: int, offset: int) -> int:
-        """The broker has no message at `asked` and sends the reader to `offset`. Where to go on.
+    async def _moved(self, held: Held, requested: int, offset: int) -> int:
+        """The broker has no message at `requested` and redirects to `offset`. Return the offset to read next.
 
-        Forwards, messages have expired; what was pulled before still counts. Back, this broker's log ends before what
-        was pulled: those messages, and what listeners say of them, count no more. What is not consumed comes again.
+        Forward: messages have expired, and those pulled before stay valid. Back: the log of this broker ends before
+        what was pulled, so cached messages and the results of their listeners are dropped. What is not consumed is
+        read again.
         """
-        if offset < asked:
+        if offset < requested:
             offset = held.cached.position_before(offset)
             held.cached.dropped = True
             held.cached = ProcessQueue()
@@ -437,8 +438,8 @@ class PushConsumer(ReadingConsumer):
             self._offsets.table.set(held.queue, offset)
             held.confirmed = NOTHING
             await self._offsets.persist([held.queue])
-        text = "event=offset_illegal group=%s queue=%s asked=%d goes_on_at=%d"
-        _log.warning(text, self.group, held.queue, asked, offset)
+        text = "event=offset_illegal group=%s queue=%s requested=%d goes_on_at=%d"
+        _log.warning(text, self.group, held.queue, requested, offset)
         return offset
 
     def _assignment_changed(self) -> None:
