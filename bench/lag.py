@@ -1,4 +1,4 @@
-"""How far a slave is behind its master while the master is under load: both are asked where their logs end."""
+"""The lag of a slave while its master is under load, from the ends of both logs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How long the event loop of a broker keeps requests waiting while it has much to look after.
+"""How long the event loop of a large broker keeps requests waiting.
 
-A broker with `archiveGuard` on gets 10,000 topics and 8,000 queues, then sends at an even pace, and a new topic every
-ten seconds. What is printed is the broker's own histogram over that time, and beside it what the scheduler says of the
-loop's thread: a delay of which it worked little was spent waiting for a processor or for a disk.
+A broker with `archiveGuard` on gets 10,000 topics and 8,000 queues, then sends at a steady rate, and a new topic every
+ten seconds. Prints the broker's own histogram over that time, and the scheduler's statistics of the loop's thread: a
+delay in which it computed little was spent waiting for a CPU or for a disk.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
 from orbitmq.operations.sending import send
 from orbitmq.operations.topics import create_topic
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import SendMessageV2Header
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 
 BUCKET = re.compile(r'orbitmq_event_loop_delay_seconds_bucket\{[^}]*clock="(\w+)"[^}]*le="([^"]+)"[^}]*\} (\S+)')
 LISTED = 500  # topics of one request

@@ -9,43 +9,41 @@ from collections.abc import Iterator
 import pytest
 
 from orbitmq.admin import checks
-from orbitmq.admin.answers import Failure
-from orbitmq.admin.checks import Checked, Figure, State, judged, nagios, prometheus, state_of
+from orbitmq.admin.checks import CheckResult, Measurement, nagios, prometheus, result
+from orbitmq.admin.results import Failure
 from orbitmq.client.sync import Producer
 from orbitmq.message.model import Message
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.commands import orbitmq
 
 SILENT = Failure("broker-b (10.0.0.2:10911)", None, "TIMEOUT", "no answer", None, retryable=True)
 
 
-def figure(value: float) -> Figure:
-    return Figure("billing", value, "", 10, 100)
+def measured(value: float) -> Measurement:
+    return Measurement("billing", value, "", 10, 100)
 
 
-@pytest.mark.parametrize(
-    ("value", "state"), [(9.9, State.OK), (10, State.WARNING), (99, State.WARNING), (100, State.CRITICAL)]
-)
-def test_a_limit_is_reached_by_its_value(value: float, state: State) -> None:
-    assert state_of([figure(0), figure(value)]) is state
+@pytest.mark.parametrize(("value", "state"), [(9.9, "OK"), (10, "WARNING"), (99, "WARNING"), (100, "CRITICAL")])
+def test_a_limit_is_reached_by_its_value(value: float, state: str) -> None:
+    assert result("lag", [measured(0), measured(value)], "behind").state == state
 
 
 @pytest.mark.parametrize(("value", "state"), [(5, "UNKNOWN"), (50, "UNKNOWN"), (500, "CRITICAL")])
 def test_what_is_missing_makes_it_unknown_unless_the_rest_is_critical(value: float, state: str) -> None:
-    checked = judged("lag", [figure(value)], [SILENT], "behind")
+    checked = result("lag", [measured(value)], "behind", failures=[SILENT])
     assert checked.state == state
     assert "without broker-b (10.0.0.2:10911)" in checked.message
 
 
 def test_a_line_for_nagios() -> None:
-    checked = Checked("lag", "WARNING", "12000 |\nbehind", [Figure("g", 1_200_000.0, "B", 10_000, 100_000)])
+    checked = CheckResult("lag", "WARNING", "12000 |\nbehind", [Measurement("g", 1_200_000.0, "B", 10_000, 100_000)])
     assert nagios(checked) == "ORBITMQ LAG WARNING - 12000 / behind | 'g'=1200000B;10000;100000;0"
-    assert nagios(Checked("lag", "UNKNOWN", "gone", [])) == "ORBITMQ LAG UNKNOWN - gone"
+    assert nagios(CheckResult("lag", "UNKNOWN", "gone", [])) == "ORBITMQ LAG UNKNOWN - gone"
 
 
 def test_lines_for_a_collector_of_files() -> None:
-    told = prometheus(Checked("disk", "OK", "fine", [Figure('a"b', 30.25, "%", 75, 85)]))
+    told = prometheus(CheckResult("disk", "OK", "fine", [Measurement('a"b', 30.25, "%", 75, 85)]))
     assert 'orbitmq_check_state{check="disk"} 0' in told
     assert 'orbitmq_check_value{check="disk",subject="a\\"b",unit="%"} 30.25' in told
 
@@ -63,8 +61,8 @@ def here(running: Cluster) -> tuple[str, str]:
 
 def test_a_cluster_that_is_well(here: tuple[str, str]) -> None:
     told = orbitmq("check", "connection", "-w", 4000, "-c", 5000, *here).stdout
-    assert re.match(r"ORBITMQ CONNECTION OK - 1 name servers answer \| '127.0.0.1:\d+'=[\d.]+ms;4000;5000;0$", told)
-    assert "2 brokers answer" in orbitmq("check", "broker", "-w", 4000, "-c", 5000, *here).stdout
+    assert re.match(r"ORBITMQ CONNECTION OK - 1 name server responds \| '127.0.0.1:\d+'=[\d.]+ms;4000;5000;0$", told)
+    assert "2 brokers respond" in orbitmq("check", "broker", "-w", 4000, "-c", 5000, *here).stdout
     orbitmq("check", "disk", "-w", 99.9, "-c", 100, *here)
     orbitmq("check", "disk", "-w", 0.1, "-c", 100, *here, code=1)
     orbitmq("check", "disk", "-w", 0, "-c", 0.1, *here, code=2)
@@ -102,7 +100,7 @@ def test_nobody_to_ask_and_a_wrong_use_are_unknown(here: tuple[str, str]) -> Non
 def test_a_bug_is_unknown_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python ends a process with 1, which is a warning."""
 
-    async def broken(*_: object, **__: object) -> Checked:
+    async def broken(*_: object, **__: object) -> CheckResult:
         raise TypeError("a table\nthat is none")
 
     monkeypatch.setattr(checks, "disk", broken)

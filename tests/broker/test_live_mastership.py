@@ -25,8 +25,9 @@ from orbitmq.operations.promotion import promote_slave
 from orbitmq.operations.routes import cluster_info
 from orbitmq.operations.standing import exchange_standing
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers_namesrv import RegisterBrokerResponseHeader
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.standing import EPOCH_MAX, BrokerStandingHeader
 from tests.broker.test_live_promotion import name_server
 from tests.broker.test_live_slave import caught_up, files, made_slave, pair
@@ -435,7 +436,7 @@ async def test_an_answer_from_before_a_pause_does_not_count(tmp_path: Path) -> N
 
     async with running(made_broker(tmp_path)) as master, client_of(master) as client:
         fence = Fence(lambda: superseded, master._sending.refusal, confirm)
-        fence.put_around(master.router, [RequestCode.SEND_MESSAGE_V2])
+        fence.put_around(master.router, is_master=True)
         fence._beat -= PAUSE_SECONDS + 1
         sending = asyncio.create_task(client.send("T"))
         await begun.wait()

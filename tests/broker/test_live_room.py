@@ -17,8 +17,9 @@ from orbitmq.message.topics import OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC
 from orbitmq.runtime.refusals import Limit
 from orbitmq.store.files import Files, MappedFile
 from orbitmq.store.records import PutResult
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import SendMessageResponseHeader
+from orbitmq.wire.requests import RequestCode
 from tests.broker.test_live_full_properties import LARGEST, filled
 from tests.broker.test_live_slave import caught_up, made_slave, pair
 from tests.support.live import Time, client_of, made_broker, running, send_header
@@ -284,7 +285,7 @@ async def test_a_reply_and_an_event_wait_for_their_files(tmp_path: Path, disk: S
 
 
 async def test_a_dead_letter_waits_for_its_files(tmp_path: Path, disk: SlowDisk) -> None:
-    """A retry without room for more properties becomes a dead letter at once."""
+    """One that has no properties to spare is buried at once."""
     broker = made_broker(tmp_path)
     async with running(broker), client_of(broker) as client:
         assert (await client.send("%RETRY%g", properties=filled(LARGEST, DELAY="3"), queue_id=0)).code == 0

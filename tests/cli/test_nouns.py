@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from orbitmq.admin.envelope import rfc3339, schema
 from orbitmq.admin.kinds import KINDS, item_of
-from orbitmq.cli.lazily import NOUNS
+from orbitmq.cli.lazy_commands import NOUNS
 from orbitmq.cli.main import app
 from orbitmq.cli.verbs import ANSWERS
 from tests.cli.test_main import HEAVY, MODULES_MAX

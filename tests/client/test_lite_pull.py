@@ -15,9 +15,10 @@ from orbitmq.message.properties import encode_properties
 from orbitmq.message.topics import TRACE_TOPIC
 from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies import ConsumeType
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse, silence
 from tests.support.loops import TurnedLoop, run, turned_loop, until
 
@@ -607,12 +608,12 @@ def test_what_was_pulled_before_it_expired_is_returned() -> None:
 
 
 def expired(begin: int, end: int) -> Callable[[Connection, Command], Command | None]:
-    """Responds to a pull of messages that have expired."""
+    """The answer to a pull of what a broker has no more."""
 
-    def respond(_: Connection, command: Command) -> Command | None:
+    def answer(_: Connection, command: Command) -> Command | None:
         if not begin <= command.header(PullMessageHeader).queue_offset < end:
             return None
         header = PullMessageResponseHeader(0, end, end, end + 1)
         return command.response(ResponseCode.PULL_OFFSET_MOVED, header=header)
 
-    return respond
+    return answer

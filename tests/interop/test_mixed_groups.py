@@ -27,9 +27,9 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.operations import offsets
 from orbitmq.operations.asking import ask
 from orbitmq.wire.bodies import ConsumerRunningInfo
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers_groups import GetConsumerRunningInfoHeader
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, SMALL_JVM, JavaBroker, JavaNameServer
 from tests.support.mixed_groups import (
     BROKERS,

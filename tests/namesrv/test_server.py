@@ -21,9 +21,10 @@ from orbitmq.operations.registration import register_broker
 from orbitmq.operations.routes import cluster_info, route, topics
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.wire.bodies import BrokerRegistration, TopicTable
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers_namesrv import GetKVConfigHeader, PutKVConfigHeader, RegisterBrokerHeader
 from orbitmq.wire.registration import encode_registration
+from orbitmq.wire.requests import RequestCode
 
 DEADLINE_SECONDS = 5.0
 

@@ -8,7 +8,8 @@ import pytest
 
 from orbitmq.errors import BrokerError
 from orbitmq.operations.figures import broker_consume_stats, runtime_info, statistic
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, exchange
 
 

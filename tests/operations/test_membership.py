@@ -8,9 +8,9 @@ import pytest
 
 from orbitmq.errors import BrokerError
 from orbitmq.operations import membership
-from orbitmq.wire.bodies import CheckClientRequest, HeartbeatData, LockedQueues, QueueLocks
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.bodies import CheckClientRequest, HeartbeatData, LockedQueues, QueueLockRequest
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, exchange
 
 
@@ -52,22 +52,22 @@ def test_a_group_without_members_is_refused_by_the_broker() -> None:
 
 def test_queues_are_locked() -> None:
     found = exchange(RequestCode.LOCK_BATCH_MQ)
-    asked = decode(QueueLocks, found.question.body)
+    asked = decode(QueueLockRequest, found.question.body)
     locked = asyncio.run(
         membership.lock_queues(found.remoting, ADDRESS, asked.client_id, asked.consumer_group, asked.mq_set)
     )
     assert found.remoting.answer
     assert locked == set(decode(LockedQueues, found.remoting.answer.body).locked)
-    assert decode(QueueLocks, found.remoting.asked[0].body).client_id == asked.client_id
+    assert decode(QueueLockRequest, found.remoting.asked[0].body).client_id == asked.client_id
 
 
 def test_queues_are_unlocked() -> None:
     found = exchange(RequestCode.UNLOCK_BATCH_MQ)
-    left = decode(QueueLocks, found.question.body)
+    left = decode(QueueLockRequest, found.question.body)
     asyncio.run(membership.unlock_queues(found.remoting, ADDRESS, left.client_id, left.consumer_group, left.mq_set))
     (asked,) = found.remoting.asked
     assert not asked.is_oneway
-    assert decode(QueueLocks, asked.body).mq_set == sorted(left.mq_set)
+    assert decode(QueueLockRequest, asked.body).mq_set == sorted(left.mq_set)
 
 
 def test_a_subscription_is_checked() -> None:

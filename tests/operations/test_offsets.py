@@ -16,10 +16,11 @@ from orbitmq.message.unit import Unit, encode_unit
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations import offsets
 from orbitmq.wire.bodies import ConsumeQueueEntries, ConsumeQueueEntry
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import GetMaxOffsetResponseHeader, SearchOffsetResponseHeader
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, Exchange, Recorded, exchange
 
 Q = MessageQueue("T", "b", 1)

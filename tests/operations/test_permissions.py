@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from orbitmq.operations.permissions import add_write_permission, wipe_write_permission
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, exchange
 
 

@@ -9,9 +9,10 @@ import pytest
 from orbitmq.errors import BrokerError
 from orbitmq.message.unit import decode_unit, decode_units
 from orbitmq.operations.pulling import PULLED, pull, view_message
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.header import from_ext
 from orbitmq.wire.headers import PullMessageHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, exchange
 
 

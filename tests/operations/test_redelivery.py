@@ -6,7 +6,7 @@ import asyncio
 
 from orbitmq.operations.redelivery import consume_directly
 from orbitmq.wire.bodies import ConsumeResult
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, exchange
 
 

@@ -12,7 +12,8 @@ from orbitmq.operations.routes import (
     topics,
     topics_of_cluster,
 )
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, exchange
 
 

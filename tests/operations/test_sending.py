@@ -8,9 +8,10 @@ import pytest
 
 from orbitmq.errors import BrokerError
 from orbitmq.operations.sending import send, send_back, send_oneway
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.header import from_ext
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader, SendMessageV2Header
+from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, Exchange, exchange
 
 

@@ -15,8 +15,9 @@ from orbitmq.client import Message
 from orbitmq.client.sync import Producer
 from orbitmq.pipeline import command
 from orbitmq.wire.bodies import KVTable
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.settings import encode_settings
 from tests.spark import sinks
 from tests.support.asking import Asker, asking

@@ -24,14 +24,15 @@ from orbitmq.operations.offsets import max_offset, min_offset, query_consumer_of
 from orbitmq.operations.pulling import pull
 from orbitmq.operations.sending import send
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.store.cleaning import FIRST_ROUND_MS
+from orbitmq.store.cleaner import FIRST_ROUND_MS
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.files import Files
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.reader import StoreReader
 from orbitmq.store.records import PutStatus
 from orbitmq.store.retention import HOUR_MS
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import pull_header, send_header
 from tests.support.loops import PATIENCE_SECONDS, until
 from tests.support.mounts import KINDS, Ballast, CannotMount, mounted

@@ -19,11 +19,12 @@ from unittest import mock
 import pytest
 
 from orbitmq.runtime.clock import Clock
-from orbitmq.store import dispatch, index_recovery, recovery
+from orbitmq.store import dispatch, recovery
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.coverage import Coverage, Proof
-from orbitmq.store.flushing import QueueFlusher
-from orbitmq.store.index_recovery import IndexRecovery
+from orbitmq.store.flusher import QueueFlusher
+from orbitmq.store.index import recovery as index_recovery
+from orbitmq.store.index.recovery import IndexRecovery
 from orbitmq.store.options import ASYNC_FLUSH, SYNC_FLUSH
 from orbitmq.store.queues import ConsumeQueues
 from tests.support.crashes import History, SimulatedStore

@@ -21,11 +21,11 @@ from orbitmq.operations.sending import send
 from orbitmq.operations.settings import change_broker_settings
 from orbitmq.operations.transactions import end_transaction
 from orbitmq.wire.bodies import HeartbeatData, ProducerData
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import SendMessageV2Header
 from orbitmq.wire.headers_transaction import CheckTransactionStateHeader, EndTransactionHeader
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 
 COMMIT, ROLLBACK = TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 BORN_MS = 1_700_000_000_123

@@ -13,7 +13,8 @@ from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, Consume
 from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.errors import BrokerError, ClientError, ConfigurationError, InvalidStateError, OrbitMQError
 from orbitmq.testing import Cluster
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.process import wait_until
 
 PATIENCE_SECONDS = 30

@@ -11,10 +11,10 @@ from functools import partial
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.cluster import each_runtime
 from orbitmq.admin.masters import each_master, untouched
 from orbitmq.admin.plans import Change, Plan, Step
+from orbitmq.admin.results import Found
 from orbitmq.admin.runtime import Runtime
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.errors import BadArgument, ConfigurationError, Conflict, NotFound, OrbitMQError
@@ -53,7 +53,7 @@ class BrokerStatus(Struct, frozen=True, rename="camel"):
     runtime: Runtime
 
 
-class Entry(Struct, frozen=True, rename="camel"):
+class BrokerEntry(Struct, frozen=True, rename="camel"):
     """One key of a broker, as the broker writes it."""
 
     broker: str
@@ -129,14 +129,14 @@ async def status(session: Session, broker: str | None = None) -> Found[BrokerSta
     return Found(rows, failures=list(gathered.failures))
 
 
-async def runtime_table(session: Session, broker: str | None = None) -> Found[Entry]:
+async def runtime_table(session: Session, broker: str | None = None) -> Found[BrokerEntry]:
     """The same as the broker writes it, key by key."""
     return await _entries(
         session, broker, lambda node: runtime_info(session.remoting, node.address, timeout_ms=session.timeout_ms)
     )
 
 
-async def settings(session: Session, broker: str | None = None, *, containing: str = "") -> Found[Entry]:
+async def settings(session: Session, broker: str | None = None, *, containing: str = "") -> Found[BrokerEntry]:
     """What brokers run with, defaults included; only keys with this text in them."""
     return await _entries(session, broker, partial(_settings, session), containing)
 
@@ -147,10 +147,10 @@ async def _settings(session: Session, node: Node) -> dict[str, str]:
 
 async def _entries(
     session: Session, broker: str | None, question: Callable[[Node], Awaitable[dict[str, str]]], containing: str = ""
-) -> Found[Entry]:
+) -> Found[BrokerEntry]:
     gathered = await session.each_node(await chosen(session, broker), question)
     rows = [
-        Entry(node.name if node.is_master else f"{node.name}:{node.id}", node.address, key, value)
+        BrokerEntry(node.name if node.is_master else f"{node.name}:{node.id}", node.address, key, value)
         for node, table in gathered.answers.items()
         for key, value in sorted(table.items())
         if containing.lower() in key.lower()

@@ -1,4 +1,4 @@
-"""Groups that have given messages up, how many, and why. `paging` reads dead letters, `sending` has them come again."""
+"""Groups that have dead letters, how many, and why. `message_pages` reads them, `message_send` sends them again."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.bodies import unique_id
 from orbitmq.admin.messages import search
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.admin.topics import status
 from orbitmq.admin.traces import ENDINGS, Traced, in_order, read

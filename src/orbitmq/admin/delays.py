@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.bodies import real_topic
 from orbitmq.admin.masters import each_master
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import BrokerError, UnitError
 from orbitmq.message.topics import SCHEDULE_TOPIC

@@ -11,10 +11,16 @@ from typing import Any
 
 import msgspec
 
-from orbitmq.admin.answers import Failure, Found
+from orbitmq.admin.results import Failure, Found
 
 API_VERSION = "orbitmq/v1"
 _INSTANT = "AtMs"
+FORMER_KEYS = {
+    "ClusterHealth": {"check": "rule"},
+    "Examination": {"check": "rule"},
+    "GroupDiagnosis": {"sentence": "message", "command": "remedy"},
+}
+"""Kind -> former key of its items -> the key it is now. Both are written; do not use the former in new scripts."""
 _YEAR_10000_MS = 253_402_300_800_000
 
 
@@ -27,15 +33,18 @@ def envelope(kind: str, found: Found[Any], cluster: str | None, now_ms: int) -> 
         "generatedAtMs": now_ms,
         "generatedAt": rfc3339(now_ms),
         "partial": found.partial,
-        "items": [plain(item) for item in found.items],
+        "items": [plain(item, kind) for item in found.items],
         "warnings": list(found.warnings),
         "errors": [plain(failure) for failure in found.failures],
     }
 
 
-def plain(item: Any) -> Any:
-    """An item as dicts, lists, text and numbers, points in time in both forms."""
-    return _with_times(msgspec.to_builtins(item, str_keys=True))
+def plain(item: Any, kind: str | None = None) -> Any:
+    """An item as dicts, lists, text and numbers, points in time in both forms, with the former keys of its kind."""
+    told = _with_times(msgspec.to_builtins(item, str_keys=True))
+    for former, key in FORMER_KEYS.get(kind or "", {}).items():
+        told[former] = told[key]
+    return told
 
 
 def _with_times(value: Any) -> Any:
@@ -63,6 +72,9 @@ def schema(kind: str, item: type) -> dict[str, Any]:
     (items, failures), definitions = msgspec.json.schema_components((item, Failure), ref_template="#/$defs/{name}")
     for definition in definitions.values():
         _describe_times(definition)
+    for former, key in FORMER_KEYS.get(kind, {}).items():
+        of_item = definitions[item.__name__]["properties"]
+        of_item[former] = {**of_item[key], "deprecated": True}
     instant = {"type": "integer", "description": "milliseconds since 1970-01-01 UTC"}
     properties = {
         "apiVersion": {"const": API_VERSION},

@@ -19,10 +19,10 @@ from types import MappingProxyType
 import msgspec
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found, Gathered
-from orbitmq.admin.clients import Membership, membership
+from orbitmq.admin.clients import GroupMembership, membership
 from orbitmq.admin.masters import only_masters, untouched
 from orbitmq.admin.plans import Change, Plan, Step, Value
+from orbitmq.admin.results import Found, Gathered
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.admin.topic_changes import deletion, forgetting
 from orbitmq.admin.topics import table_of
@@ -57,7 +57,7 @@ GONE = {ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
 """What was deleted since the broker summed up has no lag."""
 
 
-class Group(Struct, frozen=True, rename="camel"):
+class GroupSummary(Struct, frozen=True, rename="camel"):
     """One row of the list of groups."""
 
     name: str
@@ -206,7 +206,7 @@ async def _tables(session: Session, node: Node) -> tuple[dict[str, SubscriptionG
 
 async def groups(
     session: Session, *, pattern: str = "*", system: bool = False, lag: bool = False, members: bool = False
-) -> Found[Group]:
+) -> Found[GroupSummary]:
     """Every group that has rules or offsets on some broker, by name. `pattern` has `*` and `?`.
 
     `lag` asks each broker for its sums, one request a broker; `members` asks each broker about each group.
@@ -224,7 +224,7 @@ async def groups(
             if not topic.startswith(RETRY_PREFIX):
                 known[name].topics.add(topic)
     names = [name for name in sorted(known) if fnmatchcase(name, pattern) and (system or not is_system(name))]
-    rows = [Group(name, known[name].brokers, sorted(known[name].topics), is_system(name)) for name in names]
+    rows = [GroupSummary(name, known[name].brokers, sorted(known[name].topics), is_system(name)) for name in names]
     found = Found(rows, failures=came.failures)
     if lag:
         await _add_sums(session, list(came.answers), found, known)
@@ -243,7 +243,9 @@ class _Summed:
     warning: str | None = None
 
 
-async def _add_sums(session: Session, nodes: list[Node], found: Found[Group], known: Mapping[str, _Known]) -> None:
+async def _add_sums(
+    session: Session, nodes: list[Node], found: Found[GroupSummary], known: Mapping[str, _Known]
+) -> None:
     came = await session.each_node(nodes, partial(_sums, session))
     found.failures += [failure for failure in came.failures if failure not in found.failures]
     found.warnings += [part.warning for part in came.answers.values() if part.warning]
@@ -305,7 +307,7 @@ async def _sums(session: Session, node: Node) -> _Summed:
     return _Summed(summed([told], better.answers), unknown, warning)
 
 
-async def _add_members(session: Session, found: Found[Group]) -> None:
+async def _add_members(session: Session, found: Found[GroupSummary]) -> None:
     whos = await asyncio.gather(*(membership(session, row.name) for row in found.items))
     told = {failure.target for failure in found.failures}
     for index, (row, who) in enumerate(zip(found.items, whos, strict=True)):
@@ -315,7 +317,7 @@ async def _add_members(session: Session, found: Found[Group]) -> None:
         found.failures += fresh
 
 
-def with_members(row: Group, who: Membership) -> Group:
+def with_members(row: GroupSummary, who: GroupMembership) -> GroupSummary:
     """The row with what is known of who is online; brokers sum up no lag of a group that broadcasts."""
     oldest = min((one.version for one in who.members if one.version), default=None)
     no_lag = {"lag_messages": None, "known_lag_messages": None} if who.model == "BROADCASTING" else {}

@@ -23,12 +23,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from orbitmq.admin.answers import Found
+from orbitmq.admin.in_flight import UNDERWAY_MAX, Underway
 from orbitmq.admin.latencies import Latencies, Latency
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.admin.temporary import NAME, own_group, until
 from orbitmq.admin.topics import status
-from orbitmq.admin.underway import UNDERWAY_MAX, Underway
 from orbitmq.client.core.model import ConsumeConcurrentlyStatus, LocalTransactionState
 from orbitmq.client.lite_pull import LitePullConsumer
 from orbitmq.client.producer import Producer
@@ -269,7 +269,7 @@ def _sender(producer: Producer, topic: str, load: Load) -> One:
         await producer.send(message())
         return 1
 
-    async def beside(_due: float) -> int:
+    async def send_meanwhile(_due: float) -> int:
         await producer.send_async(message())
         return 1
 
@@ -287,7 +287,8 @@ def _sender(producer: Producer, topic: str, load: Load) -> One:
         return 1
 
     return {
-        Way.SYNC: alone, Way.ASYNC: beside, Way.ONEWAY: oneway, Way.BATCH: together, Way.TRANSACTION: in_transaction,
+        Way.SYNC: alone, Way.ASYNC: send_meanwhile, Way.ONEWAY: oneway, Way.BATCH: together,
+        Way.TRANSACTION: in_transaction,
     }[load.way]  # fmt: skip
 
 

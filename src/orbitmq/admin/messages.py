@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from orbitmq.admin.answers import Found
-from orbitmq.admin.browsing import BUDGET, Wanted, browse
 from orbitmq.admin.ids import StoredPlace, identify
+from orbitmq.admin.results import Found
+from orbitmq.admin.scan import BUDGET, MessageFilter, browse
 from orbitmq.admin.session import Node, Session, present
 from orbitmq.errors import AdminError, BrokerError, NotFound, UnitError
 from orbitmq.message.model import MessageExt
@@ -121,7 +121,7 @@ async def _crowded(
     session: Session, node: Node, topic: str, key: str, end_ms: int, warnings: list[str]
 ) -> list[MessageExt]:
     """All messages with the key of the second before, read from the queues."""
-    wanted = Wanted(begin_ms=end_ms - INDEX_STEP_MS, end_ms=end_ms, key=key)
+    wanted = MessageFilter(begin_ms=end_ms - INDEX_STEP_MS, end_ms=end_ms, key=key)
     found = await browse(session, topic, wanted, limit=BUDGET, broker=node.name)
     warnings += found.warnings
     if found.failures:

@@ -9,8 +9,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found, Gathered
 from orbitmq.admin.plans import Change, Plan, Step
+from orbitmq.admin.results import Found, Gathered
 from orbitmq.admin.session import Session, nearest
 from orbitmq.errors import Conflict, NotFound
 from orbitmq.operations.kv import delete_kv, kv_table, put_kv

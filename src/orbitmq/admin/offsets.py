@@ -16,14 +16,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found
-from orbitmq.admin.clients import Membership, membership, running
+from orbitmq.admin.clients import GroupMembership, membership, running
 from orbitmq.admin.groups import UNDO, parts, plain_rules, with_rules
 from orbitmq.admin.masters import each_master, lost
 from orbitmq.admin.plans import Change, Plan, Step, Value, joined
 from orbitmq.admin.progress import BROADCASTING, label
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Node, Session
-from orbitmq.admin.targets import Target, Where, applied, counted, described, told_apart, wanted
+from orbitmq.admin.targets import Target, Where, applied, counted, described, parsed_queues, wanted
 from orbitmq.errors import AdminError, BadArgument, BrokerError, Conflict, NotFound
 from orbitmq.message.config import SubscriptionGroup
 from orbitmq.message.model import MessageQueue
@@ -150,7 +150,7 @@ class _Watch:
     """
 
     session: Session
-    who: Membership
+    who: GroupMembership
     moved: dict[MessageQueue, tuple[Node, int | None, int]] = field(default_factory=dict)
     """Queue -> its broker, where it was and where it is to be."""
     seen: dict[MessageQueue, int | None] = field(default_factory=dict)
@@ -230,7 +230,7 @@ async def plan_reset(
     Without `force` it is only moved back. Conflict for a single queue, an offset or a shift while members are online at
     a broker of RocketMQ 4.9, which can move only whole topics, by time.
     """
-    only = told_apart(queues)
+    only = parsed_queues(queues)
     homes = [node for node in await session.homes(topic) if not only or node.name in {name for name, _ in only}]
     masters = [node for node in homes if node.is_master]
     who = await membership(session, group)
@@ -290,7 +290,7 @@ async def _add(
     session: Session,
     plan: OffsetPlan,
     watch: _Watch,
-    who: Membership,
+    who: GroupMembership,
     node: Node,
     queues: list[_Queue],
     target: Target,

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TypeVar
 
-from orbitmq.admin.answers import Failure, Gathered, failure_of
 from orbitmq.admin.envelope import rfc3339
 from orbitmq.admin.memory import Memory, Remembered
-from orbitmq.errors import BadArgument, BrokerAway, NoNameServer, NotFound, OrbitMQError, RemotingError
+from orbitmq.admin.results import Failure, Gathered, failure_of
+from orbitmq.errors import BrokerAway, NoNameServer, NotFound, OrbitMQError, RemotingError
 from orbitmq.message.model import MASTER_ID
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.routes import cluster_info, route
@@ -289,9 +289,3 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 def _is_address(text: str) -> bool:
     host, colon, port = text.rpartition(":")
     return bool(colon and host and port.isdigit())
-
-
-def needs_name_servers(addresses: Sequence[str]) -> None:
-    """AdminError when there is none to ask."""
-    if not addresses:
-        raise BadArgument("no name server is given", "-n 127.0.0.1:9876, NAMESRV_ADDR, or `orbitmq context add`")

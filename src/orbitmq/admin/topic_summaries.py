@@ -13,7 +13,7 @@ from functools import partial
 from msgspec import Struct
 
 from orbitmq.admin import groups, topics
-from orbitmq.admin.answers import Failure, Found
+from orbitmq.admin.results import Failure, Found
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.topics import TopicType, day_sum
 from orbitmq.errors import BrokerError

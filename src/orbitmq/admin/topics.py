@@ -13,7 +13,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from orbitmq.admin.answers import Found, Gathered, failure_of
+from orbitmq.admin.results import Found, Gathered, failure_of
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.flags import perm_text

@@ -11,8 +11,8 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from orbitmq.admin.answers import Failure, Found
 from orbitmq.admin.messages import search
+from orbitmq.admin.results import Failure, Found
 from orbitmq.admin.session import Session
 from orbitmq.client.core.trace import ConsumeBegun, ConsumeEnded, Published, Record, TransactionEnded, decode_trace
 from orbitmq.errors import BodyError, NotFound, UnitError

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found, Gathered
+from orbitmq.admin.results import Found, Gathered
 from orbitmq.admin.session import Node, Session, present
 from orbitmq.errors import ExpressionIllegal
 from orbitmq.filter.sql92 import compile_sql92

@@ -22,7 +22,7 @@ from orbitmq.message.properties import EncodedProperties
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.refusals import Refusals
 from orbitmq.runtime.saved import SavedFile
-from orbitmq.wire.bodies_filter import BloomBits, FilterTable, GroupFilter, TopicFilters
+from orbitmq.wire.bodies import BloomBits, FilterTable, GroupFilter, TopicFilters
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.objects import decode, plain
 

@@ -66,9 +66,11 @@ class Registrar:
         self._changed: dict[str, TopicConfig] = {}
         self._everything_changed = False
         self._announcing: asyncio.Task[None] | None = None
+        self._is_started = False
 
     async def start(self) -> None:
         """Register everywhere; returns when every reachable name server knows the broker."""
+        self._is_started = True
         await asyncio.gather(*(self._try_once(address) for address in self._name_servers))
         self._tasks = [asyncio.create_task(self._keep_registered(address)) for address in self._name_servers]
 
@@ -95,7 +97,11 @@ class Registrar:
         await asyncio.gather(*(self._unregister(address, farewell) for address in self._name_servers))
 
     def topic_changed(self, config: TopicConfig | None) -> None:
-        """Announce a created or changed topic soon; None (a topic was deleted) announces the whole table."""
+        """Announce a created or changed topic soon; None (a topic was deleted) announces the whole table. Before the
+        start there is nothing to do: it registers every topic.
+        """
+        if not self._is_started:
+            return
         if config is None:
             self._everything_changed = True
         else:

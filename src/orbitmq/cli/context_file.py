@@ -8,11 +8,11 @@ from typing import Any
 
 import tomlkit
 
-from orbitmq.admin.answers import Found
-from orbitmq.admin.contexts import NamedCluster
+from orbitmq.admin.kinds import NamedCluster
+from orbitmq.admin.results import Found
 from orbitmq.cli import output
 from orbitmq.cli.contexts import FILE_BYTES_MAX, load, parse, path_of
-from orbitmq.cli.endings import one_line_errors
+from orbitmq.cli.exit_codes import one_line_errors
 from orbitmq.errors import NotFound
 from orbitmq.runtime.files import replace_text
 

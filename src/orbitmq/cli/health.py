@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli import configuration
-from orbitmq.cli.endings import EXIT_FAILED, fail, one_line_errors
+from orbitmq.cli.exit_codes import EXIT_FAILED, fail, one_line_errors
 from orbitmq.errors import BrokerError, ConfigurationError, OrbitMQError, StorePoisoned
 from orbitmq.message.hosts import address_text
 from orbitmq.metrics.options import MetricsOptions

@@ -13,7 +13,7 @@ import typer
 
 from orbitmq import __version__
 from orbitmq.cli.flags import LogLevel, Settings
-from orbitmq.cli.lazily import Nouns
+from orbitmq.cli.lazy_commands import Nouns
 
 app = typer.Typer(
     name="orbitmq",
@@ -30,7 +30,7 @@ app = typer.Typer(
 def _version(asked: bool) -> None:
     if asked:
         # Files are asked, no module: to import one would take longer than the rest of the answer.
-        is_compiled = any(Path(__file__).parents[1].glob("store/index_loops.*.so"))
+        is_compiled = any(Path(__file__).parents[1].glob("store/index/loops.*.so"))
         typer.echo(f"orbitmq {__version__}{' (compiled)' if is_compiled else ''}")
         raise typer.Exit
 
@@ -122,9 +122,9 @@ def host(
       orbitmq host --brokers 2
       orbitmq host --brokers 4 --data-dir /data -n '10.0.0.1:9876;10.0.0.2:9876' -c brokers.conf
     """
-    from orbitmq.cli import hosting
+    from orbitmq.cli import host
 
-    hosting.run(brokers, data_dir, namesrv_port, broker_port, config, namesrv_addresses, prefix, log_level)
+    host.run(brokers, data_dir, namesrv_port, broker_port, config, namesrv_addresses, prefix, log_level)
 
 
 health = typer.Typer(
@@ -297,9 +297,13 @@ def pipeline(context: typer.Context) -> None:
       orbitmq pipeline archive --name-server 127.0.0.1:9876 --lake ./lake
       orbitmq pipeline archive --help
     """
-    from orbitmq.cli import pipelines
+    try:
+        from orbitmq.pipeline.command import main as run_job
+    except ImportError as error:
+        from orbitmq.cli.exit_codes import EXIT_USAGE, fail
 
-    pipelines.run(context.args)
+        fail("pipeline", f"the jobs need Spark: pip install 'orbitmq[spark]' ({error})", EXIT_USAGE)
+    raise SystemExit(run_job(context.args))
 
 
 @app.command()
@@ -351,13 +355,13 @@ def exporter(
       orbitmq exporter -n 127.0.0.1:9876
       orbitmq exporter -n '10.0.0.1:9876;10.0.0.2:9876' --host 0.0.0.0 --interval 30
     """
-    from orbitmq.cli import exporting
+    from orbitmq.cli import exporter
 
-    exporting.run(
-        exporting.Place(namesrv or (), context_name, cluster, mapped or ()),
+    exporter.run(
+        exporter.ExportedCluster(namesrv or (), context_name, cluster, mapped or ()),
         host,
         port,
-        exporting.ExporterSettings(interval, deadline, forget_after, queue_series, clients, steady_labels),
+        exporter.ExporterSettings(interval, deadline, forget_after, queue_series, clients, steady_labels),
         log_level,
     )
 
@@ -377,7 +381,7 @@ def completion(
       orbitmq completion zsh > "${fpath[1]}/_orbitmq"
       orbitmq completion fish > ~/.config/fish/completions/orbitmq.fish
     """
-    from orbitmq.cli.completing import SCRIPTS
+    from orbitmq.cli.completion import SCRIPTS
 
     typer.echo(SCRIPTS[shell].strip())
 

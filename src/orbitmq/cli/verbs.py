@@ -24,7 +24,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from orbitmq.cli.completing import completed, contexts
+from orbitmq.cli.completion import completed, contexts
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,7 +59,7 @@ Output = Annotated[
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Nothing on standard error.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Each request on standard error: code, peer, ms.")]
 Watch = Annotated[
-    float | None, typer.Option("--watch", min=0.2, metavar="SECONDS", help="Again and again, until Ctrl-C.")
+    float | None, typer.Option("--watch", min=0.2, metavar="SECONDS", help="Repeat every SECONDS, until Ctrl-C.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
@@ -111,7 +111,7 @@ def changes(app: typer.Typer, verb: str) -> Callable[[F], F]:
 
 def streams(app: typer.Typer, verb: str, kind: str, columns: Sequence[str]) -> Callable[[F], F]:
     """A verb that goes on: an asynchronous generator `(session, aside, ...)` of items, each written as it comes; who
-    does not answer meanwhile it tells through `aside`, a `performing.Aside`.
+    does not answer meanwhile it tells through `aside`, a `execution.Aside`.
     """
     return _verb(app, verb, kind, columns, "stream", [])
 
@@ -151,10 +151,10 @@ def _verb(
         ]
 
         def call(**given: Any) -> None:
-            from orbitmq.cli import performing
+            from orbitmq.cli import execution
 
             mine = {name: given.pop(name) for name in names}
-            performing.perform(
+            execution.perform(
                 way,
                 verb if verb == app.info.name else f"{app.info.name} {verb}",
                 kind,

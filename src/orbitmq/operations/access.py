@@ -10,7 +10,6 @@ from orbitmq.message.javajson import loads
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
 from orbitmq.wire.bodies_access import AccountConfig, AclConfig
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers_access import (
     AclVersionHeader,
     DeleteAccountHeader,
@@ -18,6 +17,7 @@ from orbitmq.wire.headers_access import (
     UpdateGlobalWhiteAddressesHeader,
 )
 from orbitmq.wire.objects import decode, from_plain
+from orbitmq.wire.requests import RequestCode
 
 
 class AclVersion(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 
 
 async def clean_expired_queues(remoting: Remoting, address: str, *, timeout_ms: float = 30_000) -> None:

@@ -8,9 +8,10 @@ from orbitmq.errors import BrokerError
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
 from orbitmq.wire.bodies import BrokerStatsData, ConsumeStatsList, KVTable
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers_admin import GetBrokerConsumeStatsHeader, ViewBrokerStatsDataHeader
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 
 NEVER_COUNTED = "not exist"  # in the remark: the code is that of any other failure
 

@@ -19,7 +19,7 @@ from orbitmq.wire.bodies import (
     QueueOffsets,
     QueueTimeSpan,
 )
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers_admin import (
     DeleteSubscriptionGroupHeader,
     GetConsumerConnectionListHeader,
@@ -32,6 +32,7 @@ from orbitmq.wire.headers_groups import (
     InvokeBrokerToResetOffsetHeader,
 )
 from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.requests import RequestCode
 
 ONLINE_OR_NOT = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE)
 KNOWN_OR_NOT = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
 from orbitmq.wire.bodies import KVTable
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers_namesrv import (
     DeleteKVConfigHeader,
     GetKVConfigHeader,
@@ -14,6 +14,7 @@ from orbitmq.wire.headers_namesrv import (
     PutKVConfigHeader,
 )
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 
 FOUND_OR_NOT = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
 

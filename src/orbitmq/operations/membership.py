@@ -14,12 +14,12 @@ from orbitmq.wire.bodies import (
     ConsumerRunningInfo,
     HeartbeatData,
     LockedQueues,
-    QueueLocks,
+    QueueLockRequest,
 )
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import GetConsumerListByGroupHeader, UnregisterClientHeader
 from orbitmq.wire.headers_groups import GetConsumerRunningInfoHeader
 from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.requests import RequestCode
 
 
 async def heartbeat(remoting: Remoting, address: str, data: HeartbeatData, *, timeout_ms: float = 3000) -> int:
@@ -74,7 +74,7 @@ async def running_info(
 
 
 def _locks(client_id: str, group: str, queues: Collection[MessageQueue]) -> bytes:
-    return encode(QueueLocks(client_id=client_id, consumer_group=group, mq_set=sorted(queues)))
+    return encode(QueueLockRequest(client_id=client_id, consumer_group=group, mq_set=sorted(queues)))
 
 
 async def lock_queues(

@@ -12,7 +12,7 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask, tell
 from orbitmq.operations.pulling import view_message
 from orbitmq.operations.querying import queue_entries
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import (
     Boundary,
     GetEarliestMsgStoretimeHeader,
@@ -27,6 +27,7 @@ from orbitmq.wire.headers import (
     SearchOffsetResponseHeader,
     UpdateConsumerOffsetHeader,
 )
+from orbitmq.wire.requests import RequestCode
 
 FOUND_OR_NOT = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
 BOUNDARY_SINCE: Final = 453  # V5_2_0: such a broker searches for a boundary, not for the nearest message

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers_namesrv import (
     AddWritePermOfBrokerHeader,
     AddWritePermOfBrokerResponseHeader,
     WipeWritePermOfBrokerHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
+from orbitmq.wire.requests import RequestCode
 
 
 async def wipe_write_permission(remoting: Remoting, address: str, broker: str, *, timeout_ms: float = 6000) -> int:

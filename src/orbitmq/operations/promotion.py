@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.objects import decode
 from orbitmq.wire.promotion import PromoteSlaveHeader, PromotionReport
+from orbitmq.wire.requests import RequestCode
 
 
 async def promote_slave(

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader, ViewMessageHeader
+from orbitmq.wire.requests import RequestCode
 
 PULLED = frozenset(
     {

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
 from orbitmq.wire.bodies import ConsumeQueueEntries
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import QueryMessageHeader, QueryMessageResponseHeader
 from orbitmq.wire.headers_admin import QueryConsumeQueueHeader
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 
 FOUND_OR_NOT = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
 

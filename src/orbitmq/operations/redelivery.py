@@ -5,9 +5,9 @@ from __future__ import annotations
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
 from orbitmq.wire.bodies import ConsumeDirectlyResult
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers_groups import ConsumeMessageDirectlyHeader
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 
 HOLD_MS = 10_000
 """How long a broker waits for the consumer."""

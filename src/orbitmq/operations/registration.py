@@ -8,7 +8,6 @@ from orbitmq.message.config import DataVersion
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
 from orbitmq.wire.bodies import KVTable
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import request
 from orbitmq.wire.headers_namesrv import (
     QueryDataVersionHeader,
@@ -19,6 +18,7 @@ from orbitmq.wire.headers_namesrv import (
 )
 from orbitmq.wire.objects import decode, encode
 from orbitmq.wire.registration import registration_crc
+from orbitmq.wire.requests import RequestCode
 
 
 class Registered(NamedTuple):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
 from orbitmq.wire.bodies import ClusterInfo, TopicList, TopicRouteData
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers_namesrv import DeleteTopicFromNamesrvHeader, GetRouteInfoHeader, GetTopicsByClusterHeader
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 
 
 async def route(remoting: Remoting, address: str, topic: str, *, timeout_ms: float = 3000) -> TopicRouteData | None:

@@ -7,9 +7,10 @@ import msgspec
 from orbitmq.message.properties import MSG_TYPE, NAME_END
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import LANGUAGE, ask, tell
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader, SendMessageResponseHeader, SendMessageV2Header
+from orbitmq.wire.requests import RequestCode
 
 STORED = frozenset(
     {

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from orbitmq.message.config import DataVersion
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers_admin import GetBrokerConfigResponseHeader
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.settings import decode_settings, encode_settings
 
 

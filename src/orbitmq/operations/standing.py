@@ -6,7 +6,8 @@ from orbitmq.errors import OrbitMQError
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import SUCCESS, ask
 from orbitmq.operations.settings import broker_settings
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.standing import BrokerStandingHeader
 
 SLAVE = "SLAVE"

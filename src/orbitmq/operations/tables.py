@@ -7,8 +7,8 @@ import asyncio
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
 from orbitmq.wire.bodies import ConsumerOffsetTable, DelayOffsetTable, SubscriptionGroupTable
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 
 
 async def all_groups(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> SubscriptionGroupTable:

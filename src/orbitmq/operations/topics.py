@@ -11,7 +11,6 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import ask
 from orbitmq.operations.figures import runtime_info
 from orbitmq.wire.bodies import GroupList, TopicList, TopicStatsTable, TopicTable
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers_admin import (
     CreateTopicHeader,
     DeleteTopicHeader,
@@ -19,6 +18,7 @@ from orbitmq.wire.headers_admin import (
     QueryTopicConsumeByWhoHeader,
 )
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 
 DISPATCH_SECONDS = 5.0
 """How long a deletion waits for a broker to enter what it has stored: one that is further behind has more of others'

@@ -5,7 +5,6 @@ from __future__ import annotations
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.asking import LANGUAGE, ask
 from orbitmq.wire.bodies_transaction import PendingTransactions
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_transaction import (
     EndTransactionHeader,
@@ -13,6 +12,7 @@ from orbitmq.wire.headers_transaction import (
     ResumeCheckHalfMessageHeader,
 )
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 
 
 async def end_transaction(

@@ -25,9 +25,10 @@ from orbitmq.operations.figures import answer_of
 from orbitmq.operations.routes import cluster_info
 from orbitmq.operations.settings import broker_settings
 from orbitmq.operations.standing import SLAVE, exchange_standing, has_other_name
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_namesrv import RegisterBrokerResponseHeader
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.standing import EPOCH_MAX, BrokerStandingHeader
 
 _log = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from orbitmq.broker.mastership.record import MastershipRecord
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.broker.restoring import find_topics
 from orbitmq.broker.settings import rewrite_configuration
 from orbitmq.broker.slave.kept_role import keep_role
+from orbitmq.broker.table_recovery import find_topics
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import ConfigurationError, OrbitMQError, RequestRejected
 from orbitmq.message.model import MASTER_ID
@@ -29,18 +29,19 @@ from orbitmq.operations.standing import has_other_name
 from orbitmq.replication.agreement import log_limits
 from orbitmq.replication.slave import Following, is_refused
 from orbitmq.runtime.clock import Clock
-from orbitmq.runtime.finishing import Finishing
+from orbitmq.runtime.shielded import ShieldedTasks
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER
 from orbitmq.store.replica import ReplicaStore
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.objects import encode
 from orbitmq.wire.promotion import PromoteSlaveHeader, PromotionReport
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 
 ASK_MS = 3000
-TABLES_OLD_S = 60.0  # six rounds of copying that failed
+TABLES_OLD_S = 60.0  # five rounds of copying in vain
 
 
 class Promotion:
@@ -70,10 +71,10 @@ class Promotion:
         self._record = record
         self._clock = clock
         self._working = asyncio.Lock()
-        self._finishing = Finishing()
+        self._shielded = ShieldedTasks()
 
     def add_to(self, router: Router) -> None:
-        self._finishing = router.finishing
+        self._shielded = router.shielded
         router.add(RequestCode.PROMOTE_SLAVE, self.promote)
 
     async def promote(self, connection: Connection, command: Command) -> Command:
@@ -87,7 +88,7 @@ class Promotion:
             if done:
                 # From here on it is done, whether or not somebody still waits for the answer. Not before: to ask for
                 # the master takes time, and a broker that is stopped meanwhile could not hear it answer.
-                saved = await self._finishing.run(self._take_over(role, connection, forced=header.force))
+                saved = await self._shielded.run(self._take_over(role, connection, forced=header.force))
         report = self._report(role, alive, doubts, done=done, saved=saved)
         return command.response(ResponseCode.SUCCESS, body=encode(report))
 
@@ -149,10 +150,10 @@ class Promotion:
         return doubts
 
     def _doubts_of_tables(self) -> list[str]:
-        """Without their offsets, consumer groups would start over."""
+        """Consumer groups without their offsets would begin anew."""
         state = self._following.state
         if state.master_end < 0:
-            return []  # the master was never reached, which is a doubt of its own
+            return []  # nothing was heard at all, and said so
         if state.tables_at is None:
             return ["topics, groups and offsets of the master have not been copied since this slave started"]
         late = state.master_end_at - state.tables_at

@@ -22,9 +22,10 @@ from orbitmq.operations.routes import cluster_info
 from orbitmq.operations.settings import broker_settings
 from orbitmq.operations.standing import broker_role, exchange_standing
 from orbitmq.replication.slave import REPLICATION_DISTANCE
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_namesrv import RegisterBrokerResponseHeader
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.standing import BrokerStandingHeader
 
 _log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
-from orbitmq.admin.browsing import Look, Stretch, stretches
 from orbitmq.admin.messages import by_key, by_offset_id, by_unique_id
+from orbitmq.admin.scan import QueueScan, Stretch, stretches
 from orbitmq.admin.session import present
 from orbitmq.admin.traces import Traced, trace
 from orbitmq.admin.tracks import tracks
@@ -197,7 +197,7 @@ async def _parts(work: Work, topic: str, queue: MessageQueue | None, since: str,
 
 
 async def _messages(work: Work, part: Stretch, tag: str = "*") -> AsyncIterator[MessageExt]:
-    look = Look(work.session, [part], newest_first=False, budget=None, tag=None if tag == "*" else tag)
+    look = QueueScan(work.session, [part], newest_first=False, budget=None, tag=None if tag == "*" else tag)
     async for message in look:
         yield message
     work.failures += look.failures

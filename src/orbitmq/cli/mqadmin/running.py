@@ -13,11 +13,11 @@ from contextlib import redirect_stdout
 from importlib import import_module
 from typing import Any
 
-from orbitmq.admin.answers import Failure, Gathered
+from orbitmq.admin.results import Failure, Gathered
 from orbitmq.admin.session import Node, Session
-from orbitmq.cli.cleaning import shown
 from orbitmq.cli.contexts import Context, choose
-from orbitmq.cli.endings import (
+from orbitmq.cli.execution import error_line, opened
+from orbitmq.cli.exit_codes import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_REFUSED,
@@ -28,11 +28,11 @@ from orbitmq.cli.endings import (
 )
 from orbitmq.cli.mqadmin.table import ALIASES, ROWS, Stock, command
 from orbitmq.cli.mqadmin.words import Given, read
-from orbitmq.cli.performing import opened, told_error
-from orbitmq.cli.protecting import protection
+from orbitmq.cli.safe_output import shown
+from orbitmq.cli.tls import protection
 from orbitmq.client.producer import Producer
 from orbitmq.errors import BrokerError, ConfigurationError, NotFound, OrbitMQError
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 
 SHOWN_TOO = {"queryMsgById", "queryMsgByUniqueKey"}
 """Commands that only show a message, unless they are told to hand it to a member or to send it again."""
@@ -133,7 +133,7 @@ async def _work(stock: Stock, given: Given, context: Context) -> int:
         await commands[stock.name](work)
     for failure in work.failures:
         what = failure.name if failure.code is None else f"CODE: {failure.code} DESC"
-        print(visible(f"{failure.target}: {what}: {failure.message}"), file=sys.stderr)
+        print(printable(f"{failure.target}: {what}: {failure.message}"), file=sys.stderr)
     return _code_of(work)
 
 
@@ -151,7 +151,7 @@ def _told(error: OrbitMQError) -> str:
     """With the response code, which scripts look for; an unknown topic is found out here, before a broker says so."""
     if isinstance(error, BrokerError):
         return str(error)
-    text = told_error(error)
+    text = error_line(error)
     return f"CODE: 17 DESC: {text}" if isinstance(error, NotFound) and not text.startswith("CODE: ") else text
 
 

@@ -10,9 +10,9 @@ import typer
 from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.acl import Account, AclFile, WhiteList
-    from orbitmq.admin.answers import Found
+    from orbitmq.admin.acl import AclAccount, AclFileStatus, WhiteList
     from orbitmq.admin.plans import Plan
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
 app = noun("acl", "Accounts: who may do what, from where; at masters and slaves, for each has its own files.")
@@ -37,7 +37,7 @@ async def list_(
     session: Session,
     broker: BrokerOption = None,
     show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Tell the secrets, else asterisks.")] = False,
-) -> Found[Account]:
+) -> Found[AclAccount]:
     """Every account at every broker; where brokers differ it stands side by side.
 
     \b
@@ -90,7 +90,7 @@ async def set_(
     from orbitmq.cli.secrets import secret_of
 
     secret = secret_of(secret_env, secret_file)
-    wanted = acl.Wanted(secret, admin, white, topic_perm, group_perm, topics, groups)
+    wanted = acl.AccountChanges(secret, admin, white, topic_perm, group_perm, topics, groups)
     return await acl.plan_account(session, access_key, wanted, broker)
 
 
@@ -133,14 +133,14 @@ async def undo(
     """
     from orbitmq.admin import acl
     from orbitmq.admin.undo import plan_undo
-    from orbitmq.cli import undoing
+    from orbitmq.cli import undo_files
     from orbitmq.cli.secrets import secret_of
 
-    return await plan_undo(session, undoing.load(file, acl.UNDO), secret_of(secret_env, secret_file))
+    return await plan_undo(session, undo_files.load(file, acl.UNDO), secret_of(secret_env, secret_file))
 
 
 @reads(app, "versions", "AclVersions", ("BROKER=broker", "FILE=path", "VERSION=version", "CHANGED=changedAtMs"))
-async def versions(session: Session, broker: BrokerOption = None) -> Found[AclFile]:
+async def versions(session: Session, broker: BrokerOption = None) -> Found[AclFileStatus]:
     """The access control files of every broker, how often each was changed, and when last.
 
     \b

@@ -9,8 +9,8 @@ import typer
 from orbitmq.cli.verbs import loads, noun
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.loads import LoadReport
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
 app = noun("bench", "A load that is measured: sending, consuming, and how long a message takes.")

@@ -11,9 +11,9 @@ from orbitmq.cli.flags import LogLevel, PrintConfig, Settings
 from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
-    from orbitmq.admin.brokers import BrokerStatus, Consumption, Difference, Entry, SendTest
+    from orbitmq.admin.brokers import BrokerEntry, BrokerStatus, Consumption, Difference, SendTest
     from orbitmq.admin.plans import Plan
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
 app = typer.Typer(
@@ -75,9 +75,9 @@ def broker_promote(
       orbitmq broker promote -c slave.conf --dry-run
       orbitmq broker promote --address 10.0.0.2:10911 --force
     """
-    from orbitmq.cli import promoting
+    from orbitmq.cli import promotion
 
-    promoting.promote(config, address, dry_run=dry_run, force=force, sync=sync)
+    promotion.promote(config, address, dry_run=dry_run, force=force, sync=sync)
 
 
 BrokerArgument = Annotated[
@@ -121,7 +121,7 @@ async def status(session: Session, broker: BrokerArgument = None) -> Found[Broke
 
 
 @reads(app, "runtime", "BrokerEntries", ("BROKER=broker", "KEY=key", "VALUE=value", "+ADDRESS=address"))
-async def runtime(session: Session, broker: BrokerArgument = None) -> Found[Entry]:
+async def runtime(session: Session, broker: BrokerArgument = None) -> Found[BrokerEntry]:
     """The same as the broker writes it, key by key.
 
     \b
@@ -254,7 +254,7 @@ async def show(
     session: Session,
     broker: BrokerArgument = None,
     containing: Annotated[str, typer.Option("--grep", metavar="TEXT", help="Only keys with this text.")] = "",
-) -> Found[Entry]:
+) -> Found[BrokerEntry]:
     """Every setting of a broker, or of all, with its value, defaults included.
 
     \b

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from orbitmq.cli.completing import completed
+from orbitmq.cli.completion import completed
 from orbitmq.cli.verbs import ClusterName, ContextName, Mapped, NameServers, Timeout, noun
 
 UNKNOWN = 3
@@ -75,10 +75,10 @@ def _answer(
     timeout: Timeout = 5.0,
 ) -> None:
     """Ask and end the process; what can be named here is a flag of every check."""
-    from orbitmq.cli.checking import Limits, Reach, run
+    from orbitmq.cli.check_runner import CheckTarget, run
 
-    reach = Reach(name_servers or (), context_name, cluster, mapped or (), timeout * 1000)
-    run(check, question, Limits(warning, critical), form, reach)
+    target = CheckTarget(name_servers or (), context_name, cluster, mapped or (), timeout * 1000)
+    run(check, question, (warning, critical), form, target)
 
 
 def _keywords(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -108,7 +108,9 @@ def _check(function: Callable[..., Question]) -> Callable[..., Question]:
 
 @_check
 def connection() -> Question:
-    """Whether every name server answers, and how fast. Limits in ms: 500, 2000.
+    """How fast each name server responds. Limits in ms: 500, 2000.
+
+    One that does not respond is a warning, and critical where no other does.
 
     \b
     Examples:
@@ -122,7 +124,9 @@ def connection() -> Question:
 
 @_check
 def broker(*, name: Broker = None) -> Question:
-    """Whether brokers answer and take messages, and how long sends wait there. Limits in ms: 200, 1000.
+    """Whether brokers respond and take messages, and how long sends wait there. Limits in ms: 200, 1000.
+
+    A slave that does not respond is a warning, a master is critical.
 
     \b
     Examples:
@@ -150,9 +154,10 @@ def disk(*, name: Broker = None) -> Question:
 
 @_check
 def lag(*, group: Group) -> Question:
-    """How many messages a group is behind. Limits in messages: 10000, 100000.
+    """How many messages a group has not consumed. Limits in messages: 10000, 100000.
 
-    A broker that does not answer makes it unknown, unless what the others tell is critical already.
+    A group that `orbitmq group why` finds critical is critical with any lag. A broker that does not respond makes it
+    unknown, unless the lag on the others is critical already.
 
     \b
     Examples:

@@ -9,8 +9,8 @@ import typer
 from orbitmq.cli.verbs import noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
-    from orbitmq.admin.clients import Member, Position, ProducerMember, Running
+    from orbitmq.admin.clients import ConsumerMember, ConsumerReport, Position, ProducerMember
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
 app = noun("client", "Clients: producers and consumers that are connected, and what a consumer says of itself.")
@@ -55,7 +55,7 @@ async def producers(
         "+MISSING=missing",
     ),
 )  # fmt: skip
-async def consumers(session: Session, group: GroupArgument) -> Found[Member]:
+async def consumers(session: Session, group: GroupArgument) -> Found[ConsumerMember]:
     """The members of a group that are online.
 
     \b
@@ -77,7 +77,7 @@ async def consumers(session: Session, group: GroupArgument) -> Found[Member]:
         "STARTED=startedAtMs", "+NAME SERVERS=nameServers",
     ),
 )  # fmt: skip
-async def show(session: Session, group: GroupArgument, clients: Clients = None) -> Found[Running]:
+async def show(session: Session, group: GroupArgument, clients: Clients = None) -> Found[ConsumerReport]:
     """What members of a group say of themselves: queues with what is cached, rates, settings.
 
     \b
@@ -91,7 +91,7 @@ async def show(session: Session, group: GroupArgument, clients: Clients = None) 
 
 
 @reads(app, "stack", "ClientReport", ("CLIENT=clientId", "STACK=stack"))
-async def stack(session: Session, group: GroupArgument, clients: Clients = None) -> Found[Running]:
+async def stack(session: Session, group: GroupArgument, clients: Clients = None) -> Found[ConsumerReport]:
     """Where the threads of members stand: what to look at when a listener is stuck.
 
     \b

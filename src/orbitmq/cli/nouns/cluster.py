@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbitmq.cli.completing import COMPLETED
+from orbitmq.cli.completion import COMPLETED
 from orbitmq.cli.verbs import ContextName, NameServers, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
-    from orbitmq.admin.cluster import Health, Member, Overview, Replica
+    from orbitmq.admin.cluster import ClusterBroker, Overview, Replica
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
+    from orbitmq.admin.verdict import Finding
 
 app = noun("cluster", "The cluster as a whole: whether it is well, its brokers, its slaves.")
 
@@ -22,7 +23,8 @@ app = noun("cluster", "The cluster as a whole: whether it is well, its brokers, 
     "overview",
     "ClusterOverview",
     (
-        "CLUSTER=cluster", "VERDICT=verdict", "MASTERS=masters", "SLAVES=slaves", "IN/S=inPerS", "OUT/S=outPerS",
+        "CLUSTER=cluster", "VERDICT=verdict", "MASTERS=masters", "SLAVES=slaves", "PRODUCED/S=inPerS",
+        "CONSUMED/S=outPerS",
         "IN TODAY=putToday", "OUT TODAY=gotToday", "DISK=maxDiskRatio", "+VERSIONS=versions",
         "+UNREACHABLE=unreachable", "+NO MASTER=headless",
     ),
@@ -48,14 +50,14 @@ async def overview(session: Session) -> Found[Overview]:
     "BrokerList",
     (
         "CLUSTER=cluster", "BROKER=broker", "ID=brokerId", "ADDRESS=address", "VERSION=version", "ANSWERS=answers",
-        "IN/S=inPerS", "OUT/S=outPerS", "SEND QUEUE=sendQueue.size", "SEND WAIT=sendQueue.oldestMs",
+        "PRODUCED/S=inPerS", "CONSUMED/S=outPerS", "SEND QUEUE=sendQueue.size", "SEND WAIT=sendQueue.oldestMs",
         "DISK=diskRatio", "OLDEST=oldestMessageAtMs", "+PULL QUEUE=pullQueue.size", "+PULL WAIT=pullQueue.oldestMs",
         "+LOCK=pageCacheLockMs", "+IN TODAY=putMessages.today", "+OUT TODAY=gotMessages.today",
         "+IN YESTERDAY=putMessages.yesterday", "+OUT YESTERDAY=gotMessages.yesterday", "+STARTED=bootedAtMs",
         "+REGISTERED=registeredAtMs",
     ),
 )  # fmt: skip
-async def list_(session: Session) -> Found[Member]:
+async def list_(session: Session) -> Found[ClusterBroker]:
     """Every broker with its figures, masters (id 0) and slaves.
 
     One that does not answer stays in the list, without figures, as does one that was registered lately and is no more;
@@ -75,7 +77,7 @@ async def list_(session: Session) -> Found[Member]:
     app,
     "health",
     "ClusterHealth",
-    ("SEVERITY=severity", "CHECK=check", "SUBJECT=subject", "MESSAGE=message", "+REMEDY=remedy"),
+    ("SEVERITY=severity", "CHECK=rule", "SUBJECT=subject", "MESSAGE=message", "+REMEDY=remedy"),
 )
 async def health(
     session: Session,
@@ -88,7 +90,7 @@ async def health(
             "--exit-when-healthy", min=0, metavar="SECONDS", help="Ask again until all is well, at most so long."
         ),
     ] = 0,
-) -> Found[Health]:
+) -> Found[Finding]:
     """Whether the cluster is well, and if not, what is wrong and what to do about it.
 
     A broker that is stopped leaves no trace at a name server: one that was registered lately is missed all the same,
@@ -130,9 +132,9 @@ def forget(
       orbitmq cluster forget broker-b
       orbitmq cluster forget broker-a:1 -n '10.0.0.1:9876;10.0.0.2:9876'
     """
-    from orbitmq.cli import remembering
+    from orbitmq.cli.execution import forget_broker
 
-    remembering.forget(broker, name_servers or (), context_name)
+    forget_broker(broker, name_servers or (), context_name)
 
 
 @reads(

@@ -10,9 +10,9 @@ import typer
 from orbitmq.cli.verbs import ClusterName, ContextName, Mapped, NameServers, Timeout, changes, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.config_as_code import Divergence
     from orbitmq.admin.plans import Plan, Step
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
 app = noun("config", "Configuration as code: topics, groups and accounts as a file that is applied.")
@@ -59,10 +59,10 @@ async def undo(
       orbitmq config undo before.json --secret-env ORDER_SECRET
     """
     from orbitmq.admin.undo import COMMANDS, plan_undo
-    from orbitmq.cli import undoing
+    from orbitmq.cli import undo_files
     from orbitmq.cli.secrets import secret_of
 
-    return await plan_undo(session, undoing.load(file, *COMMANDS), secret_of(secret_env, secret_file))
+    return await plan_undo(session, undo_files.load(file, *COMMANDS), secret_of(secret_env, secret_file))
 
 
 @reads(

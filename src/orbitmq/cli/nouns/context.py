@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from orbitmq.cli.completing import contexts
+from orbitmq.cli.completion import contexts
 from orbitmq.cli.verbs import Output, noun
 
 app = noun("context", "Named clusters: which one commands mean.")

@@ -109,10 +109,10 @@ def dashboard(
     """
     if call.invoked_subcommand is not None:
         return
-    from orbitmq.cli import dashboards
+    from orbitmq.cli import dashboard as page
 
-    dashboards.run(
-        dashboards.Wanted(
+    page.run(
+        page.DashboardClusters(
             tuple(name_servers or ()),
             tuple(contexts or ()),
             every_context,
@@ -120,7 +120,7 @@ def dashboard(
             tuple(mapped or ()),
             timeout * 1000,
         ),
-        dashboards.Serving(
+        page.Serving(
             host,
             port,
             descriptor,
@@ -158,6 +158,6 @@ def account(
       orbitmq dashboard account anna --role operator
       orbitmq dashboard account anna --remove
     """
-    from orbitmq.cli import dashboards
+    from orbitmq.cli import dashboard
 
-    dashboards.account(name, role, accounts, remove=remove)
+    dashboard.account(name, role, accounts, remove=remove)

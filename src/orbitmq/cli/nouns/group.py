@@ -9,13 +9,13 @@ import typer
 from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
-    from orbitmq.admin.clients import Member, Subscription
-    from orbitmq.admin.groups import Group, GroupRules
-    from orbitmq.admin.observed import Finding
+    from orbitmq.admin.clients import ConsumerMember, Subscription
+    from orbitmq.admin.groups import GroupRules, GroupSummary
     from orbitmq.admin.plans import Plan
-    from orbitmq.admin.progress import GroupProgress, QueueLag
+    from orbitmq.admin.progress import GroupProgress, GroupQueue
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
+    from orbitmq.admin.verdict import Finding
 
 app = noun("group", "Consumer groups: which there are, how far they are, why one does not consume, and their rules.")
 
@@ -71,7 +71,7 @@ async def list_(
     system: Annotated[bool, typer.Option("--all", help="Those of the system, too.")] = False,
     lag: Annotated[bool, typer.Option("--lag", help="How far each is, as its brokers sum it up.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Ask every broker who is online in each.")] = False,
-) -> Found[Group]:
+) -> Found[GroupSummary]:
     """Every group that some broker has rules or offsets of.
 
     \b
@@ -138,7 +138,7 @@ async def lag(
     within: Annotated[
         float, typer.Option("--wait", min=0, metavar="SECONDS", help="Ask again until it is not, at most so long.")
     ] = 0,
-) -> Found[QueueLag]:
+) -> Found[GroupQueue]:
     """How far a group is in each queue, and who has the queue.
 
     DELAY is how long the next message has waited. STATE: caughtUp, behind, noOffset, offsetAhead, expired, broadcast,
@@ -159,7 +159,7 @@ async def lag(
     app,
     "why",
     "GroupDiagnosis",
-    ("SEVERITY=severity", "RULE=rule", "REASON=sentence", "COMMAND=command", "+EVIDENCE=evidence"),
+    ("SEVERITY=severity", "RULE=rule", "REASON=message", "COMMAND=remedy", "+EVIDENCE=evidence"),
 )
 async def why(session: Session, group: GroupArgument) -> Found[Finding]:
     """Why the group consumes nothing, too little, or not what is expected: reasons, the worst first, with what helps.
@@ -182,7 +182,7 @@ async def why(session: Session, group: GroupArgument) -> Found[Finding]:
     found = await asked(session, group, watch_seconds=WATCH_SECONDS)
     unknown = next((one for one in found.items if one.rule == "unknown"), None)
     if unknown is not None and not found.failures:
-        raise NotFound(unknown.sentence, unknown.command)
+        raise NotFound(unknown.message, unknown.remedy)
     return found
 
 
@@ -195,7 +195,7 @@ async def why(session: Session, group: GroupArgument) -> Found[Finding]:
         "+MISSING=missing",
     ),
 )  # fmt: skip
-async def connections(session: Session, group: GroupArgument) -> Found[Member]:
+async def connections(session: Session, group: GroupArgument) -> Found[ConsumerMember]:
     """The members of a group that are online, as all brokers together know them.
 
     \b

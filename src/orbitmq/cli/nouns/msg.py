@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbitmq.cli.cleaning import safe
+from orbitmq.cli.safe_output import safe
 from orbitmq.cli.verbs import changes, feeds, noun, reads, streams
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.bodies import StoredMessage
-    from orbitmq.admin.browsing import TagCount, Wanted
     from orbitmq.admin.delays import DelayQueue
-    from orbitmq.admin.halves import PendingHalf
+    from orbitmq.admin.half_messages import PendingHalf
     from orbitmq.admin.ids import Identity
+    from orbitmq.admin.message_history import MessageHistory
+    from orbitmq.admin.message_send import Sent
     from orbitmq.admin.plans import Plan
-    from orbitmq.admin.sending import Sent
+    from orbitmq.admin.results import Found
+    from orbitmq.admin.scan import MessageFilter, TagCount
     from orbitmq.admin.session import Session
-    from orbitmq.admin.stories import Story
-    from orbitmq.cli.performing import Aside
+    from orbitmq.cli.execution import Aside
     from orbitmq.message.model import MessageExt
 
 app = noun("msg", "Messages: where one is, what is in it, reading and sending them.")
@@ -65,7 +65,7 @@ async def find(
     trace_topic: TraceTopic = None,
     limit: Limit = 5,
     topics: Annotated[int, typer.Option("--topics", min=1, metavar="N", help="Look into so many at most.")] = 500,
-) -> Found[Story]:
+) -> Found[MessageHistory]:
     """Where a message is: one sentence, what happened when, and how it stands in each group.
 
     Takes the id a producer was given, an offset id, a transaction id, a key. Without --topic it is looked for in
@@ -77,17 +77,17 @@ async def find(
       orbitmq msg find 7F0000011A2B18B4AAC21D9C4F000000
       orbitmq msg find order-4711 -t Orders -o json
     """
-    from orbitmq.admin import finding
-    from orbitmq.admin.stories import StoryState
+    from orbitmq.admin import search
+    from orbitmq.admin.message_history import MessageState
     from orbitmq.errors import NotFound
     from orbitmq.message.topics import TRACE_TOPIC
     from orbitmq.runtime.clock import SystemClock
 
-    found = await finding.find(
+    found = await search.find(
         session, name, SystemClock().now_ms(), topic=topic, trace_topic=trace_topic or TRACE_TOPIC, limit=limit,
         topics_max=topics,
     )  # fmt: skip
-    if not found.partial and all(one.state is StoryState.NOT_FOUND for one in found.items):
+    if not found.partial and all(one.state is MessageState.NOT_FOUND for one in found.items):
         raise NotFound(found.items[0].sentence.rstrip("."), None if topic else "give its topic with -t, if you know it")
     return found
 
@@ -108,8 +108,8 @@ async def show(
       orbitmq msg show 0A00000100002A9F00000000001E8480
       orbitmq msg show order-4711 -t Orders --body json --full
     """
-    from orbitmq.admin.answers import Found
-    from orbitmq.admin.finding import record
+    from orbitmq.admin.results import Found
+    from orbitmq.admin.search import record
     from orbitmq.runtime.clock import SystemClock
 
     view = _view(form, charset, full=full)
@@ -132,8 +132,8 @@ async def decode(
       orbitmq msg decode 0A00000100002A9F00000000001E8480
       orbitmq msg decode 7F0000011A2B18B4AAC21D9C4F000000 -o json
     """
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.ids import identify
+    from orbitmq.admin.results import Found
     from orbitmq.runtime.clock import SystemClock
 
     now_ms = SystemClock().now_ms()
@@ -171,8 +171,8 @@ async def query(
       orbitmq msg query Orders --key order-4711
       orbitmq msg query Orders --begin @2h --grep error --oldest-first
     """
-    from orbitmq.admin import browsing, messages
-    from orbitmq.admin.answers import Found
+    from orbitmq.admin import messages, scan
+    from orbitmq.admin.results import Found
     from orbitmq.errors import ConfigurationError
     from orbitmq.message.model import MessageQueue
 
@@ -182,14 +182,14 @@ async def query(
         if broker is None or queue is None:
             raise ConfigurationError("--offset needs --broker and --queue")
         place = MessageQueue(topic, broker, queue)
-        return Found([view(await browsing.at_queue_offset(session, place, offset))])
+        return Found([view(await scan.at_queue_offset(session, place, offset))])
     if key is not None and (tag, property_, grep, broker, queue) == (None,) * 5:
         begin_ms, end_ms = wanted.begin_ms or 0, messages.EVER_MS if wanted.end_ms is None else wanted.end_ms
         found = await messages.by_key(session, topic, key, begin_ms=begin_ms, end_ms=end_ms, limit=limit)
         if not oldest_first:
             found.items.reverse()
     else:
-        found = await browsing.browse(
+        found = await scan.browse(
             session, topic, wanted, limit=limit, newest_first=not oldest_first, budget=budget, broker=broker,
             queue_id=queue,
         )  # fmt: skip
@@ -213,10 +213,10 @@ async def count(
       orbitmq msg count Orders
       orbitmq msg count Orders --begin @1h --budget 1000000
     """
-    from orbitmq.admin import browsing
+    from orbitmq.admin import scan
 
     wanted = _wanted(begin, end)
-    return await browsing.count_by_tag(session, topic, wanted, budget=budget, broker=broker, queue_id=queue)
+    return await scan.count_by_tag(session, topic, wanted, budget=budget, broker=broker, queue_id=queue)
 
 
 @streams(
@@ -262,16 +262,16 @@ async def tail(
       orbitmq msg tail Orders --from @2h --grep error -f '%k %v\\n'
       orbitmq msg tail Orders --from begin -e -o jsonl | orbitmq msg send Copy --jsonl
     """
-    from orbitmq.admin import tailing
+    from orbitmq.admin import topic_tail
     from orbitmq.runtime.clock import SystemClock
 
     view = _view(form, charset, full=True)
-    write = None if pattern is None else tailing.writer(pattern)
+    write = None if pattern is None else topic_tail.writer(pattern)
     end = "end" if exit_at_end else until
     wanted = _wanted(None, None, tag, key, property_, grep)
-    place = tailing.place_of(begin, SystemClock().now_ms())
-    stop = tailing.stop_of(end, SystemClock().now_ms())
-    async for message in tailing.tail(
+    place = topic_tail.place_of(begin, SystemClock().now_ms())
+    stop = topic_tail.stop_of(end, SystemClock().now_ms())
+    async for message in topic_tail.tail(
         session, topic, place, stop, wanted, number=number, broker=broker, queue_id=queue, on_failure=aside.failure,
         on_warning=aside.warning,
     ):  # fmt: skip
@@ -326,15 +326,21 @@ async def send(
     import io
     import sys
 
-    from orbitmq.admin import feeding
+    from orbitmq.admin import message_input
     from orbitmq.runtime.clock import SystemClock
 
     if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors=feeding.NO_TEXT)  # bodies are bytes: whatever is piped in arrives as it is
-    common = feeding.Common(
-        topic, tags, keys or (), _pairs(properties or ()), delay_level, ordering_key, feeding.queue_of(broker, queue)
+        sys.stdin.reconfigure(errors=message_input.NO_TEXT)  # bodies are bytes: whatever is piped in arrives as it is
+    common = message_input.MessageDefaults(
+        topic,
+        tags,
+        keys or (),
+        _pairs(properties or ()),
+        delay_level,
+        ordering_key,
+        message_input.queue_of(broker, queue),
     )
-    async for sent in feeding.feed(session, common, bodies or (), sys.stdin, SystemClock(), jsonl=jsonl):
+    async for sent in message_input.feed(session, common, bodies or (), sys.stdin, SystemClock(), jsonl=jsonl):
         yield sent
 
 
@@ -360,10 +366,10 @@ async def resend(
       orbitmq msg resend 0A00000100002A9F00000000001E8480 --dry-run
       orbitmq msg resend 7F0000011A2B18B4AAC21D9C4F000000 -t %DLQ%billing --yes
     """
-    from orbitmq.admin import sending
+    from orbitmq.admin import message_send
     from orbitmq.runtime.clock import SystemClock
 
-    return await sending.plan_resend(session, names, SystemClock(), topic=topic, to=to, group=group, client=client)
+    return await message_send.plan_resend(session, names, SystemClock(), topic=topic, to=to, group=group, client=client)
 
 
 @reads(
@@ -383,9 +389,9 @@ async def pending(
       orbitmq msg pending
       orbitmq msg pending -t Payments --watch 5
     """
-    from orbitmq.admin import halves
+    from orbitmq.admin import half_messages
 
-    return await halves.pending(session, topic, group)
+    return await half_messages.pending(session, topic, group)
 
 
 @reads(
@@ -419,9 +425,9 @@ async def resume(
       orbitmq msg resume 0A00000100002A9F00000000001E8480
       orbitmq msg resume 0A00000100002A9F00000000001E8480 --dry-run
     """
-    from orbitmq.admin import halves
+    from orbitmq.admin import half_messages
 
-    return await halves.plan_resume(session, name)
+    return await half_messages.plan_resume(session, name)
 
 
 def _view(form: str, charset: str, *, full: bool) -> Callable[[MessageExt], StoredMessage]:
@@ -444,15 +450,15 @@ def _wanted(
     key: str | None = None,
     property_: str | None = None,
     grep: str | None = None,
-) -> Wanted:
+) -> MessageFilter:
     """The conditions of the flags."""
-    from orbitmq.admin.browsing import Wanted
-    from orbitmq.admin.moments import moment_ms
+    from orbitmq.admin.scan import MessageFilter
+    from orbitmq.admin.time_texts import moment_ms
     from orbitmq.runtime.clock import SystemClock
 
     now_ms = SystemClock().now_ms()
     pairs = _pairs([property_] if property_ else [])
-    return Wanted(
+    return MessageFilter(
         None if begin is None else moment_ms(begin, now_ms),
         None if end is None else moment_ms(end, now_ms),
         tag,

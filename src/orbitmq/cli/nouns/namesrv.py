@@ -11,9 +11,9 @@ from orbitmq.cli.flags import LogLevel, PrintConfig, Settings
 from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.namesrv import NameServerStatus, Pair
     from orbitmq.admin.plans import Plan
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
 app = typer.Typer(

@@ -10,9 +10,9 @@ import typer
 from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.offsets import StoredOffset
     from orbitmq.admin.plans import Plan
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
 app = noun("offset", "Offsets of groups: what is stored, and moving them, with a preview and a way back.")
@@ -127,6 +127,6 @@ async def undo(
       orbitmq offset undo before.json --dry-run
     """
     from orbitmq.admin import groups, offsets
-    from orbitmq.cli import undoing
+    from orbitmq.cli import undo_files
 
-    return await offsets.plan_undo(session, undoing.load(file, groups.UNDO))
+    return await offsets.plan_undo(session, undo_files.load(file, groups.UNDO))

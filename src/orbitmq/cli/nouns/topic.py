@@ -10,8 +10,8 @@ import typer
 from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.plans import Plan
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
     from orbitmq.admin.topics import (
         Topic,
@@ -255,7 +255,7 @@ async def permission(
     """
     from orbitmq.admin import topic_changes
 
-    wanted = topic_changes.Wanted(perm=topic_changes.perm_of(perm))
+    wanted = topic_changes.TopicChanges(perm=topic_changes.perm_of(perm))
     return await topic_changes.plan_alter(session, topic, wanted, brokers=brokers or ())
 
 
@@ -288,9 +288,9 @@ async def undo(
     """
     from orbitmq.admin import topic_changes
     from orbitmq.admin.undo import plan_undo
-    from orbitmq.cli import undoing
+    from orbitmq.cli import undo_files
 
-    return await plan_undo(session, undoing.load(file, topic_changes.UNDO))
+    return await plan_undo(session, undo_files.load(file, topic_changes.UNDO))
 
 
 @changes(app, "order")

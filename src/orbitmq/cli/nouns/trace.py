@@ -9,7 +9,7 @@ import typer
 from orbitmq.cli.verbs import noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
     from orbitmq.admin.traces import Traced, TraceGraph
 
@@ -52,7 +52,7 @@ async def graph(session: Session, name: Name, topic: Topic = None) -> Found[Trac
       orbitmq trace graph order-4711 -o json
     """
     from orbitmq.admin import traces
-    from orbitmq.admin.answers import Found
+    from orbitmq.admin.results import Found
     from orbitmq.message.topics import TRACE_TOPIC
 
     found = await traces.traced(session, name, topic or TRACE_TOPIC)

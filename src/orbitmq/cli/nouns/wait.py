@@ -9,9 +9,9 @@ import typer
 from orbitmq.cli.verbs import noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
-    from orbitmq.admin.waiting import Waited
+    from orbitmq.admin.wait_conditions import Waited
 
 app = noun("wait", "Wait until something is so: for scripts and tests.")
 
@@ -45,6 +45,6 @@ async def wait(
       orbitmq wait group billing --for lag=0 --within 120
       orbitmq wait cluster --for healthy -q
     """
-    from orbitmq.admin import waiting
+    from orbitmq.admin import wait_conditions
 
-    return await waiting.wait(session, thing, name, condition, within)
+    return await wait_conditions.wait(session, thing, name, condition, within)
