@@ -285,13 +285,13 @@ class Cluster:
         return done
 
     def _wait_until_copied(self, master: str, slave: Node) -> None:
-        """Until a slave that was emptied has log and tables of its master: no operator would promote it before."""
+        """Wait until an emptied slave has the log and tables of its master: no operator would promote it before."""
         end = int(wait_until(lambda: _figures(self.brokers[master].address), PATIENCE_S, master)["commitLogMaxOffset"])
 
         def has_copied() -> bool:
-            figures = _figures(slave.address)
-            has_tables = figures.get("replicationTablesCopied") == "true"
-            return has_tables and int(figures["commitLogMaxOffset"]) >= end
+            runtime = _figures(slave.address)
+            has_tables = runtime.get("replicationTablesCopied") == "true"
+            return has_tables and int(runtime["commitLogMaxOffset"]) >= end
 
         wait_until(has_copied, PATIENCE_S, f"{slave.home.name} to copy the log")
 

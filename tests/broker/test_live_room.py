@@ -285,7 +285,7 @@ async def test_a_reply_and_an_event_wait_for_their_files(tmp_path: Path, disk: S
 
 
 async def test_a_dead_letter_waits_for_its_files(tmp_path: Path, disk: SlowDisk) -> None:
-    """One that has no properties to spare is buried at once."""
+    """A retry without room for more properties becomes a dead letter at once."""
     broker = made_broker(tmp_path)
     async with running(broker), client_of(broker) as client:
         assert (await client.send("%RETRY%g", properties=filled(LARGEST, DELAY="3"), queue_id=0)).code == 0

@@ -608,12 +608,12 @@ def test_what_was_pulled_before_it_expired_is_returned() -> None:
 
 
 def expired(begin: int, end: int) -> Callable[[Connection, Command], Command | None]:
-    """The answer to a pull of what a broker has no more."""
+    """Responds to a pull of messages that have expired."""
 
-    def answer(_: Connection, command: Command) -> Command | None:
+    def respond(_: Connection, command: Command) -> Command | None:
         if not begin <= command.header(PullMessageHeader).queue_offset < end:
             return None
         header = PullMessageResponseHeader(0, end, end, end + 1)
         return command.response(ResponseCode.PULL_OFFSET_MOVED, header=header)
 
-    return answer
+    return respond

@@ -171,8 +171,8 @@ class DelayedDelivery:
         return [*range(1, levels + 1), *(level for level in self._further if level > levels)]
 
     def deliver_due(self, level: int, limit: int = TURN_MAX) -> int:
-        """Deliver what is due of one level, at most `limit` messages; how many are done with. It ends before a message
-        whose queue has no room yet, which the store makes: `_run` hears of that.
+        """Deliver what is due of one level, at most `limit` messages; how many are done with. It stops before a message
+        whose queue has no room yet; `_run` is woken when the store has made some.
         """
         offset = self._position(level)
         now_ms = self._clock.now_ms()

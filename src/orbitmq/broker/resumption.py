@@ -8,17 +8,18 @@ RocketMQ they do. So in the first minutes a position is believed only when it is
 - what the group has stored of its progress, which is moved back to there at the start,
 - what this connection has been answered: where a pull goes on, a position it was told or sent to.
 
-Progress from elsewhere is stored as the furthest of these. A pull from elsewhere is sent back to where this connection
-was sent last, else to the progress the group has stored, else to where the queue ended: a client forgets what it has
-pulled and not consumed when it is sent back, so it must get that again. It is the connection that counts: a member may
-still have its old position when another one has begun anew. Pulls that may not be
-held are left alone, for who reads a range knows why, and so are connections that ask for statistics: these are tools.
+Progress beyond that is stored as the furthest of these. A pull beyond it is redirected to the offset that this
+connection reached, else to the stored progress of the group, else to the end of the queue at the start: a client drops
+what it has pulled and not consumed when it is redirected, so it must be able to read that again. The connection counts,
+not the group: a member may still have its old position when another one has started over. Pulls that may not be held
+are left alone, since a client that reads a range does so on purpose. So are connections that request statistics, which
+are those of tools.
 
 A client that breaks off within these minutes, and has lost nothing, may get what it had not stored twice; without
 stored progress, as when a group broadcasts, everything since the start.
 
-Where the log ended is kept in `config/resumption.json` until the time is over. A broker that ends before that starts
-with the same clients, and the messages it has taken meanwhile are no proof of their positions.
+The end of the log is kept in `config/resumption.json` for these minutes. A broker that restarts within them meets the
+same clients, and the messages it has stored in between do not prove their positions.
 
 Only positions beyond 0 are remembered: the first one need not be told by anybody, and there is no other in a queue that
 does not exist, whatever name a client makes up for it.
@@ -79,9 +80,9 @@ class Resumption:
         self.is_on = False
 
     def begin(self, *, at_other_master: bool, was_killed: bool) -> None:
-        """Decide whether it is on. The store is open, and nothing has been appended yet. Progress behind the end of the
-        log is moved back. `at_other_master`: clients may have their positions from another master, whose log went
-        further. StoreDamaged.
+        """Decide whether positions are checked. The store is open, and nothing has been appended yet. Progress beyond
+        the end of the log is moved back. `at_other_master`: clients may have positions from another master, whose log
+        went further.
         """
         earlier = self._earlier_end()
         if not at_other_master and not was_killed and earlier is None:
@@ -94,31 +95,30 @@ class Resumption:
         self.is_on = at_other_master or earlier is not None or not self._store.options.flushes_each
 
     async def clients_come(self, now_s: float) -> None:
-        """Its time begins; in seconds of the loop's clock, for that of the machine may be set after a loss of power.
+        """Start the time window, at `now_s` of the loop's clock: that of the machine may be set after a power loss.
 
-        First it is kept that it has begun, and before that the progress that was moved back: the next start takes
-        progress for what this one allowed.
+        The corrected progress and the end of the log are on disk before that: the next start trusts stored progress.
         """
         if self.is_on:
             self._offsets.file.mark()
             try:
                 await self._offsets.file.flush()
                 await asyncio.to_thread(save_with_backup, self._path, json.dumps({_LOG_END: self._log_end}))
-            except (OSError, StoreError) as error:  # as on a full disk: it holds until the broker ends
+            except (OSError, StoreError) as error:  # as on a full disk: the window ends with this process
                 _log.warning("event=resumption_not_kept path=%s error=%s", self._path, error)
         self._ends_s = now_s + WINDOW_S
 
     def settle(self) -> None:
-        """Its time is over: the next start knows nothing of it. OSError when the disk refuses."""
+        """The window is over: remove its file. OSError when the disk refuses."""
         remove_with_backup(self._path)
 
     def _earlier_end(self) -> PhysicalOffset | None:
-        """Where the log ended at an earlier start whose time was not over."""
+        """The end of the log at an earlier start whose window was not over."""
         try:
             return load_with_backup(self._path, _log_end_in)
         except StoreDamaged as error:
             _log.warning("event=resumption_unreadable error=%s", error)
-            return PhysicalOffset(0)  # no position is believed that this broker has not told
+            return PhysicalOffset(0)  # only positions that this broker has sent are trusted
 
     # ------------------------------------------------------------------------------------------- what may be believed
 
@@ -162,9 +162,9 @@ class Resumption:
         found = known.reached.get((group, topic, queue_id)) if known is not None else None
         if found is None:
             found = self._offsets.query(group, topic, queue_id)
-        goes_on_at = limit if found is None else QueueOffset(found)
-        self._tell("position_from_before", connection, group, topic, queue_id, offset, goes_on_at)
-        return goes_on_at
+        redirected_to = limit if found is None else QueueOffset(found)
+        self._tell("position_from_before", connection, group, topic, queue_id, offset, redirected_to)
+        return redirected_to
 
     def committed(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> int:
         """What to store of a group's progress."""

@@ -513,7 +513,7 @@ class LitePullConsumer(ReadingConsumer):
             self._consumed[held.queue] = offset
             if self._offsets.table.read(held.queue) > offset:
                 self._offsets.table.set(held.queue, offset)
-        text = "event=offset_illegal group=%s queue=%s asked=%d goes_on_at=%d"
+        text = "event=offset_illegal group=%s queue=%s requested=%d goes_on_at=%d"
         _log.warning(text, self.group, held.queue, requested, offset)
         return offset
 

@@ -473,7 +473,7 @@ class PushConsumer(ReadingConsumer):
             self._offsets.table.set(held.queue, offset)
             held.confirmed = NOTHING
             await self._offsets.persist([held.queue])
-        text = "event=offset_illegal group=%s queue=%s asked=%d goes_on_at=%d"
+        text = "event=offset_illegal group=%s queue=%s requested=%d goes_on_at=%d"
         _log.warning(text, self.group, held.queue, requested, offset)
         return offset
 

@@ -132,7 +132,7 @@ class Dispatcher:
             return code
 
     def dispatch(self, unit: Unit, need_room: NeedRoom | None = None) -> list[tuple[ConsumeQueue, int, int]]:
-        """Make all entries of a message read from the log: queue, offset there, and what the entry says. Raises what
+        """Make all entries of a message read from the log: queue, offset there, and the code of the entry. Raises what
         `need_room` raises, before any entry is made; without it OSError when the disk is full.
         """
         if not is_queued(unit.sys_flag):

@@ -63,8 +63,8 @@ class QueueRoom:
                     self.ask(queue)
 
     def make(self, queues: Sequence[ConsumeQueue], entries: int) -> None:
-        """The same for a put that waits for nobody: make room here and now, whatever the disk takes. OSError as a queue
-        raises it. Those who wait still come before whoever comes now.
+        """The same for a put that cannot wait: make room synchronously, however slow the disk is. OSError as a queue
+        raises it. Puts that wait already still come first.
         """
         for queue in queues:
             if not queue.has_room(entries):
@@ -83,8 +83,8 @@ class QueueRoom:
 
     def wait(self, awaited: RoomAwaited, done: RoomCallback) -> None:
         """Call `done` when there is room and it is its turn; with an error when there will be none: that of the disk,
-        or TimeoutError. Who finds none although it was called, for its batch is larger or a further queue has none,
-        waits on before all others.
+        or TimeoutError. A callback that still finds none, because its batch is larger or a further queue has none,
+        keeps its place before all others.
         """
         queue = awaited.queues[0]
         queue.limit = min(queue.limit, queue.end)

@@ -115,8 +115,8 @@ class ReplicaStore(MessageStore):
 
     def copy(self, offset: int, data: memoryview | bytes, at_once: bool = False) -> bool:
         """Append bytes that the master has at `offset`; they must not go beyond the end of its file. False while there
-        is no room for them, or for entries of what came before, and nothing is appended then. With `at_once` nobody
-        waits for a disk to make room for entries: they come later.
+        is no room for them, or for entries of what came before, and nothing is appended then. With `at_once` it
+        does not wait for a disk to make room for entries: they are made later.
 
         LogsDiffer when they do not continue the log, or are not what a log holds; StoreError while not open.
         """
@@ -188,7 +188,7 @@ class ReplicaStore(MessageStore):
         if error is not None:
             self._refused(error)
         elif self._refusal is None:
-            with suppress(LogsDiffer):  # which the next call of `copy` says again
+            with suppress(LogsDiffer):  # the next call of `copy` raises it again
                 self._enter_whole(at_once=True)
             self.on_room()
 

@@ -30,7 +30,7 @@ from orbitmq.runtime.turns import in_turns
 _log = logging.getLogger(__name__)
 
 COPY_SECONDS = 10.0  # as in RocketMQ
-FIRST_SECONDS = 1.0  # between two tries, until everything was copied once
+FIRST_SECONDS = 1.0  # between attempts, until all tables were copied once
 SOON_SECONDS = 0.5  # at least, between two copies
 UNKNOWN_SECONDS = 0.1  # until it is looked again who the master is
 TIMEOUT_MS = 3000
@@ -42,8 +42,8 @@ CATCH_UP_SECONDS, CATCH_UP_LOOK_SECONDS = 2.0, 0.02  # for the log to reach what
 
 class MetadataCopy:
     """`master` tells the master's address, None while nobody knows it, and while this log is not the beginning of that
-    one's: what is known here of another log must not be handed to it. `state` keeps when all was copied. `look` asks
-    how far its log goes, and `copied` tells how much of it is here; `end_of` tells where a queue ends.
+    one's: what is known here of another log must not be handed to it. `state` keeps when all was copied. `look`
+    requests the end of its log, `copied` returns how much of that is here, `end_of` the end of a queue.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ from orbitmq.wire.requests import RequestCode
 _log = logging.getLogger(__name__)
 
 ASK_MS = 3000
-TABLES_OLD_S = 60.0  # five rounds of copying in vain
+TABLES_OLD_S = 60.0  # six rounds of copying that failed
 
 
 class Promotion:
@@ -150,10 +150,10 @@ class Promotion:
         return doubts
 
     def _doubts_of_tables(self) -> list[str]:
-        """Consumer groups without their offsets would begin anew."""
+        """Without their offsets, consumer groups would start over."""
         state = self._following.state
         if state.master_end < 0:
-            return []  # nothing was heard at all, and said so
+            return []  # the master was never reached, which is a doubt of its own
         if state.tables_at is None:
             return ["topics, groups and offsets of the master have not been copied since this slave started"]
         late = state.master_end_at - state.tables_at

@@ -154,7 +154,7 @@ class Checking:
         return refused is None
 
     def _step(self, started_ms: int) -> bool:
-        """Look at some messages; False when the round is over. RoomAwaited as the store raises it: then go on later."""
+        """Look at some messages; False when the round is over. RoomAwaited as the store raises it: call again later."""
         ledger, store, limits = self._ledger, self._store, self.limits
         if ledger.position < (low := store.min_offset(HALF_TOPIC, QUEUE_ID)):
             ledger.pass_over(low - 1)  # their files are gone
