@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from orbitmq.broker.registration import Registrar
+from orbitmq.broker.registration import RETRY_MAX_SECONDS, Registrar
 from orbitmq.message.config import DataVersion, TopicConfig
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
@@ -44,6 +44,7 @@ class Listener:
         self.queries = 0
         self.answer = 0
         self.order_settings: dict[str, str] | None = None
+        self.registered = lambda: None
         self.router = Router("listener")
         self.router.add(RequestCode.REGISTER_BROKER, self._register)
         self.router.add(RequestCode.UNREGISTER_BROKER, self._unregister)
@@ -64,6 +65,7 @@ class Listener:
         self.known = table.data_version
         self.topics.append(sorted(table.topics))
         self.oneway.append(command.is_oneway)
+        self.registered()
         body = b"" if self.order_settings is None else encode(KVTable(self.order_settings))
         return command.response(self.answer, body=body)
 
@@ -174,6 +176,37 @@ async def test_changes_are_announced_at_once_and_without_waiting(turned_clock: L
         made.registrar.topic_changed(BILLS)
         await until(lambda: len(one.topics) == 3)
         assert one.topics[2] == ["Bills"]
+
+
+async def test_a_change_while_the_first_registration_ends_is_announced() -> None:
+    """Clients find the broker as soon as the name server knows it, before the broker has read the response."""
+    one = Listener()
+    await one.start()
+    made = Party(one.address)
+
+    def create() -> None:
+        one.registered = lambda: None
+        made.registrar.topic_changed(BILLS)
+
+    one.registered = create
+    await made.registrar.start()
+    await until(lambda: one.topics == [["Bills", "Orders"], ["Bills"]])
+    await made.registrar.stop()
+    await made.remoting.close()
+    await one.server.stop(0)
+
+
+async def test_a_change_that_cannot_be_announced_is_registered_soon(turned_clock: LoopFactory) -> None:
+    one, again = Listener(), Listener()
+    async with party(one) as made:
+        await one.server.stop(0)
+        made.registrar.topic_changed(BILLS)
+        await made.registrar.settled()
+        await again.start(int(one.address.rpartition(":")[2]))
+        await turned_loop().turn(RETRY_MAX_SECONDS)
+        async with asyncio.timeout(PERIOD_MS / 1000 / 2):
+            await until(lambda: again.topics == [["Bills", "Orders"]])
+    await again.server.stop(0)
 
 
 async def test_after_a_deletion_the_whole_table_is_announced() -> None:

@@ -1,7 +1,7 @@
 """Keeps the broker registered with every name server: at start, every 30 s, and at once when topics change.
 
-Each name server has its own task, so a dead one delays nobody. Until the first success it is tried again with a
-growing pause, where RocketMQ would wait the whole period.
+Each name server has its own task, so a dead one delays nobody. Until the first success, and after a change that could
+not be announced, it is tried again with a growing pause, where RocketMQ would wait the whole period.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Registrar:
         self._silent = set(name_servers)  # those that did not answer the last time
         self._period_seconds = min(max(period_ms, PERIOD_MIN_MS), PERIOD_MAX_MS) / 1000
         self._timeout_ms = timeout_ms
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._changed: dict[str, TopicConfig] = {}
         self._everything_changed = False
         self._announcing: asyncio.Task[None] | None = None
@@ -71,8 +71,10 @@ class Registrar:
     async def start(self) -> None:
         """Register everywhere; returns when every reachable name server knows the broker."""
         self._is_started = True
-        await asyncio.gather(*(self._try_once(address) for address in self._name_servers))
-        self._tasks = [asyncio.create_task(self._keep_registered(address)) for address in self._name_servers]
+        registered = await asyncio.gather(*(self._try_once(address) for address in self._name_servers))
+        for address, is_known in zip(self._name_servers, registered, strict=True):
+            self._tasks[address] = asyncio.create_task(self._keep_registered(address, is_known=is_known))
+        self._announce_soon()  # a name server that knew the broker first has sent clients already
 
     async def again(self) -> None:
         """Register once more, out of turn: a slave does that while nobody knows its master."""
@@ -80,8 +82,9 @@ class Registrar:
 
     def abandon(self) -> None:
         """Tell the name servers nothing more, not even goodbye."""
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
+        self._tasks.clear()
         if self._announcing is not None:
             self._announcing.cancel()
 
@@ -106,7 +109,10 @@ class Registrar:
             self._everything_changed = True
         else:
             self._changed[config.name] = config
-        if self._tasks and self._announcing is None:
+        self._announce_soon()
+
+    def _announce_soon(self) -> None:
+        if self._tasks and self._announcing is None and (self._everything_changed or self._changed):
             self._announcing = asyncio.create_task(self._announce())
 
     async def settled(self) -> None:
@@ -118,13 +124,15 @@ class Registrar:
         """Changes of one turn of the event loop travel together, and so do those that come while a body is made."""
         await asyncio.sleep(0)
         announced = []
-        while self._everything_changed or self._changed:
-            changed, self._changed = list(self._changed.values()), {}
-            only = None if self._everything_changed else changed
-            self._everything_changed = False
-            body = await self._body(only)
-            announced += [asyncio.create_task(self._announce_to(address, body)) for address in self._name_servers]
-        self._announcing = None
+        try:
+            while self._everything_changed or self._changed:
+                changed, self._changed = list(self._changed.values()), {}
+                only = None if self._everything_changed else changed
+                self._everything_changed = False
+                body = await self._body(only)
+                announced += [asyncio.create_task(self._announce_to(address, body)) for address in self._name_servers]
+        finally:
+            self._announcing = None
         await asyncio.gather(*announced)
 
     async def _announce_to(self, address: str, body: bytes) -> None:
@@ -134,14 +142,15 @@ class Registrar:
             await announce_topics(self._remoting, address, self._identity(), body, timeout_ms=self._timeout_ms)
         except OrbitMQError as error:
             _log.warning("event=announce_failed namesrv=%s error=%s", address, error)
+            if address in self._tasks:
+                self._tasks[address].cancel()
+                self._tasks[address] = asyncio.create_task(self._keep_registered(address, is_known=False))
 
-    async def _keep_registered(self, address: str) -> None:
+    async def _keep_registered(self, address: str, *, is_known: bool) -> None:
         pause = RETRY_FIRST_SECONDS
-        known = self._remoting.connection(address) is not None
         while True:
-            await asyncio.sleep(self._period_seconds if known else pause)
-            registered = await self._try_once(address)
-            known = known or registered
+            await asyncio.sleep(self._period_seconds if is_known else pause)
+            is_known = await self._try_once(address) or is_known
             pause = min(pause * 2, RETRY_MAX_SECONDS)
 
     async def _try_once(self, address: str) -> bool:
