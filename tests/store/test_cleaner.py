@@ -175,7 +175,11 @@ def test_a_start_waits_a_minute(tmp_path: Path, clock: ManualClock, disk: Faulty
     store._clean_worker.stop()
     fill(store, clock, 3)
     disk.used = 0.99
-    turn(store, clock, FIRST_ROUND_MS - 1)
+    turn(store, clock, FIRST_ROUND_MS - 2)
+    disk.room = 0
+    assert store.put(record(bytes(1000))).status is PutStatus.SERVICE_NOT_AVAILABLE, "which begins a round later on"
+    disk.room = None
+    turn(store, clock, 1)
     assert log_files(store) == [0, 1, 2]
     clock.advance(1)
     turn(store, clock, ROUND_MS)

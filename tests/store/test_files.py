@@ -428,8 +428,10 @@ def test_the_filled_part_of_a_file_is_all_of_it_but_in_memory(tmp_path: Path, mo
 def test_the_use_of_a_disk_is_rounded_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that only the superuser may take do not count as free."""
     door = Files()
-    assert door.used_ratio(tmp_path / "missing") == -1
     assert 0 <= door.used_ratio(tmp_path) <= 1
+    assert door.used_ratio(tmp_path / "not/made/yet") == door.used_ratio(tmp_path), "a new store has no directories"
+    assert door.space(tmp_path / "not/made/yet")[0] == door.space(tmp_path)[0] > 0
+    assert door.used_ratio(tmp_path / ("x" * 300)) == -1
     stat = SimpleNamespace(f_blocks=2000, f_bfree=1200, f_bavail=300)
     monkeypatch.setattr("os.statvfs", lambda _: stat)
     assert door.used_ratio(tmp_path) == 0.73

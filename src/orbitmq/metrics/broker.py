@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.clients import ConnectedClient
@@ -72,8 +71,7 @@ class BrokerMetrics:
         self._disks = await asyncio.to_thread(self._disk_usage)
 
     def _disk_usage(self) -> dict[str, float]:
-        existing = (path for path in self._broker.store.options.commit_log_directories if path.exists())
-        return {str(path): self._files.used_ratio(Path(path)) for path in existing}
+        return {str(path): self._files.used_ratio(path) for path in self._broker.store.options.commit_log_directories}
 
     def failure(self) -> str | None:
         """Why the broker is unhealthy; None when it is healthy."""

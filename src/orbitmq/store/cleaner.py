@@ -103,7 +103,7 @@ class Cleaner:
         self._is_away = False  # a job lies with the appending thread
         self._left = 0  # files that may still go in this round
         self._rounds_asked = 0
-        self._next_round_ms = clock.now_ms() + FIRST_ROUND_MS
+        self._first_round_ms = self._next_round_ms = clock.now_ms() + FIRST_ROUND_MS
         self._next_file_ms = self._next_queue_ms = 0
         self._trimmed_to = NO_OFFSET
         self._to_trim: deque[ConsumeQueue] = deque()
@@ -138,8 +138,8 @@ class Cleaner:
         self._next_round_ms = 0
 
     def look_now(self) -> None:
-        """The disk was found full: begin a round with the next step."""
-        self._next_round_ms = 0
+        """The disk was found full: begin a round with the next step, but not in the first minute after a start."""
+        self._next_round_ms = min(self._next_round_ms, self._first_round_ms)
 
     def step(self) -> int:
         """A worker's turn; the milliseconds until the next. Disk errors are logged and tried again."""

@@ -381,21 +381,18 @@ class Files:
         return path.stat().st_size if path.is_file() else -1
 
     def used_ratio(self, path: Path) -> float:
-        """Which part of the disk below `path` is in use, from 0 to 1 in whole percents, rounded up as RocketMQ does;
-        -1 when that cannot be known.
+        """Usage of the disk that `path` is or will be on, from 0 to 1 in whole percents, rounded up as RocketMQ does;
+        -1 when it is unknown.
         """
-        try:
-            disk = os.statvfs(path)
-        except OSError:
+        disk = _disk_of(path)
+        if disk is None or (used := disk.f_blocks - disk.f_bfree) + disk.f_bavail <= 0:
             return -1.0
-        used = disk.f_blocks - disk.f_bfree
-        return math.ceil(100 * used / (used + disk.f_bavail)) / 100 if used + disk.f_bavail > 0 else -1.0
+        return math.ceil(100 * used / (used + disk.f_bavail)) / 100
 
     def space(self, path: Path) -> tuple[int, int]:
-        """Bytes of the disk below `path`, and how many of them are free; zeros when that cannot be known."""
-        try:
-            disk = os.statvfs(path)
-        except OSError:
+        """Size and free space in bytes of the disk that `path` is or will be on; zeros when they are unknown."""
+        disk = _disk_of(path)
+        if disk is None:
             return 0, 0
         return disk.f_frsize * disk.f_blocks, disk.f_frsize * disk.f_bfree
 
@@ -558,6 +555,16 @@ def _file_system(descriptor: int) -> int | None:
     fstatfs = getattr(_libc, "fstatfs", None)
     is_told = fstatfs is not None and fstatfs(descriptor, found) == 0
     return int(LONG.unpack_from(found)[0]) if is_told else None
+
+
+def _disk_of(path: Path) -> os.statvfs_result | None:
+    """The file system of the path or of the nearest directory above it that exists."""
+    try:
+        return os.statvfs(path)
+    except FileNotFoundError:
+        return _disk_of(path.parent)
+    except OSError:
+        return None
 
 
 def _is_in_memory(descriptor: int) -> bool:
