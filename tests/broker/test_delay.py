@@ -371,7 +371,7 @@ async def test_progress_is_saved_and_taken_up(bench: Bench) -> None:
     bench.put_aside(b"1")
     bench.clock.advance(1000)
     bench.delivery.deliver_due(1)
-    bench.store._log_flusher.flush()
+    bench.store.flushes.log_flusher.flush()
     bench.delivery.save_soon()
     await bench.delivery.file.flush()
     assert bench.delivery.file.path.read_text() == '{\n\t"offsetTable":{1:1\n\t}\n}'

@@ -391,7 +391,7 @@ async def started(broker: Broker, sender: Client) -> None:
     import asyncio
 
     task = asyncio.create_task(sender.send("DefaultCluster"))
-    await until(lambda: len(broker.store.flush_waits) == 1)
+    await until(lambda: len(broker.store.flushes.waits) == 1)
     task.add_done_callback(lambda done: done.exception())
 
 

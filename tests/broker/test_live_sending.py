@@ -199,7 +199,7 @@ async def test_a_pull_is_woken_by_what_is_on_disk(
         assert not pulling.done()
         assert not sending.done()
         monkeypatch.setattr(broker.store._log, "flush", flush)
-        broker.store._ask_flush()
+        broker.store.flushes.flush_log_soon()
         stored(await sending)
         assert [message.body for message in await pulling] == [b"second"]
 
@@ -495,16 +495,16 @@ async def test_messages_are_refused_while_no_buffer_of_the_transient_pool_is_fre
     pool = {"transientStorePoolEnable": "true", "transientStorePoolSize": "2", "commitIntervalCommitLog": never}
     broker = made_broker(tmp_path, mappedFileSizeCommitLog="4096", **pool)
     async with running(broker), client_of(broker) as client:
-        broker.store._commit_worker.stop()
+        broker.store.flushes.commit_worker.stop()
         while (answer := await client.send("Orders", bytes(1000))).code == 0:
             pass
         assert (answer.code, answer.ext) == (2, None)
         assert str(answer.remark).startswith("[REJECTREQUEST]")
         assert await client.read("Orders") == [], "nothing is committed"
-        broker.store._log_committer.step()
+        broker.store.flushes.log_committer.step()
         stored(await client.send("Orders", bytes(1000)))
-        broker.store._log_committer.ask()
-        broker.store._log_committer.step()
+        broker.store.flushes.log_committer.request()
+        broker.store.flushes.log_committer.step()
 
 
 async def test_a_full_disk_is_told_with_its_use(tmp_path: Path) -> None:

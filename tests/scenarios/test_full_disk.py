@@ -407,8 +407,8 @@ def written(store: MessageStore, numbers: range, time_ms: int) -> None:
 
 def removed(store: MessageStore, clock: ManualClock, disk: Path, percent: int) -> int:
     """How many files of the log go while the disk is filled to so many percent, looked at for half a minute."""
-    store._log_flusher.flush()
-    store._queue_flusher.flush()
+    store.flushes.log_flusher.flush()
+    store.flushes.queue_flusher.flush()
     Ballast(disk).take(0)
     while store._log.reserve_ahead():
         pass

@@ -121,7 +121,7 @@ class CheckpointFirst(SimulatedStore):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._queue_flusher.flush = self._flush_too_late  # type: ignore[method-assign]
+        self.flushes.queue_flusher.flush = self._flush_too_late  # type: ignore[method-assign]
 
     def open(self) -> None:
         with mock.patch.object(recovery, "prove", _believe):
@@ -130,7 +130,7 @@ class CheckpointFirst(SimulatedStore):
     def _flush_too_late(self) -> None:
         self._checkpoint.queue_timestamp = self._dispatcher.store_timestamp
         self._checkpoint.save()
-        QueueFlusher.flush(self._queue_flusher)
+        QueueFlusher.flush(self.flushes.queue_flusher)
 
 
 def _believe(log: CommitLog, queues: ConsumeQueues, settled: int, _clock: Clock) -> Proof:

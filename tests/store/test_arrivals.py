@@ -36,13 +36,13 @@ def store(tmp_path: Path, disk: FaultyDisk, told: list[Told]) -> Iterator[Messag
     options = small_options(tmp_path, flush_disk_type=SYNC_FLUSH)
     made = MessageStore(options, clock=ManualClock(NOW), on_arrival=lambda *args: told.append(args), files=disk)
     made.open()
-    made._log_worker.stop()  # the test flushes
+    made.flushes.log_worker.stop()  # the test flushes
     yield made
     made.close()
 
 
 def flush(store: MessageStore) -> None:
-    store._log_flusher.step()
+    store.flushes.log_flusher.step()
 
 
 def test_a_message_is_shown_when_it_is_on_disk(store: MessageStore, told: list[Told]) -> None:
@@ -89,7 +89,7 @@ def test_a_flush_shows_what_came_before_it(store: MessageStore, told: list[Told]
 def test_no_reader_is_ever_ahead_of_the_log(tmp_path: Path, disk: FaultyDisk) -> None:
     """The crash that leaves a consumer's progress behind the end of the log cannot happen."""
     store = open_store(tmp_path, files=disk, flush_disk_type=SYNC_FLUSH)
-    store._log_worker.stop()
+    store.flushes.log_worker.stop()
     for _ in range(3):
         store.put(record())
     flush(store)

@@ -12,7 +12,7 @@ import pytest
 from orbitmq.message.unit import decode_unit
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store import engine
-from orbitmq.store.cleaner import FIRST_ROUND_MS, ROUNDS_ASKED
+from orbitmq.store.cleaner import FIRST_ROUND_MS, ROUNDS_REQUESTED
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.index.key_scan import key_hash
 from orbitmq.store.pull_batch import GetStatus
@@ -50,8 +50,8 @@ def fill(store: MessageStore, clock: ManualClock, files: int, topic: str = "T") 
     """`files` files of three messages, all last written now."""
     for number in range(PER_FILE * files):
         store.put(record(b"%04d" % number + bytes(1000), topic))
-    store._log_flusher.flush()
-    store._queue_flusher.flush()
+    store.flushes.log_flusher.flush()
+    store.flushes.queue_flusher.flush()
     written_now(store, clock)
 
 
@@ -84,7 +84,7 @@ def test_a_file_stays_until_a_crash_would_not_need_it(store: MessageStore, clock
     written_now(store, clock)
     clock.advance(RESERVED_MS)
     store.remove_expired_files()
-    for flusher in (store._log_flusher, store._queue_flusher):
+    for flusher in (store.flushes.log_flusher, store.flushes.queue_flusher):
         turn(store, clock, ROUND_MS)
         assert log_files(store) == [0, 1]
         flusher.step()  # as it was asked to
@@ -148,7 +148,7 @@ def test_a_pause_lies_between_two_files(store: MessageStore, clock: ManualClock)
 def test_a_request_lasts_for_some_rounds(store: MessageStore, clock: ManualClock) -> None:
     fill(store, clock, 3)
     store.remove_expired_files()
-    turn(store, clock, (ROUNDS_ASKED + 1) * ROUND_MS)
+    turn(store, clock, (ROUNDS_REQUESTED + 1) * ROUND_MS)
     clock.advance(RESERVED_MS)
     turn(store, clock, ROUND_MS)
     assert log_files(store) == [0, 1, 2]
@@ -340,8 +340,8 @@ def test_index_files_leave_behind_the_log_and_in_the_same_steps(
     for number in range(40):  # 19 keys an index file, three messages a file of the log
         store.put(record(b"%04d" % number + bytes(1000), properties=b"KEYS\x01k"))
     clock.advance(FIRST_ROUND_MS)
-    store._log_flusher.flush()
-    store._queue_flusher.flush()
+    store.flushes.log_flusher.flush()
+    store.flushes.queue_flusher.flush()
     store._keys.indexer.step()
     index = store._keys.index
     oldest, middle, newest = index.files

@@ -26,14 +26,14 @@ class Bench:
         """Somebody may come while the other thread does."""
         while self.comes_meanwhile:
             self.comes_meanwhile -= 1
-            self.come()
+            self.join()
         return self.now_s
 
-    def come(self, count: int = 1) -> bool:
+    def join(self, count: int = 1) -> bool:
         woken = False
         for _ in range(count):
             self.came += 1
-            woken = self.group.come()
+            woken = self.group.join()
             self.is_woken |= woken
         return woken
 
@@ -41,14 +41,14 @@ class Bench:
         self.taken = self.came
         self.group.begin()
         self.now_s += seconds
-        self.come(meanwhile)
+        self.join(meanwhile)
         self.group.end()
 
 
 def test_one_who_sends_alone_is_never_kept_waiting() -> None:
     bench = Bench()
     for _ in range(3):
-        assert bench.come()
+        assert bench.join()
         assert bench.group.linger_s() == 0
         bench.flush()
         assert bench.group.linger_s() is None
@@ -56,37 +56,37 @@ def test_one_who_sends_alone_is_never_kept_waiting() -> None:
 
 def test_who_comes_first_after_a_flush_waits_for_most_of_the_others() -> None:
     bench = Bench()
-    assert bench.come(64)
+    assert bench.join(64)
     bench.flush()
-    assert not bench.come(41)
+    assert not bench.join(41)
     assert bench.group.linger_s() == LINGER_S
-    assert bench.come(), "the 42nd of 64"
+    assert bench.join(), "the 42nd of 64"
     assert bench.group.linger_s() == 0
 
 
 def test_who_comes_during_a_flush_wakes_nobody_and_waits_for_those_it_told() -> None:
     bench = Bench()
-    bench.come(32)
+    bench.join(32)
     bench.is_woken = False
     bench.flush(meanwhile=32)
     assert not bench.is_woken
     assert bench.group.linger_s() == LINGER_S
-    assert not bench.come(9)
-    assert bench.come()
+    assert not bench.join(9)
+    assert bench.join()
 
 
 def test_when_enough_came_during_a_flush_the_next_one_follows_at_once() -> None:
     bench = Bench()
-    bench.come()
+    bench.join()
     bench.flush(meanwhile=9)
     assert bench.group.linger_s() == 0
 
 
 def test_nobody_waits_longer_than_a_few_flushes_take() -> None:
     bench = Bench()
-    bench.come(10)
+    bench.join(10)
     bench.flush()
-    assert not bench.come()
+    assert not bench.join()
     bench.now_s += LINGER_S / 2
     assert bench.group.linger_s() == LINGER_S / 2
     bench.now_s += LINGER_S / 2
@@ -95,19 +95,19 @@ def test_nobody_waits_longer_than_a_few_flushes_take() -> None:
 
 def test_for_a_slow_disk_nobody_waits_longer_than_the_limit() -> None:
     bench = Bench()
-    bench.come(10)
+    bench.join(10)
     bench.flush(seconds=1)
-    assert not bench.come()
+    assert not bench.join()
     assert bench.group.linger_s() == pytest.approx(LINGER_MAX_S)
 
 
 def test_after_a_pause_the_first_is_flushed_at_once() -> None:
     bench = Bench()
-    bench.come(64)
+    bench.join(64)
     bench.flush()
     bench.now_s += 1
     assert bench.group.linger_s() is None
-    assert bench.come()
+    assert bench.join()
     assert bench.group.linger_s() == 0
 
 
@@ -122,7 +122,7 @@ def test_nobody_is_forgotten(history: list[tuple[str, int, int]]) -> None:
     bench, pause_s = Bench(), None
     for what, count, meanwhile in history:
         if what == "come":
-            bench.come(count)
+            bench.join(count)
         elif what == "pass":
             bench.now_s += count * FLUSH_S / 4
         else:  # a step of the thread, as `LogFlusher` takes it

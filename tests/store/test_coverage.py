@@ -48,8 +48,8 @@ def killed(root: Path, fill_: Callable[[MessageStore, ManualClock], None] = fill
     clock, disk = ManualClock(), FaultyDisk()
     store = open_store(root, clock, disk, **options)
     fill_(store, clock)
-    store._log_flusher.flush()
-    store._queue_flusher.flush()
+    store.flushes.log_flusher.flush()
+    store.flushes.queue_flusher.flush()
     abandon(store)
     disk.kill()
     return clock
@@ -166,8 +166,8 @@ def test_a_removed_topic_stays_removed(tmp_path: Path, remade: int | None) -> No
     for _ in range(3):  # the removal is older than what a start walks over
         store.put(record(bytes(3900), *LAST))
         clock.advance(4000)
-    store._log_flusher.flush()
-    store._queue_flusher.flush()
+    store.flushes.log_flusher.flush()
+    store.flushes.queue_flusher.flush()
     abandon(store)
     disk.kill()
     store = open_store(tmp_path, clock)

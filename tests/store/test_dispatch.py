@@ -82,7 +82,7 @@ def test_undecided_messages_are_in_the_log_only(tmp_path: Path, sys_flag: int) -
     assert (result.queue_offset, store.max_offset("T", 0), len(arrived)) == (0, 2, 2)
     assert b"undecided" in bytes(store.unit_at(result.physical_offset) or b"")
     abandon(store)
-    store._let_go()
+    store._release()
     store = open_store(tmp_path)
     assert store.max_offset("T", 0) == 2
     store.close()

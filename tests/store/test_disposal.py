@@ -43,7 +43,7 @@ def test_a_file_goes_name_first_and_its_blocks_in_bites(
 
     monkeypatch.setattr(file, "give_back", give_back)
     out = Disposal(Files(), clock, RETRY_MS, PATIENCE_MS)
-    out.add([file], named=True)
+    out.add(file)
     assert not out.is_done
     out.work()
     assert out.is_done
@@ -71,7 +71,7 @@ def test_another_process_that_has_the_file_mapped_lives_on(tmp_path: Path, clock
         blocks = (tmp_path / "a").stat().st_blocks
         with (tmp_path / "a").open("rb") as held:
             out = Disposal(Files(), clock, RETRY_MS, PATIENCE_MS)
-            out.add([file], named=True)
+            out.add(file)
             out.work()
             assert os.fstat(held.fileno()).st_blocks < blocks / 2, "its blocks are free all the same"
         printed, _ = process.communicate("")
@@ -84,7 +84,7 @@ def test_a_file_without_a_name_only_gives_its_blocks_back(tmp_path: Path, clock:
     (tmp_path / "a").unlink()
     again = made(tmp_path, "a")
     out = Disposal(Files(), clock, RETRY_MS, PATIENCE_MS)
-    out.add([file], named=False)
+    out.add(file, named=False)
     out.work()
     assert bytes(again.view[:1]) == b"a"
     assert (tmp_path / "a").stat().st_size == SIZE
@@ -97,7 +97,7 @@ def test_a_held_file_is_looked_at_again_and_in_the_end_left_to_its_reader(
     files = [made(tmp_path, "a"), made(tmp_path, "b")]
     slices = [file.view[:10] for file in files]
     out = Disposal(Files(), clock, RETRY_MS, PATIENCE_MS)
-    out.add(files, named=True)
+    out.add(*files)
     out.work()
     assert list(tmp_path.iterdir()) == [], "the names do not wait"
     del slices[0]
@@ -119,7 +119,7 @@ def test_a_name_that_stays_keeps_the_later_ones(
 ) -> None:
     door = Files()
     out = Disposal(door, clock, RETRY_MS, PATIENCE_MS)
-    out.add([made(tmp_path, "a"), made(tmp_path, "b")], named=True)
+    out.add(made(tmp_path, "a"), made(tmp_path, "b"))
     with monkeypatch.context() as broken:
         broken.setattr(Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(PermissionError("not yours")))
         for _ in range(2):
@@ -134,8 +134,8 @@ def test_a_close_removes_the_names_of_all(tmp_path: Path, clock: ManualClock) ->
     held, waiting = made(tmp_path, "a"), made(tmp_path, "b")
     piece = held.view[:1]
     out = Disposal(Files(), clock, RETRY_MS, PATIENCE_MS)
-    out.add([held], named=True)
+    out.add(held)
     out.work()
-    out.add([waiting], named=True)
+    out.add(waiting)
     out.close()
     assert (out.is_done, list(tmp_path.iterdir()), bytes(piece)) == (True, [], b"a")

@@ -121,12 +121,12 @@ class StoreModel(RuleBasedStateMachine):
 
     @rule()
     def flush_log(self) -> None:
-        self.store._log_flusher.flush()
+        self.store.flushes.log_flusher.flush()
         self.promised = self.shown = self.end
 
     @rule()
     def flush_queues_and_checkpoint(self) -> None:
-        self.store._queue_flusher.flush()
+        self.store.flushes.queue_flusher.flush()
 
     @rule()
     def write_back(self) -> None:

@@ -29,8 +29,8 @@ def crashed(root: Path, clock: ManualClock, *, checkpoint: bool) -> int:
     store = open_store(root, clock, disk)
     fill(store, clock)
     if checkpoint:
-        store._log_flusher.flush()
-        store._queue_flusher.flush()
+        store.flushes.log_flusher.flush()
+        store.flushes.queue_flusher.flush()
     end = store.commit_log_max_offset
     abandon(store)
     disk.kill()
@@ -120,7 +120,7 @@ def test_messages_behind_the_damage_do_not_come_back(tmp_path: Path) -> None:
     assert len(bodies(store)) == 1
     store.put(record(b"new1" + bytes(1000)))
     abandon(store)
-    store._let_go()
+    store._release()
     store = open_store(tmp_path, clock)
     assert [body[:4] for body in bodies(store)] == [b"0000", b"new1"]
     store.close()

@@ -112,7 +112,7 @@ def test_a_killed_slave_takes_no_message_for_whole_that_lacks_some_of_its_proper
         replica = open_replica(tmp_path / str(cut))
         replica.copy(0, log_bytes(master, 0, cut))
         abandon(replica)
-        replica._let_go()
+        replica._release()
         again = open_replica(tmp_path / str(cut))
         assert again.copied_to == second, cut
         assert again.max_offset("T", 0) == 1
@@ -134,7 +134,7 @@ def test_half_a_message_is_asked_for_again_after_a_start(tmp_path: Path, ends: s
         replica.close()
     else:
         abandon(replica)
-        replica._let_go()
+        replica._release()
     again = open_replica(tmp_path / "slave")
     assert again.was_killed == (ends == "killed")
     assert again.copied_to == whole
@@ -206,13 +206,13 @@ def test_it_takes_no_messages_of_its_own(tmp_path: Path) -> None:
 def test_with_sync_flush_it_vouches_for_what_is_on_disk_and_shows_no_more(tmp_path: Path) -> None:
     master = filled(tmp_path / "master")
     replica = open_replica(tmp_path / "slave", flush_disk_type=SYNC_FLUSH)
-    replica._log_worker.stop()  # its step is the test's to make
+    replica.flushes.log_worker.stop()  # its step is the test's to make
     feed(replica, master)
     assert replica.safe_to < replica.copied_to
     assert bodies(replica) == []
     told: list[bool] = []
-    replica.when_flushed(replica.copied_to, told.append)
-    replica._log_flusher.step()
+    replica.flushes.when_flushed(replica.copied_to, told.append)
+    replica.flushes.log_flusher.step()
     assert told == [True]
     assert replica.safe_to == replica.copied_to
     assert bodies(replica) == bodies(master)
@@ -365,7 +365,7 @@ def test_what_waits_for_room_in_its_queue_is_entered_by_the_next_start(tmp_path:
         replica.close()
     else:
         abandon(replica)
-        replica._let_go()
+        replica._release()
     with pytest.raises(StoreError, match=r"cannot be used: .*the disk is full"):
         open_replica(tmp_path / "slave", disk)
     again = open_store(tmp_path / "slave")  # it was promoted
@@ -411,11 +411,11 @@ def test_who_waits_for_what_was_taken_back_keeps_nobody_waiting(tmp_path: Path) 
     """A link ends while its last report waits for the disk, and the next one begins with a wait of its own."""
     master = filled(tmp_path / "master")
     replica = open_replica(tmp_path / "slave", flush_disk_type=SYNC_FLUSH)
-    replica._log_worker.stop()  # its step is the test's to make
+    replica.flushes.log_worker.stop()  # its step is the test's to make
     told: list[tuple[str, bool]] = []
 
     def wait(name: str) -> None:
-        replica.when_flushed(replica.copied_to, lambda ok: told.append((name, ok)))
+        replica.flushes.when_flushed(replica.copied_to, lambda ok: told.append((name, ok)))
 
     whole = message_ends(master)[5]
     feed(replica, master, end=whole - 100)
@@ -427,8 +427,8 @@ def test_who_waits_for_what_was_taken_back_keeps_nobody_waiting(tmp_path: Path) 
     assert replica.copied_to == whole
     assert told == [("half", False), ("the same half", False)]
     wait("next link")
-    replica._log_flusher.step()
+    replica.flushes.log_flusher.step()
     assert told[2:] == [("before", True), ("next link", True)]
-    assert len(replica.flush_waits) == 0
+    assert len(replica.flushes.waits) == 0
     replica.close()
     master.close()

@@ -35,7 +35,7 @@ def test_expired_files_go_in_their_hour_only() -> None:
     files = [OLD, OLD, NEW, OLD, NEW]
     assert decide(RULES, NOW, 4, EMPTY, files).count == 2, "up to the first that has not expired"
     assert decide(RULES, NOW, 5, EMPTY, files).count == 0
-    assert decide(RULES, NOW, 5, EMPTY, files, asked=True).count == 2
+    assert decide(RULES, NOW, 5, EMPTY, files, requested=True).count == 2
 
 
 def test_the_last_file_stays() -> None:

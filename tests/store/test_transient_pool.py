@@ -44,34 +44,34 @@ def store(tmp_path: Path, clock: ManualClock, disk: FaultyDisk) -> Iterator[Mess
 def opened(root: Path, clock: ManualClock, disk: FaultyDisk | None = None, **changes: Any) -> MessageStore:
     """A store with the pool, whose commits are the test's."""
     store = open_store(root, clock, disk, **(POOL | changes))
-    store._commit_worker.stop()
+    store.flushes.commit_worker.stop()
     return store
 
 
 def commit(store: MessageStore, clock: ManualClock) -> None:
     clock.advance(200)
-    store._log_committer.step()
+    store.flushes.log_committer.step()
 
 
 def test_readers_see_what_is_committed(store: MessageStore, clock: ManualClock, tmp_path: Path) -> None:
     store.put(record(b"first"))
     assert (bodies(store), store.max_offset("T", 0)) == ([], 0)
     assert b"first" not in (tmp_path / "commitlog" / ("0" * 20)).read_bytes()
-    store._log_flusher.flush()
+    store.flushes.log_flusher.flush()
     assert store.flushed_offset == 0, "what is not in the file cannot be flushed"
     commit(store, clock)
     assert bodies(store) == [b"first"]
-    store._log_flusher.flush()
+    store.flushes.log_flusher.flush()
     assert store.flushed_offset == store.commit_log_max_offset
 
 
 def test_four_pages_do_not_wait_for_their_time(tmp_path: Path, clock: ManualClock) -> None:
     store = opened(tmp_path, clock, mapped_file_size_commit_log=1 << 20)
     store.put(record(bytes(10_000)))
-    store._log_committer.step()
+    store.flushes.log_committer.step()
     assert bodies(store) == []
     store.put(record(bytes(10_000)))
-    store._log_committer.step()
+    store.flushes.log_committer.step()
     assert len(bodies(store)) == 2
     store.close()
 
@@ -147,7 +147,7 @@ def test_who_waits_for_the_disk_does_not_wait_for_the_next_commit(tmp_path: Path
     store = open_store(tmp_path, clock, **POOL)
     told = Event()
     result = store.put(record(b"x"))
-    store.when_flushed(result.end_offset, lambda _: told.set())
+    store.flushes.when_flushed(result.end_offset, lambda _: told.set())
     assert told.wait(60)
     assert store.flushed_offset == result.end_offset
     assert bodies(store) == [b"x"]
@@ -176,8 +176,8 @@ def test_a_clean_exit_loses_nothing(tmp_path: Path, clock: ManualClock) -> None:
 
 def test_with_synchronous_flush_there_is_no_pool(tmp_path: Path) -> None:
     store = open_store(tmp_path, flush_disk_type=SYNC_FLUSH, **POOL)
-    store._log_worker.stop()
+    store.flushes.log_worker.stop()
     store.put(record(b"first"))
-    store._log_flusher.step()
+    store.flushes.log_flusher.step()
     assert bodies(store) == [b"first"]
     store.close()

@@ -17,7 +17,7 @@ PER_FILE = 3  # messages of 1000 bytes
 async def clean(broker: Broker, time: Time) -> int:
     """Let the cleaner work for a while; where the log begins then."""
     store = broker.store
-    for flusher in (store._log_flusher, store._queue_flusher):
+    for flusher in (store.flushes.log_flusher, store.flushes.queue_flusher):
         flusher.flush()
     for _ in range(200):
         pause_ms = store._cleaner.step()

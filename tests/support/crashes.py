@@ -305,7 +305,7 @@ class History:
         self._stored += new
         self.counts["messages"] += len(new)
         if self._is_sync and self.random.random() < 0.7:
-            self.store.when_flushed(result.end_offset, lambda done: self._acknowledge(new, done))
+            self.store.flushes.when_flushed(result.end_offset, lambda done: self._acknowledge(new, done))
 
     def _when_room(self, put: Callable[[], PutResult]) -> PutResult:
         """Put when the worker has made the room that is missing."""

@@ -13,8 +13,8 @@ from orbitmq.store.engine import MessageStore, call
 from orbitmq.store.files import Files
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.pull_batch import GetResult
-from orbitmq.store.queue_room import Deliver
 from orbitmq.store.records import PutRecord
+from orbitmq.store.worker import Deliver
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 HOST_V6 = bytes(15) + b"\x01" + HOST[4:]

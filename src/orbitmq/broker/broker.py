@@ -462,7 +462,7 @@ class Broker:
 
     def _step_down(self) -> Coroutine[None, None, None]:
         """A later master is known: nothing goes in or out any more, and name servers are told nothing."""
-        self.store.take_no_more(self.not_serving)
+        self.store.stop_puts(self.not_serving)
         self._registrar.abandon()  # a goodbye would take the later master's entry out of RocketMQ's name servers
         self.held.release_all()
         return self._end_masters_work()

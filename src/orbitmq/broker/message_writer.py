@@ -133,7 +133,7 @@ class MessageWriter:
     async def flushed(self) -> None:
         """Return when everything stored so far is on disk, or cannot get there."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._store.when_flushed(self._store.commit_log_max_offset, partial(_settle, future))
+        self._store.flushes.when_flushed(self._store.commit_log_max_offset, partial(_settle, future))
         await future
 
     def when_durable(self, result: PutResult, done: Callable[[PutStatus], object]) -> None:
@@ -151,7 +151,7 @@ class MessageWriter:
             self._replicas.when_copied(result.end_offset, both.copied)
 
     def _when_flushed(self, result: PutResult, done: Callable[[PutStatus], object]) -> None:
-        self._store.when_durable(
+        self._store.flushes.when_durable(
             result.end_offset, lambda flushed: done(PutStatus.PUT_OK if flushed else PutStatus.FLUSH_DISK_TIMEOUT)
         )
 

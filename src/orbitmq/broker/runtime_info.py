@@ -185,7 +185,7 @@ class RuntimeInfo:
     def _queues(self) -> Table:
         """The queues of RocketMQ's thread pools. Here requests wait for a busy event loop, in the kernel's buffers; a
         send for its flush, too, and a query for a thread."""
-        waits, late_ms = self._store.flush_waits, int(self._lateness.waited_ms())
+        waits, late_ms = self._store.flushes.waits, int(self._lateness.waited_ms())
         return {
             **_queue("sendThreadPoolQueue", len(waits), max(waits.oldest_ms, late_ms), OPEN_REQUESTS_MAX),
             **_queue("pullThreadPoolQueue", 0, late_ms, HELD_MAX),

@@ -179,7 +179,7 @@ class BrokerMetrics:
     def _watermarks(self) -> Iterable[Sample]:
         broker = self._broker
         waiting = {
-            "send": len(broker.store.flush_waits),
+            "send": len(broker.store.flushes.waits),
             "pull": len(broker.held),
             "query_message": len(broker.searches),
         }

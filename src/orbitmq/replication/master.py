@@ -201,7 +201,7 @@ class Replicas:
         self.release()
         for link in (*self.links, *self._silent):
             link.close()
-        self._waits.give_up()
+        self._waits.fail()
 
     def release(self) -> None:
         """Give the port back."""

@@ -159,7 +159,7 @@ class MasterLink(asyncio.Protocol):
             if copied > self._reported:
                 self._report(copied)
         else:
-            self._store.when_flushed(copied, lambda ok: self._flushed() if ok else None)
+            self._store.flushes.when_flushed(copied, lambda ok: self._flushed() if ok else None)
 
     def _flushed(self) -> None:
         if self._store.safe_to > self._reported:
@@ -311,7 +311,7 @@ class Following:
         """Return when what this log holds may be counted on: the first report says so to the master."""
         if self._store.safe_to < self._store.copied_to:
             flushed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            self._store.when_flushed(self._store.copied_to, partial(_settle, flushed))
+            self._store.flushes.when_flushed(self._store.copied_to, partial(_settle, flushed))
             if not await flushed:
                 raise StoreError("the disk does not take what was copied")
 

@@ -1,18 +1,17 @@
-"""Removes files that no longer belong to a stream, without anybody noticing: a worker's job, in small bites.
+"""Removes files that no longer belong to a stream, on a worker and in small steps, so that nothing else has to wait.
 
-The name goes first, so that no start ever finds half a file. Then the memory is let go and the disk blocks are given
-back in steps: freeing a gigabyte in one go keeps the file system busy for a third of a second, and with it every flush.
+The name goes first, so that no start ever finds half a file. Then memory and disk blocks are freed in steps: freeing a
+gigabyte at once keeps the file system busy for a third of a second, and with it every flush.
 
-A reader may still hold a slice of the file (RocketMQ counts references; here the memoryviews do it). Its pages must not
-be taken away, or its next look would kill the process. Such a file is looked at again later; after a while it is left
-to the kernel, which frees it with the last slice.
+A reader may still hold a slice of the file (RocketMQ counts references; here the memoryviews do it). Without its pages
+the next access would kill the process. Such a file is tried again later; after a while it is left to the kernel, which
+frees it with the last slice.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orbitmq.runtime.clock import Clock
@@ -26,37 +25,37 @@ FORGET_STEP = 4 << 20  # a quarter of a millisecond, with the interpreter lock h
 
 @dataclass
 class _Held:
-    """A file without a name that somebody reads."""
+    """A file without a name that a reader still uses."""
 
     file: MappedFile
     since_ms: int
 
 
 class Disposal:
-    """Files on their way out, in the order they were given. `retry_ms`: how often a held file is looked at;
-    `patience_ms`: after how long it is left to the kernel.
+    """Files to be removed, in the order they were added. A held file is tried again every `retry_ms`, and left to the
+    kernel after `timeout_ms`.
     """
 
-    def __init__(self, door: Files, clock: Clock, retry_ms: int, patience_ms: int) -> None:
+    def __init__(self, door: Files, clock: Clock, retry_ms: int, timeout_ms: int) -> None:
         self._door = door
         self._clock = clock
         self._retry_ms = retry_ms
-        self._patience_ms = patience_ms
+        self._timeout_ms = timeout_ms
         self._new: deque[tuple[MappedFile, bool]] = deque()
         self._held: list[_Held] = []
         self._next_look_ms = 0
 
     @property
     def is_done(self) -> bool:
-        """Whether all files given so far are gone and their blocks are free, or nobody waits for that any more."""
+        """Whether all files added so far are gone and their blocks are free, or left to the kernel."""
         return not self._new and not self._held
 
-    def add(self, files: Iterable[MappedFile], *, named: bool) -> None:
-        """Take files that nobody can find any more; those that are `named` still have their name. For any thread."""
+    def add(self, *files: MappedFile, named: bool = True) -> None:
+        """Take files that were taken out of their stream; `named`: their names are to be removed. For any thread."""
         self._new.extend((file, named) for file in files)
 
     def work(self) -> None:
-        """Remove what was added and look at held files when it is time. OSError when a name cannot be removed; no
+        """Remove what was added, and try held files again when it is time. OSError when a name cannot be removed; no
         later file is touched then, or the stream on disk would have a gap.
         """
         now_ms = self._clock.now_ms()
@@ -72,14 +71,14 @@ class Disposal:
     def _is_over(self, held: _Held, now_ms: int) -> bool:
         if _free(held.file):
             return True
-        if now_ms - held.since_ms < self._patience_ms:
+        if now_ms - held.since_ms < self._timeout_ms:
             return False
         _log.warning("event=file_held path=%s ms=%d", held.file.path, now_ms - held.since_ms)
         held.file.close()
         return True
 
     def close(self) -> None:
-        """Remove the names; what is still held goes with its last reader. OSError as `work`."""
+        """Remove the names; what is still held is freed with its last reader. OSError as `work`."""
         for held in self._held:
             held.file.close()
         self._held.clear()
@@ -96,7 +95,7 @@ class Disposal:
 
 
 def _free(file: MappedFile) -> bool:
-    """Let memory and disk blocks go; False while somebody holds a slice."""
+    """Free memory and disk blocks; False while a reader holds a slice."""
     if not file.data.closed:
         for start in range(0, file.size, FORGET_STEP):
             file.forget_pages(start, FORGET_STEP)

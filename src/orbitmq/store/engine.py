@@ -1,4 +1,4 @@
-"""The store as a broker sees it: put, get, look up; open and close in the right order.
+"""The store as a broker sees it: open, put, remove, close; `readable_store` has what is read.
 
 One thread, the broker's event loop, calls everything here. Worker threads flush, claim disk blocks, index keys and
 look for files to remove; they never append, and what they want changed in the log or a queue they hand to `deliver`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterator, Mapping
-from itertools import accumulate, islice, starmap
+from itertools import accumulate, starmap
 from typing import Final, cast
 
 from orbitmq.errors import BodyTooLarge, MessageIllegal, StoreError, StorePoisoned
@@ -18,24 +18,18 @@ from orbitmq.message.properties import PROPERTIES_SIZE_MAX
 from orbitmq.message.topics import KEPT_TOPICS, TOPIC_LENGTH_MAX, is_lmq
 from orbitmq.message.unit import body_crc, pack_unit, unit_size
 from orbitmq.runtime.clock import Clock
-from orbitmq.store import pull_batch, time_search
 from orbitmq.store.arrivals import Arrivals, OnArrival
-from orbitmq.store.checkpoint import Checkpoint
-from orbitmq.store.cleaner import Cleaner, Deliver, KeepsFrom, keeps_nothing
-from orbitmq.store.commit_log import CommitLog
-from orbitmq.store.dispatch import TAGS_ONLY, Dispatcher, EntryCode, FilterBitmap, is_queued, no_bitmap
-from orbitmq.store.extended_queue import Extension, is_address
-from orbitmq.store.files import DirectoryLock, Files
-from orbitmq.store.flush_waits import FlushCallback, FlushWaits
-from orbitmq.store.flusher import LogCommitter, LogFlusher, QueueFlusher
-from orbitmq.store.index.search import KeySearch, QueryResult
-from orbitmq.store.multi_dispatch import MultiDispatch, size_when_stored, with_offsets
+from orbitmq.store.cleaner import Cleaner, KeepsFrom, keeps_nothing
+from orbitmq.store.dispatch import TAGS_ONLY, EntryCode, FilterBitmap, is_queued, no_bitmap
+from orbitmq.store.files import Files
+from orbitmq.store.flush_scheduler import FlushScheduler
+from orbitmq.store.multi_dispatch import size_when_stored, with_offsets
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset, QueueOffset
-from orbitmq.store.pull_batch import EVERYTHING, BatchLimits, GetResult, GetStatus, Selection
-from orbitmq.store.queue import ConsumeQueue, Entry
+from orbitmq.store.queue import ConsumeQueue
 from orbitmq.store.queue_room import QueueRoom, RoomAwaited
-from orbitmq.store.queues import ConsumeQueues, check_storable
+from orbitmq.store.queues import check_storable
+from orbitmq.store.readable_store import ReadableStore
 from orbitmq.store.records import (
     BUSY,
     ILLEGAL_BATCH,
@@ -53,11 +47,11 @@ from orbitmq.store.recovery import recover
 from orbitmq.store.retention import DiskUse, FindUnread, Unread, nothing_unread
 from orbitmq.store.transient_pool import BufferPool, Staging
 from orbitmq.store.warmer import Warmer
-from orbitmq.store.worker import Worker
+from orbitmq.store.worker import Deliver, Step, Worker
 
 _log = logging.getLogger(__name__)
 
-BATCH_GROWTH_MAX: Final = 8  # times maxMessageSize that a batch may take in the log: RocketMQ gives it that size, once
+BATCH_GROWTH_MAX: Final = 8  # times maxMessageSize that a batch may take in the log: RocketMQ allocates that size once
 LONGEST_TOPIC: Final = bytes(TOPIC_LENGTH_MAX)
 UNIT_SIZE_SLACK: Final = 64 << 10  # by which a unit may be larger than the largest body: head, topic and properties
 RESERVE_INTERVAL_MS: Final = 1000  # the worker is woken when it is needed; this only bounds how late it may be
@@ -65,18 +59,18 @@ INDEX_INTERVAL_MS = 100  # a query brings the index up to date itself; this boun
 
 
 def call(job: Callable[[], object]) -> object:
-    """Run a completion callback where it is."""
+    """A `deliver` that runs the callback on the calling thread."""
     return job()
 
 
-class MessageStore:
-    """A store directory, opened with `open` and left with `close`.
+class MessageStore(ReadableStore):
+    """A store directory, opened with `open` and closed with `close`.
 
-    `on_arrival` is told of the messages that readers can get from now on, of those of a batch together unless they
-    become visible one by one. `deliver` runs completion callbacks, which come from a worker thread: a broker gives its
-    event loop's `call_soon_threadsafe`. `entry_codes` are for topics whose queue entries do not hold the tags' hash.
-    `filter_bitmap` tells which filters take a message, for the queues' extensions. From the place `keeps_from` tells,
-    the log stays as long as the disk has room; what `find_unread` finds keeps it even then, until it has expired.
+    `on_arrival` is called when messages become readable: once for a batch, unless its messages become readable one by
+    one. `deliver` runs callbacks that come from worker threads; a broker passes its event loop's
+    `call_soon_threadsafe`. `entry_codes` are for topics whose queue entries do not hold the tags' hash. `filter_bitmap`
+    returns the bitmap of the filters that match a message, for the queues' extensions. The log is kept from the offset
+    `keeps_from` returns as long as the disk has room; what `find_unread` finds is kept even then, until it has expired.
     """
 
     def __init__(
@@ -92,94 +86,51 @@ class MessageStore:
         find_unread: FindUnread = nothing_unread,
         files: Files | None = None,
     ) -> None:
-        self.options = options
-        self._clock = clock
-        self._door = files or Files()
+        super().__init__(options, clock, entry_codes, filter_bitmap, files)
+        self.was_killed = False  # whether `open` found that the last process had not closed the directory
+        self.put_count = self.put_bytes = 0  # messages stored since the start, and their size in the log
         self._abort = options.root / "abort"
-        first, *more = options.commit_log_directories
-        self._log = CommitLog(
-            self._door,
-            first,
-            options.mapped_file_size_commit_log,
-            more=more,
-            read_only=options.read_only_commit_log_directories,
-            patience_ms=options.os_page_cache_busy_timeout_ms,
-        )
-        self._queues = ConsumeQueues(
-            self._door,
-            options.root,
-            options.consume_queue_file_size,
-            options.mapped_file_size_consume_queue_ext if options.enable_consume_queue_ext else 0,
-        )
-        self._multi_dispatch = MultiDispatch(options.enable_multi_dispatch, options.enable_lmq)
-        self._dispatcher = Dispatcher(self._queues, entry_codes, self._multi_dispatch, filter_bitmap)
-        self._checkpoint = Checkpoint(self._door, options.root / "checkpoint")
-        self._limits = BatchLimits(options)
         self._batch_size_max = min(options.max_message_size * BATCH_GROWTH_MAX, self._log.units_size_max)
         self._unit_size_max = min(options.max_message_size + UNIT_SIZE_SLACK, self._log.units_size_max)
-        self._lock: DirectoryLock | None = None
         self._refusal: StoreError | None = StoreError("the store is not open")
-        self.was_killed = False  # whether `open` found that the last user of the directory had not closed it
         self._is_full = False
-        self.put_count = self.put_bytes = 0  # messages stored since the start, and their size in the log
-        self._deliver = deliver
-        self._waits = FlushWaits(clock, options.sync_flush_timeout_ms)
-        self._flushes_each = options.flushes_each
-        self._wakes_flusher = options.flushes_each or not options.flush_commit_log_timed
+        if options.warm_mapped_file_enable:
+            self._log.warmer = Warmer(options.flush_least_pages_when_warm_mapped_file if options.flushes_each else 0)
         at_once = not (options.flushes_each or options.uses_transient_pool)
         self._arrivals = Arrivals(self._log, on_arrival, at_once=at_once)
-        self._log_committer = LogCommitter(self._log, options, clock, self._on_commit)
-        if options.warm_mapped_file_enable:
-            self._log.warmer = Warmer(options.flush_least_pages_when_warm_mapped_file if self._flushes_each else 0)
-        self._log_flusher = LogFlusher(self._log, self._checkpoint, options, clock, self._on_flush)
-        self._group = self._log_flusher.group
-        self._queue_flusher = QueueFlusher(self._log, self._queues, self._dispatcher, self._checkpoint, options, clock)
-        self._cleaner = Cleaner(
-            self._door, self._log, self._queues, options, clock, deliver,
-            settled=lambda: self._queue_flusher.settled, settle=self._settle, keeps_from=keeps_from,
-            find_unread=find_unread,
+        self.flushes = FlushScheduler(
+            self._log, self._queues, self._dispatcher, self._checkpoint, self._arrivals, options, clock, deliver,
+            self._worker,
         )  # fmt: skip
+        self._cleaner = Cleaner(
+            self._door, self._log, self._queues, self._disposal, self.flushes, options, clock, deliver,
+            keeps_from=keeps_from, find_unread=find_unread,
+        )  # fmt: skip
+        self._room = QueueRoom(deliver, clock, options.os_page_cache_busy_timeout_ms, lambda: self._room_worker.wake())
         self._clean_worker = self._worker("clean", self._cleaner.step, options.clean_resource_interval_ms)
         self._reserve_worker = self._worker("reserve", self._reserve, RESERVE_INTERVAL_MS)
-        self._log_worker = self._worker("flush-log", self._log_flusher.step, options.flush_interval_commit_log_ms)
-        interval_ms = options.flush_interval_consume_queue_ms
-        self._queue_worker = self._worker("flush-queues", self._queue_flusher.step, interval_ms)
-        self._commit_worker = self._worker(
-            "commit-log", self._log_committer.step, options.commit_interval_commit_log_ms
-        )
-        patience_ms = options.os_page_cache_busy_timeout_ms
-        self._room = QueueRoom(deliver, clock, patience_ms, lambda: self._room_worker.wake())
         self._room_worker = self._worker("room", self._room.step, RESERVE_INTERVAL_MS)
-        self._keys = KeySearch(self._door, self._log, self._checkpoint, options, clock, self._cleaner.dispose)
-        self._workers = [
-            self._reserve_worker,
-            self._room_worker,
-            self._log_worker,
-            self._queue_worker,
-            self._clean_worker,
-        ]
-        if options.uses_transient_pool:
-            self._workers.append(self._commit_worker)
+        self._workers = [self._reserve_worker, self._room_worker, *self.flushes.workers, self._clean_worker]
         if self._keys.is_enabled:
             self._workers.append(self._worker("index", self._keys.indexer.step, INDEX_INTERVAL_MS))
 
     # ------------------------------------------------------------------------------------------------ open and close
 
     def open(self) -> None:
-        """Lock the directory, load and recover what is there; takes time after a crash.
+        """Lock, load and recover the directory, which is made if it does not exist; takes time after a crash.
 
         StoreLocked when another store owns it, StoreDamaged for files that do not belong there, StoreError when the
-        disk refuses. A directory that does not exist is made.
+        disk refuses.
         """
         try:
             self._door.make_directory(self.options.root)
             self._lock = self._door.lock(self.options.root / "lock")
             self._load()
         except OSError as error:
-            self._let_go()
+            self._release()
             raise StoreError(f"the store directory {self.options.root} cannot be used: {error}") from error
         except StoreError:
-            self._let_go()
+            self._release()
             raise
         self._refusal = None
         self._cleaner.look()
@@ -187,9 +138,9 @@ class MessageStore:
             worker.start()
 
     def close(self) -> None:
-        """Flush everything and let the directory go; afterwards a start finds nothing to recover.
+        """Flush everything and unlock the directory; the next start has nothing to recover.
 
-        The abort file stays when the disk has failed, so that the next start looks at everything.
+        The abort file stays when the disk has failed, so that the next start recovers.
         """
         if self._lock is None:
             return
@@ -200,14 +151,14 @@ class MessageStore:
             try:
                 self._log.end_whole()
                 self._log.commit()
-                self._log_flusher.flush()
-                self._queue_flusher.flush()
+                self._flush()
                 self._keys.finish()
                 self._door.remove(self._abort)
             except OSError as error:
                 self._poison(error)
         self._refusal = StoreError("the store is closed")
-        self._let_go()
+        self.flushes.is_stopped = True
+        self._release()
 
     def _load(self) -> None:
         clean = self._door.size(self._abort) < 0
@@ -232,23 +183,18 @@ class MessageStore:
         )
         if not clean:
             # What a killed process left may be in memory only, names included; from here on it counts as flushed.
-            came_along = self._queues.flush(self._queues)
-            below_root = (self.options.root / "index",) if came_along else (self.options.root,)
+            all_synced = self._queues.flush(self._queues)
+            below_root = (self.options.root / "index",) if all_synced else (self.options.root,)
             for directory in {*below_root, *self._log.files.directories}:
                 self._door.sync_names(directory)
-            self._log_flusher.flush()
-            self._queue_flusher.flush()
-        self._queue_flusher.settled = self._log.end
+            self._flush()
+        self.flushes.queue_flusher.settled = self._log.end
         self._keys.load(clean=clean)
         self._door.write(self._abort, b"")
 
-    def _let_go(self) -> None:
-        self._log.close()
-        self._queues.close()
-        self._keys.close()
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+    def _flush(self) -> None:
+        self.flushes.log_flusher.flush()
+        self.flushes.queue_flusher.flush()
 
     # ------------------------------------------------------------------------------------------------------- writing
 
@@ -269,7 +215,7 @@ class MessageStore:
         further: list[tuple[ConsumeQueue, QueueOffset]] = []
         if queued and self._multi_dispatch.is_enabled:
             names = self._multi_dispatch.queues(topic, queue_id, properties)
-            if self._are_too_many(names):
+            if self._exceeds_light_queues(names):
                 return TOO_MANY_LIGHT_QUEUES
             if names:
                 further = [(other, other.max_offset) for other in starmap(self._queues.find_or_create, names)]
@@ -297,8 +243,7 @@ class MessageStore:
             body, queue.topic_bytes, properties,
         )  # fmt: skip
         log.append(unit, now_ms)
-        if self._wakes_flusher:
-            self._wake_flusher()
+        self.flushes.appended()
         if queued:
             code = self._enter(queue, queue_offset, offset, size, properties, now_ms)
             for other, other_offset in further:
@@ -366,8 +311,7 @@ class MessageStore:
             offset, batch = self._log.end, self._packed(record, queue, now_ms)
         first = queue.max_offset
         self._log.append(batch.units, now_ms)
-        if self._wakes_flusher:
-            self._wake_flusher()
+        self.flushes.appended()
         *places, _ = ends = cast("list[PhysicalOffset]", list(accumulate(batch.sizes, initial=offset)))
         codes = self._dispatcher.enter_run(queue, places, batch, now_ms)
         self._arrivals.add_run(queue, first, ends[1:], codes, now_ms)
@@ -385,85 +329,31 @@ class MessageStore:
         items, size_max = bytes(record.body), self._batch_size_max
         return pack_batch(items, empty, record.properties, queue.max_offset, self._log.end, size_max)
 
-    def when_flushed(self, offset: PhysicalOffset, callback: FlushCallback) -> None:
-        """Have the log flushed up to `offset` at once; then `callback(True)`, or `callback(False)` when the disk fails
-        or takes longer than syncFlushTimeout. Offsets of one call after the other must not fall.
-
-        Callbacks are run by `deliver` and `expire_waits`, those of one flush together and in the order of their calls.
-        """
-        self._waits.add(offset, callback)
-        if self._refusal is not None:
-            self._waits.give_up()
-        else:
-            self._log_committer.ask()
-            self._commit_worker.wake()
-            self._ask_flush()
-
-    def when_durable(self, offset: PhysicalOffset, callback: FlushCallback) -> None:
-        """The same for a message that was put. With SYNC_FLUSH it may wait a little for others, see `CommitGroup`."""
-        if self._group is None or self._refusal is not None or offset <= self._log.flushed:
-            self.when_flushed(offset, callback)
-        else:
-            self._waits.add(offset, callback)  # to put it was to ask for the flush
-
     def expire_waits(self) -> None:
-        """Tell those who have waited too long for a flush; to be called every now and then."""
-        self._waits.expire()
+        """Call back the waits that have timed out, for a flush or for room. Call it regularly."""
+        self.flushes.waits.expire()
         self._room.expire()
 
-    def _ask_flush(self) -> None:
-        if self._log_flusher.ask():
-            self._log_worker.wake()
-
-    def _wake_flusher(self) -> None:
-        if self._group is None:
-            if self._log_flusher.has_enough:
-                self._ask_flush()
-        elif self._group.come():
-            self._log_worker.wake()
-
-    def _on_commit(self, committed: PhysicalOffset) -> None:
-        """On the committing thread; as `_on_flush`."""
-        self._deliver(lambda: self._arrivals.show(committed))
-        if self._waits:
-            self._ask_flush()
-
-    def _settle(self) -> None:
-        """Have log and queues flushed soon."""
-        self._ask_flush()
-        self._queue_flusher.ask()
-        self._queue_worker.wake()
-
-    def _on_flush(self, flushed: PhysicalOffset) -> None:
-        """On the flushing thread: what follows belongs to the thread that appends."""
-        if self._flushes_each or self._waits:
-            self._deliver(lambda: self._flushed(flushed))
-
-    def _flushed(self, flushed: PhysicalOffset) -> None:
-        if self._flushes_each:
-            self._arrivals.show(flushed)
-        self._waits.reached(flushed)
-
-    def _are_too_many(self, queues: list[tuple[str, int]]) -> bool:
-        """Whether one of these queues would be a light queue too many. RocketMQ means to refuse it and does not."""
+    def _exceeds_light_queues(self, queues: list[tuple[str, int]]) -> bool:
+        """Whether a new light queue is above the limit. RocketMQ's refusal of it is dead code."""
         return any(is_lmq(topic) and (topic, queue_id) not in self._queues.table for topic, queue_id in queues) and (
             self._queues.has_light_queues(self.options.max_lmq_consume_queue_num)
         )
 
     def need_room(self, topic: str, queue_id: int) -> None:
-        """RoomAwaited where a message put `at_once` into this queue would raise it."""
+        """RoomAwaited where a put with `at_once` into this queue would raise it."""
         self._room.need([self._queues.find_or_create(topic, queue_id)], 1)
 
     def when_room(self, awaited: RoomAwaited, done: Callable[[PutResult | None], object]) -> None:
-        """Call back, as `deliver` does, when a put that was to be made at once may be made; with its refusal when it
-        may not. Those that wait for a queue are called in their order; what is put `at_once` meanwhile waits behind.
+        """Call back, as `deliver` does, when a put that raised RoomAwaited can be repeated, or with its refusal. Those
+        that wait for a queue are called in their order; later puts with `at_once` wait behind them.
         """
         self._room.wait(awaited, lambda error: done(None if error is None else self._refused(error)))
 
     def _find_room(
         self, size: int, queues: list[ConsumeQueue], entries: int = 1, *, at_once: bool = False
     ) -> PutResult | None:
-        """Room for the units and for their entries, before anything is written; the refusal when there is none."""
+        """Make room for the units and their entries before anything is written; the refusal when there is none."""
         try:
             (self._room.need if at_once else self._room.make)(queues, entries)
             if self._log.end + size > self._log.limit:
@@ -471,20 +361,11 @@ class MessageStore:
                     return BUSY
                 self._log.make_room(size)
                 self._reserve_worker.wake()
-                self._commit_worker.wake()
+                self.flushes.commit_worker.wake()
         except OSError as error:
             return self._refused(error)
         self._is_full = False
         return None
-
-    def _refused(self, error: OSError) -> PutResult:
-        if isinstance(error, TimeoutError):
-            _log.warning("event=disk_slow directory=%s error=%s", self.options.root, error)
-            return BUSY
-        if isinstance(error, BlockingIOError):
-            return NO_FILE
-        self._full(error)
-        return UNAVAILABLE
 
     def _enter(
         self, queue: ConsumeQueue, queue_offset: int, offset: int, size: int, properties: bytes, now_ms: int
@@ -493,98 +374,51 @@ class MessageStore:
         self._arrivals.add(queue, queue_offset, offset + size, code, now_ms)
         return code
 
-    # ------------------------------------------------------------------------------------------------------- reading
-
-    def get(self, topic: str, queue_id: int, offset: int, max_count: int, wanted: Selection = EVERYTHING) -> GetResult:
-        """Messages of a queue from `offset` on, those that are wanted. StoreError while not open.
-
-        The buffers stay valid after the store has gone on, removed the file, or closed.
-        """
-        queue = self._open_queue(topic, queue_id)
-        if queue is None:
-            zero = QueueOffset(0)
-            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, zero, zero, zero, [])
-        return pull_batch.get(self._log, queue, offset, max_count, wanted, self._limits)
-
-    def unit_at(self, physical_offset: int) -> memoryview | None:
-        """The unit at a place of the log, None when nothing can be read there. Whether it is one is not checked."""
-        return self._log.unit_at(physical_offset)
-
-    def max_offset(self, topic: str, queue_id: int) -> QueueOffset:
-        """Behind the last message of the queue that can be read; 0 for a queue that does not exist."""
-        queue = self._open_queue(topic, queue_id)
-        return queue.readable_offset if queue is not None else QueueOffset(0)
-
-    def min_offset(self, topic: str, queue_id: int) -> QueueOffset:
-        """The first message of the queue that still exists; 0 for a queue that does not."""
-        queue = self._open_queue(topic, queue_id)
-        return queue.min_offset if queue is not None else QueueOffset(0)
-
-    def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> QueueOffset:
-        """The first message stored at or after `timestamp`, in milliseconds; the end of the queue when there is none, 0
-        for a queue that does not exist.
-        """
-        queue = self._open_queue(topic, queue_id)
-        return time_search.offset_by_time(self._log, queue, timestamp) if queue is not None else QueueOffset(0)
-
-    def last_offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> QueueOffset:
-        """The last message stored at or before `timestamp`, in milliseconds; the first one of the queue when there is
-        none, 0 for a queue that does not exist.
-        """
-        queue = self._open_queue(topic, queue_id)
-        return time_search.last_offset_by_time(self._log, queue, timestamp) if queue is not None else QueueOffset(0)
-
-    def earliest_store_time(self, topic: str, queue_id: int) -> int:
-        """Store time of the first message of the queue in milliseconds, -1 without one."""
-        queue = self._open_queue(topic, queue_id)
-        entry = queue.entry(queue.min_offset) if queue is not None else None
-        return time_search.store_time(self._log, entry[0]) if entry is not None else -1
-
-    def query(self, topic: str, key: str, count: int, begin: int, end: int, *, at_once: bool = False) -> QueryResult:
-        """Up to `count` messages that have `key` among their keys or as unique id, the newest of those stored from
-        `begin` to `end` (milliseconds, both included), and others whose key has the same hash. StoreError while not
-        open. For any thread: it may wait for index and disk; `at_once` raises BlockingIOError instead.
-        """
-        if self._lock is None:
-            raise StoreError("the store is not open")
-        return self._keys.query(topic, key, count, begin, end, at_once=at_once)
-
-    def is_on_disk(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether a message is taken to be no longer in memory; a message that does not exist is not."""
-        queue = self._open_queue(topic, queue_id)
-        entry = queue.entry(offset) if queue is not None else None
-        return entry is not None and self._log.end - entry[0] > self._limits.memory_bytes
-
-    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[Entry]:
-        """Up to `count` queue entries from `offset` on: physical offset, size, and tag hash or time due."""
-        queue = self._open_queue(topic, queue_id)
-        if queue is None:
-            return []
-        found = islice(queue.entries(offset, queue.readable), count)
-        return [self._dispatcher.resolved(queue, entry, self._log.unit_at) for entry in found]
-
-    def extension(self, topic: str, queue_id: int, offset: int) -> Extension | None:
-        """What the queue's extension holds of a message; None where there is none."""
-        queue = self._open_queue(topic, queue_id)
-        entry = queue.entry(offset) if queue is not None else None
-        return queue.extension(entry[2]) if queue is not None and entry is not None and is_address(entry[2]) else None
-
-    def queue_ids(self, topic: str) -> list[int]:
-        """Queues of a topic that ever got a message."""
-        return [queue.queue_id for queue in self._queues.of(topic)]
+    # ------------------------------------------------------------------------------------------------------ removing
 
     def remove_topic(self, topic: str) -> Iterator[tuple[str, int]]:
-        """Remove the queues of a topic, one a turn of the iteration; a topic made anew begins at offset 0. Its messages
-        stay in the log.
+        """Remove the queues of a topic, one per iteration; a topic created again begins at offset 0. Its messages stay
+        in the log.
         """
         for queue in self._queues.of(topic):
             if self._remove_queue(queue):
                 yield queue.topic, queue.queue_id
 
-    # ----------------------------------------------------------------------------------------------------- cleaning up
+    def remove_expired_queues(self) -> Iterator[tuple[str, int]]:
+        """Remove queues whose last message is gone from the log, one per iteration. A later message for one of them
+        begins at offset 0. Queues of a topic with an `EntryCode` stay.
+        """
+        for queue in self._queues:
+            is_gone = NO_OFFSET < queue.max_physical_offset <= self._log.min_offset
+            if is_gone and not self._dispatcher.has_entry_code(queue.topic) and self._remove_queue(queue):
+                yield queue.topic, queue.queue_id
+
+    def remove_unused_topics(self, used: Container[str]) -> Iterator[tuple[str, int]]:
+        """Remove queues of topics that are not in `used`, one per iteration. Those of delayed messages, transactions
+        and light queues stay.
+        """
+        for queue in self._queues:
+            kept = queue.topic in used or queue.topic in KEPT_TOPICS or is_lmq(queue.topic)
+            if not kept and self._remove_queue(queue):
+                yield queue.topic, queue.queue_id
+
+    def _remove_queue(self, queue: ConsumeQueue) -> bool:
+        """False when it was removed before."""
+        if self._queues.table.get((queue.topic, queue.queue_id)) is not queue:
+            return False
+        self._queues.remove(queue)
+        _log.info("event=queue_removed topic=%s queue=%d", queue.topic, queue.queue_id)
+        return True
+
+    def remove_expired_files(self) -> None:
+        """Remove expired files soon, whatever the hour."""
+        self._cleaner.request()
+        self._clean_worker.wake()
+
+    # ------------------------------------------------------------------------------------------------ health, failures
 
     def disk_use(self) -> DiskUse:
-        """How full the disks were when they were looked at last, some seconds ago."""
+        """How full the disks were when last measured, some seconds ago."""
         return self._cleaner.use
 
     @property
@@ -594,118 +428,48 @@ class MessageStore:
 
     @property
     def held_for(self) -> Unread | None:
-        """Whose unread messages keep a nearly full disk from being cleaned, the first of them; None while it is not."""
-        return self._cleaner.held_for
-
-    def remove_expired_files(self) -> None:
-        """Have expired files removed soon, whatever the hour."""
-        self._cleaner.ask()
-        self._clean_worker.wake()
-
-    def remove_expired_queues(self) -> Iterator[tuple[str, int]]:
-        """Remove queues whose last message is gone from the log, one a turn of the iteration. A message for one of
-        them later begins at offset 0. Queues of a topic with an `EntryCode` stay.
-        """
-        for queue in self._queues:
-            is_gone = NO_OFFSET < queue.max_physical_offset <= self._log.min_offset
-            if is_gone and not self._dispatcher.has_entry_code(queue.topic) and self._remove_queue(queue):
-                yield queue.topic, queue.queue_id
-
-    def remove_unused_topics(self, used: Container[str]) -> Iterator[tuple[str, int]]:
-        """Remove queues of topics that are not in `used`, one a turn. Those of delay, transactions and light queues
-        stay.
-        """
-        for queue in self._queues:
-            kept = queue.topic in used or queue.topic in KEPT_TOPICS or is_lmq(queue.topic)
-            if not kept and self._remove_queue(queue):
-                yield queue.topic, queue.queue_id
-
-    def _remove_queue(self, queue: ConsumeQueue) -> bool:
-        """False when it is gone already."""
-        if self._queues.table.get((queue.topic, queue.queue_id)) is not queue:
-            return False
-        self._queues.remove(queue)
-        _log.info("event=queue_removed topic=%s queue=%d", queue.topic, queue.queue_id)
-        return True
-
-    @property
-    def commit_log(self) -> CommitLog:
-        """For those who tell how it is doing; the store alone changes it."""
-        return self._log
-
-    @property
-    def consume_queues(self) -> ConsumeQueues:
-        """For those who look through all of them; the store alone changes them."""
-        return self._queues
-
-    @property
-    def flush_waits(self) -> FlushWaits:
-        """Those whose messages are not on disk yet."""
-        return self._waits
-
-    @property
-    def commit_log_min_offset(self) -> PhysicalOffset:
-        """First byte of the log that still exists, -1 for an empty log."""
-        return self._log.min_offset
-
-    @property
-    def commit_log_max_offset(self) -> PhysicalOffset:
-        """Where the next message goes."""
-        return self._log.end
-
-    @property
-    def readable_offset(self) -> PhysicalOffset:
-        """How far readers see the log. With SYNC_FLUSH it follows `flushed_offset` a turn of the event loop later."""
-        return self._log.readable
-
-    @property
-    def flushed_offset(self) -> PhysicalOffset:
-        """How far the log is on disk."""
-        return self._log.flushed
-
-    @property
-    def earliest_message_time(self) -> int:
-        """Store time of the first message of the log in milliseconds, -1 for an empty log."""
-        first = self._log.min_offset
-        return time_search.store_time(self._log, first) if first != NO_OFFSET else -1
+        """The first unread message whose file is kept although the disk is nearly full; None when there is none."""
+        return self._cleaner.holds.held_for
 
     @property
     def is_busy(self) -> bool:
-        """Whether a message would be refused because the disk is slow to make room, or to take what waits in memory."""
+        """Whether a message would be refused because the disk is slow to make room, or to flush what is in memory."""
         return self._log.is_busy or self._arrivals.is_overfull
 
     @property
     def is_poisoned(self) -> bool:
-        """A flush failed; nothing is written any more until the store is opened anew."""
+        """A flush failed; nothing is written until the store is opened again."""
         return isinstance(self._refusal, StorePoisoned)
 
-    def take_no_more(self, reason: str) -> None:
-        """Refuse every message from now on with a StoreError that says why; what is there stays readable, and `close`
-        is as clean as ever.
+    def stop_puts(self, reason: str) -> None:
+        """Refuse every message from now on with a StoreError that gives the reason; stored messages stay readable, and
+        `close` is still clean.
         """
         if self._refusal is None:
             self._refusal = StoreError(reason)
-            self._deliver(self._waits.give_up)
+            self.flushes.fail()
 
-    def _open_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        if self._lock is None:
-            raise StoreError("the store is not open")
-        return self._queues.table.get((topic, queue_id))
-
-    # ------------------------------------------------------------------------------------------------------- failures
-
-    def _worker(self, name: str, step: Callable[[], float | None], interval_ms: int) -> Worker:
+    def _worker(self, name: str, step: Step, interval_ms: int) -> Worker:
         return Worker(f"orbitmq-{name}", step, interval_ms, self._poison)
 
     def _reserve(self) -> int | None:
-        """A full disk is no failure: the next put meets it where it can be answered."""
+        """A full disk is no failure here: the next put finds it, and is refused."""
         try:
             return 0 if self._log.reserve_ahead() else None
         except BlockingIOError:
-            return None  # no room for a further map, which was told; it may come
+            return None  # no map for a further file, which was logged; there may be one later
         except OSError as error:
             self._full(error)
             return None
+
+    def _refused(self, error: OSError) -> PutResult:
+        if isinstance(error, TimeoutError):
+            _log.warning("event=disk_slow directory=%s error=%s", self.options.root, error)
+            return BUSY
+        if isinstance(error, BlockingIOError):
+            return NO_FILE
+        self._full(error)
+        return UNAVAILABLE
 
     def _full(self, error: OSError) -> None:
         self._cleaner.look_now()
@@ -720,4 +484,4 @@ class MessageStore:
         self._refusal = StorePoisoned(
             f"the store {self.options.root} failed and accepts nothing until restart: {error}"
         )
-        self._deliver(self._waits.give_up)
+        self.flushes.fail()

@@ -1,4 +1,4 @@
-"""What is flushed when. Steps of worker threads, so that the event loop never waits for a disk."""
+"""The steps of the worker threads that flush, so that the event loop never waits for a disk."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _log = logging.getLogger(__name__)
 
 
 class LogFlusher:
-    """Decides when the commit log is flushed. `on_flush` is told how far it is on disk, by the flushing thread. Who
-    waits for each message to be there, as with SYNC_FLUSH, is in `group`.
+    """Flushes the commit log. `on_flush` gets the offset up to which it is on disk, on the flushing thread. With
+    SYNC_FLUSH `group` counts the messages that wait for that.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class LogFlusher:
         self._clock = clock
         self._on_flush = on_flush
         self._last_thorough_ms = clock.now_ms()
-        self._asked = False
+        self._is_requested = False
         self.group = CommitGroup() if options.flushes_each else None
 
-    def ask(self) -> bool:
-        """Let the next step flush whatever is new; whether nobody had asked for it yet."""
-        first, self._asked = not self._asked, True
+    def request(self) -> bool:
+        """Have the next step flush whatever is new; whether this is the first request since the last flush."""
+        first, self._is_requested = not self._is_requested, True
         return first
 
     @property
@@ -52,8 +52,8 @@ class LogFlusher:
         return self._log.written - self._log.flushed >= self._least_bytes
 
     def step(self) -> float | None:
-        """Flush if enough is new, if it is time, or if somebody asked or waits. OSError when the disk failed. In how
-        many milliseconds the next step should come; None leaves it to the interval.
+        """Flush if enough is new, if it is time, if requested, or if messages wait. OSError when the disk failed. The
+        milliseconds until the next step; None is the interval.
         """
         now_ms = self._clock.now_ms()
         thorough = now_ms - self._last_thorough_ms >= self._thorough_interval_ms
@@ -61,18 +61,18 @@ class LogFlusher:
             self._last_thorough_ms = now_ms
         group = self.group
         if group is None:
-            if thorough or self._asked or self.has_enough:
+            if thorough or self._is_requested or self.has_enough:
                 self.flush()
             return None
-        if thorough or self._asked or group.linger_s() == 0:
+        if thorough or self._is_requested or group.linger_s() == 0:
             self.flush()
         linger_s = group.linger_s()
         return None if linger_s is None else linger_s * 1000
 
     def flush(self) -> None:
         """Flush whatever is new."""
-        # Before the end is looked up: what is appended from here on asks again.
-        self._asked = False
+        # Before the end is read: what is appended from here on makes a new request.
+        self._is_requested = False
         if self.group is not None:
             self.group.begin()
         timestamp = self._log.written_timestamp
@@ -84,7 +84,7 @@ class LogFlusher:
 
 
 class LogCommitter:
-    """Decides when messages are copied from the transient pool to the log's files. `on_commit` is told how far."""
+    """Copies messages from the transient pool to the log's files. `on_commit` gets the offset up to which it did."""
 
     def __init__(
         self, log: CommitLog, options: StoreOptions, clock: Clock, on_commit: Callable[[PhysicalOffset], object]
@@ -95,28 +95,28 @@ class LogCommitter:
         self._clock = clock
         self._on_commit = on_commit
         self._last_ms = clock.now_ms()
-        self._asked = False
+        self._is_requested = False
 
-    def ask(self) -> None:
-        """Let the next step copy whatever is new."""
-        self._asked = True
+    def request(self) -> None:
+        """Have the next step copy whatever is new."""
+        self._is_requested = True
 
     def step(self) -> None:
-        """Commit if enough is new, a file is full, it is time, or somebody asked. OSError when the disk failed."""
+        """Commit if enough is new, a file is full, it is time, or if requested. OSError when the disk failed."""
         now_ms = self._clock.now_ms()
         new_bytes = self._log.end - self._log.written
         is_full = self._log.staging is not None and self._log.staging.has_full_file
-        is_due = is_full or self._asked or now_ms - self._last_ms >= self._thorough_interval_ms
+        is_due = is_full or self._is_requested or now_ms - self._last_ms >= self._thorough_interval_ms
         if new_bytes and (is_due or new_bytes >= self._least_bytes):
             self._last_ms = now_ms
-            self._asked = False
+            self._is_requested = False
             self._on_commit(self._log.commit())
 
 
 class QueueFlusher:
-    """Decides when the consume queues are flushed and the checkpoint is written.
+    """Flushes the consume queues and writes the checkpoint.
 
-    Of messages below `settled` all entries are on disk: a crash would not need these messages to make them anew.
+    All entries of messages below `settled` are on disk: after a crash they need not be rebuilt from the log.
     """
 
     def __init__(
@@ -133,31 +133,31 @@ class QueueFlusher:
         self._queues = queues
         self._dispatcher = dispatcher
         self._checkpoint = checkpoint
-        self._asked = False
+        self._is_requested = False
         self._least_bytes = max(1, options.flush_consume_queue_least_pages * PAGE)
         self._thorough_interval_ms = options.flush_consume_queue_thorough_interval_ms
         self._clock = clock
         self._last_thorough_ms = clock.now_ms()
 
-    def ask(self) -> None:
-        """Let the next step flush all queues."""
-        self._asked = True
+    def request(self) -> None:
+        """Have the next step flush all queues."""
+        self._is_requested = True
 
     def step(self) -> None:
-        """Flush queues with enough new entries; all of them when it is time, or if somebody asked. OSError when the
-        disk failed.
+        """Flush queues with enough new entries; all of them when it is time, or if requested. OSError when the disk
+        failed.
         """
         now_ms = self._clock.now_ms()
-        if self._asked or now_ms - self._last_thorough_ms >= self._thorough_interval_ms:
+        if self._is_requested or now_ms - self._last_thorough_ms >= self._thorough_interval_ms:
             self._last_thorough_ms = now_ms
             self.flush()
             return
         self._queues.flush([queue for queue in self._queues if queue.end - queue.flushed >= self._least_bytes])
 
     def flush(self) -> None:
-        """Flush every queue, then say so in the checkpoint; in this order, or a crash between would lose entries."""
-        self._asked = False
-        # The last message may not be entered yet; what is asked is whether it lies behind a file, so those in it are.
+        """Flush every queue, then write the checkpoint; in this order, or a crash in between would lose entries."""
+        self._is_requested = False
+        # The last message may have no entry yet; but `settled` is only compared with the ends of files.
         end = self._log.end
         timestamp = self._dispatcher.store_timestamp
         self._queues.flush(self._queues)

@@ -119,6 +119,10 @@ class NumberedFiles:
         """Where the file that holds `offset` begins."""
         return offset - offset % self.file_size
 
+    def end_of(self, offset: int) -> int:
+        """Where the file that holds `offset` ends."""
+        return self.start_of(offset) + self.file_size
+
     def create(self, start: int) -> MappedFile:
         """A file that is to follow the last one; `add` takes it into the stream."""
         file = self._door.create(self._choose(start // self.file_size) / file_name(start), self.file_size)

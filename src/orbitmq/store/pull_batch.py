@@ -1,4 +1,4 @@
-"""The batch rules of a pull: which messages of a queue one answer takes, and what else it says."""
+"""The batch rules of a pull: which messages of a queue one response contains, and its other fields."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ Matcher = Callable[[int], bool]
 
 
 class CloserLook(Protocol):
-    """What decides about a message when its tag hash does not. One read looks at `looks_max` messages."""
+    """A filter over more than the tag hash. One pull looks into at most `looks_max` messages."""
 
     looks_max: int
 
     def may_take(self, extension: Extension) -> bool:
-        """Whether a message with this extension in its queue may be wanted; not asked when there is none."""
+        """Whether a message with this extension in its queue may match; not called when there is none."""
 
     def takes(self, unit: memoryview) -> bool:
-        """Whether a stored message is wanted."""
+        """Whether a stored message matches."""
 
 
 class Selection(NamedTuple):
-    """What a reader wants of a queue: whatever `matcher` takes by its tag hash and `look` by what it says."""
+    """The filters of a reader: `matcher` sees the tag hash of a message, `look` its extension and the message."""
 
     matcher: Matcher | None = None
     look: CloserLook | None = None
@@ -46,7 +46,7 @@ EVERYTHING = Selection()
 
 
 class GetStatus(Enum):
-    """Names are RocketMQ's; they travel as the remark of a pull answer."""
+    """Names are RocketMQ's; they are sent as the remark of a pull response."""
 
     FOUND = auto()
     NO_MATCHED_MESSAGE = auto()
@@ -58,14 +58,12 @@ class GetStatus(Enum):
     NO_MATCHED_LOGIC_QUEUE = auto()
     NO_MESSAGE_IN_QUEUE = auto()
 
-    __hash__ = object.__hash__  # each is there once, and Enum's own is a call of Python for every look-up
+    __hash__ = object.__hash__  # each exists once, and Enum's own hash is a Python call for every look-up
 
 
 class GetResult(msgspec.Struct):
-    """`buffers` are `count` units of the log, uncopied; those that follow one another there are in one buffer.
-    `next_offset` is where the next pull should begin.
-
-    `is_behind` says that the reader is further behind than the machine's memory reaches.
+    """`buffers` are `count` units of the log, uncopied; adjacent units share a buffer. `next_offset` is where the next
+    pull should begin. `is_behind`: the messages are too old to be still in the machine's memory.
     """
 
     status: GetStatus
@@ -79,7 +77,7 @@ class GetResult(msgspec.Struct):
 
 
 class BatchLimits:
-    """How much one pull may take, and how far behind the log's end a message counts as no longer in memory."""
+    """How much one pull may return, and how far from the log's end a message counts as no longer in memory."""
 
     def __init__(self, options: StoreOptions) -> None:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -94,7 +92,7 @@ class BatchLimits:
 def get(
     log: CommitLog, queue: ConsumeQueue, offset: int, max_count: int, selection: Selection, limits: BatchLimits
 ) -> GetResult:
-    """Messages of `queue` from `offset` on that are in the selection."""
+    """The selected messages of `queue` from `offset` on."""
     low, high = queue.min_offset, queue.readable_offset
     if (outside := _outside(offset, low, high)) is not None:
         status, following = outside
@@ -103,7 +101,7 @@ def get(
     if view is None:
         following = (offset // _entries_a_file(queue) + 1) * _entries_a_file(queue)
         return GetResult(GetStatus.OFFSET_FOUND_NULL, QueueOffset(following), low, high, [])
-    return _scan(log, queue, view, offset, max_count, selection, limits, low, high)
+    return _scan(log, queue, view, offset, max_count, selection, limits)
 
 
 def _outside(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
@@ -127,11 +125,10 @@ def _scan(
     max_count: int,
     selection: Selection,
     limits: BatchLimits,
-    low: QueueOffset,
-    high: QueueOffset,
 ) -> GetResult:
     buffers: list[memoryview] = []
     matcher, look = selection
+    is_filtered = matcher is not None or look is not None
     place: i64 = 0
     size: i64
     code: i64
@@ -146,23 +143,14 @@ def _scan(
     is_run = False
     status = GetStatus.NO_MATCHED_MESSAGE
     memory_start: i64 = log.end - limits.memory_bytes
-    scan_bytes = max(SCAN_BYTES_MIN, ENTRY_SIZE * max_count)
-    for place, size, code in ENTRY.iter_unpack(view[:scan_bytes]):
+    for place, size, code in ENTRY.iter_unpack(view[: max(SCAN_BYTES_MIN, ENTRY_SIZE * max_count)]):
         if count:
             bytes_max, count_max = limits.in_memory if place >= memory_start else limits.on_disk
             if count >= max_count or count >= count_max or total + size > bytes_max:
                 break
         consumed += 1
-        if place < skip_below:
+        if place < skip_below or (is_filtered and not _may_match(queue, code, matcher, look)):
             continue
-        if matcher is not None:
-            known = code if code > ADDRESS_MAX else queue.resolve(code)
-            if known is not None and not matcher(known):
-                continue
-        if look is not None and code <= ADDRESS_MAX:
-            extension = queue.extension(code)
-            if extension is not None and not look.may_take(extension):
-                continue
         if look is not None:
             if looks == look.looks_max:
                 consumed -= 1
@@ -170,7 +158,7 @@ def _scan(
             looks += 1
         if place == run_end and look is None:
             if not is_run:
-                run_limit = min(log.readable, log.files.start_of(run_start) + log.files.file_size)
+                run_limit = min(log.readable, log.files.end_of(run_start))
             if 0 < size <= run_limit - place:
                 is_run = True
                 run_end += size
@@ -179,9 +167,8 @@ def _scan(
                 continue
         unit = log.slice(place, size)
         if unit is None:
-            if place < log.files.start:
-                # Its file was removed meanwhile: the other messages of that file are gone with it.
-                skip_below = log.files.start_of(place) + log.files.file_size
+            if place < log.files.start:  # its file was removed meanwhile, with the other messages in it
+                skip_below = log.files.end_of(place)
             status = status if count else GetStatus.MESSAGE_WAS_REMOVING
             continue
         if look is not None and not look.takes(unit):
@@ -197,14 +184,26 @@ def _scan(
         skip_below = 0
     if is_run:
         buffers[-1] = _joined(log, run_start, run_end)
-    following = QueueOffset(offset + consumed)
+    low, high, following = queue.min_offset, queue.readable_offset, QueueOffset(offset + consumed)
     return GetResult(status, following, low, high, buffers, count, total, is_behind=place < memory_start)
 
 
+def _may_match(queue: ConsumeQueue, code: i64, matcher: Matcher | None, look: CloserLook | None) -> bool:
+    """Whether the filters let a message through by its queue entry and extension."""
+    if matcher is not None:
+        known = code if code > ADDRESS_MAX else queue.resolve(code)
+        if known is not None and not matcher(known):
+            return False
+    if look is None or code > ADDRESS_MAX:
+        return True
+    extension = queue.extension(code)
+    return extension is None or look.may_take(extension)
+
+
 def _joined(log: CommitLog, start: int, end: int) -> memoryview:
-    """The units between two places of one file."""
+    """The units between two offsets of one file."""
     units = log.slice(start, end - start)
-    assert units is not None, "the first of them was there, and nothing was awaited since"
+    assert units is not None, "the first of them was there, and nothing was removed since"
     return units
 
 

@@ -14,10 +14,10 @@ from functools import partial
 
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.queue import ENTRY_SIZE, ConsumeQueue
+from orbitmq.store.worker import Deliver
 
 CALLED_A_TURN = 50  # of those that waited, before other work gets its turn: each stores a message
 
-Deliver = Callable[[Callable[[], object]], object]
 RoomCallback = Callable[[OSError | None], object]
 
 

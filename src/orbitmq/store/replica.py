@@ -71,7 +71,7 @@ class ReplicaStore(MessageStore):
         then the log cannot be compared with another, for `last_message` is not its last. `at_once` as in `copy`.
         """
         self._log.end_whole()
-        self._waits.give_up_behind(self._log.end)
+        self.flushes.waits.fail_after(self._log.end)
         return self._refusal is not None or self._enter_whole(at_once)  # a store that is poisoned enters nothing
 
     @property
@@ -84,7 +84,7 @@ class ReplicaStore(MessageStore):
     @property
     def safe_to(self) -> PhysicalOffset:
         """What the master may count on: with SYNC_FLUSH what is on disk, else what is written."""
-        return self._log.flushed if self._flushes_each else self._log.end
+        return self._log.flushed if self.options.flushes_each else self._log.end
 
     def last_message(self) -> tuple[PhysicalOffset, bytes] | None:
         """Place and bytes of the last message that any queue has; None for a store without messages. For any thread
@@ -140,8 +140,7 @@ class ReplicaStore(MessageStore):
         if data:
             log.append(bytes(data), log.last_store_timestamp)
             self._enter_whole(at_once)  # what finds no room is entered later; the log has it, as with RocketMQ's
-            if self._wakes_flusher:
-                self._wake_flusher()
+            self.flushes.appended()
         return True
 
     def _has_room_for(self, size: int) -> bool:

@@ -1,7 +1,7 @@
-"""Which files of the commit log have had their day, and whether the disk is too full to take more. Pure.
+"""Which files of the commit log have expired, and whether the disk is too full for more messages. Pure.
 
-Everything comes in: the time, the hour, how full the disks are, when the files were written. What is decided here is
-done in `cleaning`.
+Everything is a parameter: the time, the hour, how full the disks are, when the files were written. `cleaner` executes
+the decisions.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from orbitmq.store.options import StoreOptions
 
 HOUR_MS = 3_600_000
 PERCENT = 100
-DISK_NEARLY_FULL = "disk_nearly_full"  # the reason that overrules every other wish
+DISK_NEARLY_FULL = "disk_nearly_full"  # the reason that overrides every other
 
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """Part of the disk in use, from 0 to 1, below the commit log, the queues and the index; -1 is unknown."""
+    """Part of the disk in use, from 0 to 1, that holds the commit log, the queues and the index; -1 is unknown."""
 
     log: float
     queues: float
     index: float
 
     def __str__(self) -> str:
-        """As RocketMQ puts it into refusals."""
+        """As in RocketMQ's refusals."""
         return f"CL: {self.log:5.2f} CQ: {self.queues:5.2f} INDEX: {self.index:5.2f}"
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """The message at the lowest place of the log that a known group has not read: where it lies, and whose it is."""
+    """The first message of the log that a known group has not read: where it is, and which group that is."""
 
     place: int
     text: str
@@ -47,12 +47,12 @@ def nothing_unread() -> Unread | None:
 
 @dataclass(frozen=True)
 class Rules:
-    """What an operator wants. Ratios are from 0 to 1 and must be exceeded to count."""
+    """What an operator has configured. Ratios are from 0 to 1 and must be exceeded to count."""
 
     reserved_ms: int
     hours: frozenset[int]
-    full_ratio: float  # expired files go at once, not only in their hour
-    forcible_ratio: float  # the oldest files go, expired or not, as far as `force` and `force_unread` allow
+    full_ratio: float  # expired files are removed at once, not only in their hour
+    forcible_ratio: float  # the oldest files are removed, expired or not, as far as `force` and `force_unread` allow
     refuse_ratio: float  # and no message is taken
     force: bool
     force_unread: bool  # also files that hold messages a known group has not read
@@ -76,7 +76,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How many of the oldest files should go, and why. `is_forced`: the first of them has not expired."""
+    """How many of the oldest files to remove, and why. `is_forced`: the first of them has not expired."""
 
     count: int
     reason: str
@@ -84,10 +84,10 @@ class Decision:
 
 
 def decide(
-    rules: Rules, now_ms: int, hour: int, use: DiskUse, modified_ms: Sequence[int], *, asked: bool = False
+    rules: Rules, now_ms: int, hour: int, use: DiskUse, modified_ms: Sequence[int], *, requested: bool = False
 ) -> Decision:
-    """What should go of a log whose files, oldest first, were last written at `modified_ms`. `hour` is local time;
-    `asked` says that an operator wants expired files gone now.
+    """What to remove of a log whose files, oldest first, were last written at `modified_ms`. `hour` is local time;
+    `requested`: an operator wants expired files removed now.
 
     The last file always stays. An unknown disk counts as full, as in RocketMQ, but nothing is forced then.
     """
@@ -98,8 +98,8 @@ def decide(
         expired += 1
     if rules.force and used > rules.forcible_ratio:
         return Decision(len(candidates), DISK_NEARLY_FULL, is_forced=not expired)
-    if asked:
-        reason = "asked"
+    if requested:
+        reason = "requested"
     elif hour in rules.hours:
         reason = "expired"
     elif used > rules.full_ratio or min(use.log, use.queues) < 0:

@@ -1,20 +1,21 @@
-"""A background thread that does one thing again and again, when its interval is over or when woken."""
+"""A background thread that repeats one step, when its interval is over or when woken."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 
+Step = Callable[[], float | None]
+Deliver = Callable[[Callable[[], object]], object]  # runs a callback on the thread that appends
+
 
 class Worker:
-    """Runs `step` until stopped; a step may return after how many milliseconds the next one should come at the latest.
+    """Runs `step` until stopped; a step may return the milliseconds until the next one, instead of the interval.
 
-    An error that leaves `step` ends the thread and is given to `on_failure`.
+    An error that `step` raises ends the thread and is passed to `on_failure`.
     """
 
-    def __init__(
-        self, name: str, step: Callable[[], float | None], interval_ms: int, on_failure: Callable[[Exception], None]
-    ) -> None:
+    def __init__(self, name: str, step: Step, interval_ms: int, on_failure: Callable[[Exception], None]) -> None:
         self._step = step
         self._interval_s = interval_ms / 1000
         self._on_failure = on_failure
@@ -27,11 +28,11 @@ class Worker:
 
     def wake(self) -> None:
         """Run the step soon."""
-        if not self._woken.is_set():  # which is cheaper than to tell a thread that knows
+        if not self._woken.is_set():  # cheaper than setting it again
             self._woken.set()
 
     def stop(self) -> None:
-        """Return when the step under way is done; no further one begins."""
+        """Return when the current step is done; no further one begins."""
         self._stopping = True
         self._woken.set()
         self._thread.join()
@@ -47,3 +48,6 @@ class Worker:
                     pause_s = self._interval_s if pause_ms is None else pause_ms / 1000
         except Exception as error:
             self._on_failure(error)
+
+
+MakeWorker = Callable[[str, Step, int], Worker]

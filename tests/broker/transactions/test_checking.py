@@ -111,7 +111,7 @@ class Bench:
         return list(self.peer.asked)
 
     def flush(self) -> None:
-        self.store._log_flusher.flush()
+        self.store.flushes.log_flusher.flush()
 
     def saved(self) -> tuple[int | None, int | None]:
         half, op = (self.offsets.query(TRANSACTION_GROUP, topic, 0) for topic in (HALF_TOPIC, OP_HALF_TOPIC))

@@ -140,7 +140,7 @@ class History:
         self.loop.run_until_complete(self.transactions.checking.round())
 
     def flush(self) -> None:
-        self.store._log_flusher.flush()
+        self.store.flushes.log_flusher.flush()
         self.promised.update(self.unflushed)
         self.unflushed.clear()
 

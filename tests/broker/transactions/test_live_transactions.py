@@ -228,9 +228,9 @@ async def test_a_decision_counts_though_its_producer_leaves_before_the_disk_has_
             async with raw_producer(broker.address, "payers") as producer:
                 prepared = await producer.prepare("Orders", b"paid", "u", {"WAIT": "false"})
                 await end_transaction_oneway(producer.remoting, broker.address, producer.end_header(prepared, COMMIT))
-                await until(lambda: len(broker.store.flush_waits) == 1)
+                await until(lambda: len(broker.store.flushes.waits) == 1)
             await until(lambda: len(broker._server.connections) == 0)
-        broker.store._ask_flush()
+        broker.store.flushes.flush_log_soon()
         await until(lambda: broker.store.max_offset("Orders", 0) == 1)
         assert [message.body for message in await reader.read("Orders")] == [b"paid"]
 
@@ -246,7 +246,7 @@ async def test_a_decision_counts_that_comes_between_the_flush_and_the_turn_that_
             prepared = await producer.prepare("Orders", b"paid", "u", {"WAIT": "false"})
             await until(lambda: len(told) > 0 and broker.store.flushed_offset == broker.store.commit_log_max_offset)
             end = asyncio.ensure_future(producer.end(prepared, COMMIT))
-            await until(lambda: len(broker.store.flush_waits) == 1)
+            await until(lambda: len(broker.store.flushes.waits) == 1)
         for tell in told:
             tell()
         await end

@@ -273,8 +273,8 @@ def test_a_failed_flush_of_the_index_makes_the_next_start_look_closely(tmp_path:
     disk = FaultyDisk()
     store = open_indexed(tmp_path, disk=disk)
     store.put(keyed("k"))
-    store._log_flusher.flush()
-    store._queue_flusher.flush()
+    store.flushes.log_flusher.flush()
+    store.flushes.queue_flusher.flush()
     ask(store, "k")
     disk.fails_to_sync = True
     store.close()
@@ -326,8 +326,8 @@ def test_a_full_index_file_that_was_lost_is_built_anew_after_a_crash(tmp_path: P
     store = open_indexed(tmp_path, disk=disk)
     for key in range(95):
         store.put(keyed(f"{key}"))
-    store._log_flusher.flush()
-    store._queue_flusher.flush()
+    store.flushes.log_flusher.flush()
+    store.flushes.queue_flusher.flush()
     store._keys.indexer.step()
     store._keys.indexer._index.flush()
     files = [file.file.path for file in store._keys.index.files]

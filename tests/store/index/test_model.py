@@ -108,7 +108,7 @@ class IndexModel(RuleBasedStateMachine):
 
     @rule()
     def flush_log(self) -> None:
-        self.store._log_flusher.flush()
+        self.store.flushes.log_flusher.flush()
 
     @rule()
     def flush_index(self) -> None:
@@ -145,7 +145,7 @@ class IndexModel(RuleBasedStateMachine):
         if is_indexed:
             self.indexer.step()
         if is_log_flushed:
-            self.store._log_flusher.flush()
+            self.store.flushes.log_flusher.flush()
         turn = iter(range(1 << 30))
         abandon(self.store)
         self.disk.lose_power(lambda: fates[next(turn) % len(fates)])
