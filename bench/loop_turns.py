@@ -25,8 +25,8 @@ from pathlib import Path
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.config import TopicConfig
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.asking import ask
-from orbitmq.operations.sending import send
+from orbitmq.operations.call import call
+from orbitmq.operations.sends import send
 from orbitmq.operations.topics import create_topic
 from orbitmq.wire.headers import SendMessageV2Header
 from orbitmq.wire.objects import encode
@@ -74,7 +74,7 @@ async def fill(remoting: Remoting, address: str, topics: int, queues: int) -> li
     names = [f"Topic{number:05d}" for number in range(topics)]
     for start in range(0, topics, LISTED):
         listed = {"topicConfigList": [TopicConfig(name, 8, 8) for name in names[start : start + LISTED]]}
-        await ask(remoting, address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, encode(listed), timeout_ms=60_000)
+        await call(remoting, address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, encode(listed), timeout_ms=60_000)
     places = [(names[number // 8], number % 8) for number in range(queues)]
     for start in range(0, queues, 50):
         some = places[start : start + 50]

@@ -20,7 +20,7 @@ from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.model import MessageQueue
 from orbitmq.operations.groups import create_group
 from orbitmq.operations.offsets import update_consumer_offset
-from orbitmq.operations.sending import send
+from orbitmq.operations.sends import send
 from orbitmq.operations.topics import create_topic
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import ConsumeStats, ConsumeStatsList, QueueProgress

@@ -21,12 +21,12 @@ from orbitmq.message.topics import TRANSACTION_GROUP
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.net.connection import Connection
+from orbitmq.operations.mastership import promote_slave
 from orbitmq.operations.offsets import update_consumer_offset
-from orbitmq.operations.promotion import promote_slave
 from orbitmq.replication.slave import is_refused, is_unreachable
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
-from orbitmq.wire.promotion import PromotionReport
+from orbitmq.wire.mastership import PromotionReport
 from orbitmq.wire.requests import RequestCode
 from tests.broker.test_live_slave import caught_up, made_slave, pair
 from tests.support.live import BROKER, Client, client_of, made_broker, running

@@ -14,7 +14,7 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.message.unit import decode_units
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.offsets import min_offset, update_consumer_offset
-from orbitmq.operations.sending import send
+from orbitmq.operations.sends import send
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.requests import RequestCode

@@ -24,7 +24,7 @@ import pytest
 
 from orbitmq.message.model import MessageExt
 from orbitmq.message.unit import decode_unit, decode_units, message_of
-from orbitmq.operations.pulling import PULLED
+from orbitmq.operations.pulls import PULLED
 from orbitmq.wire.headers import (
     GetMaxOffsetHeader,
     GetMaxOffsetResponseHeader,

@@ -15,7 +15,7 @@ from orbitmq.message.config import DataVersion, TopicConfig
 from orbitmq.namesrv import routes as routes_module
 from orbitmq.namesrv.routes import EXPIRED_AFTER_MS, BrokerIdentity, RegisteredMember, RouteTable
 from orbitmq.wire.bodies import BrokerData, BrokerRegistration, ClusterInfo, QueueData, TopicRouteData, TopicTable
-from orbitmq.wire.standing import EPOCH_MAX
+from orbitmq.wire.mastership import EPOCH_MAX
 
 NOW = 1_700_000_000_000
 MASTER = BrokerIdentity("c1", "a", 0, "10.0.0.1:10911")

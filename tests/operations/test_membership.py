@@ -8,7 +8,8 @@ import pytest
 
 from orbitmq.errors import BrokerError
 from orbitmq.operations import membership
-from orbitmq.wire.bodies import CheckClientRequest, HeartbeatData, LockedQueues, QueueLockRequest
+from orbitmq.operations.membership import consume_directly
+from orbitmq.wire.bodies import CheckClientRequest, ConsumeResult, HeartbeatData, LockedQueues, QueueLockRequest
 from orbitmq.wire.objects import decode
 from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, exchange
@@ -75,4 +76,12 @@ def test_a_subscription_is_checked() -> None:
     asked = decode(CheckClientRequest, found.question.body)
     assert asked.subscription_data
     asyncio.run(membership.check_client(found.remoting, ADDRESS, asked.client_id, asked.group, asked.subscription_data))
+    found.assert_asked_as_java()
+
+
+def test_what_the_listener_made_of_it_is_told() -> None:
+    found = exchange(RequestCode.CONSUME_MESSAGE_DIRECTLY)
+    ext = found.ext
+    result = asyncio.run(consume_directly(found.remoting, ADDRESS, ext["consumerGroup"], ext["clientId"], ext["msgId"]))
+    assert result.consume_result is ConsumeResult.CR_SUCCESS
     found.assert_asked_as_java()

@@ -121,7 +121,7 @@ def test_a_refusal_is_not_taken_for_a_missing_offset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("response", "update"), [(None, offsets.tell_consumer_offset), (0, offsets.update_consumer_offset)]
+    ("response", "update"), [(None, offsets.update_consumer_offset_oneway), (0, offsets.update_consumer_offset)]
 )
 def test_an_offset_is_stored(response: int | None, update: Callable[..., Awaitable[None]]) -> None:
     found = exchange(RequestCode.UPDATE_CONSUMER_OFFSET, response)

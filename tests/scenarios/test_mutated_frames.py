@@ -19,9 +19,9 @@ import uvloop
 
 from orbitmq.message.config import TopicConfig
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.pulling import pull
+from orbitmq.operations.pulls import pull
 from orbitmq.operations.routes import route
-from orbitmq.operations.sending import send
+from orbitmq.operations.sends import send
 from orbitmq.operations.topics import create_topic
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FrameDecoder, encode_frame

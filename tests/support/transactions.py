@@ -16,8 +16,8 @@ from orbitmq.message.properties import PGROUP, TRAN_MSG, UNIQ_KEY, encode_proper
 from orbitmq.message.unit import Unit, decode_unit
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
-from orbitmq.operations.pulling import view_message
-from orbitmq.operations.sending import send
+from orbitmq.operations.pulls import view_message
+from orbitmq.operations.sends import send
 from orbitmq.operations.settings import change_broker_settings
 from orbitmq.operations.transactions import end_transaction
 from orbitmq.wire.bodies import HeartbeatData, ProducerData

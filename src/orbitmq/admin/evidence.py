@@ -28,7 +28,7 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import TAGS, decode_properties
 from orbitmq.message.topics import RETRY_PREFIX
 from orbitmq.message.unit import decode_units
-from orbitmq.operations import pulling
+from orbitmq.operations import pulls
 from orbitmq.operations.settings import broker_settings
 from orbitmq.runtime.clock import Clock, SystemClock
 from orbitmq.wire.bodies import TopicRouteData
@@ -216,7 +216,7 @@ async def _newest_tags(session: Session, queue: MessageQueue, known: Sequence[Gr
     one = next(one for one in known if _at(one) == queue)
     first = max(one.min_offset or 0, (one.max_offset or 0) - SAMPLED_MESSAGES)
     header = pull_header(queue, first, SAMPLED_MESSAGES)
-    reply = await pulling.pull(session.remoting, node.address, header, timeout_ms=session.timeout_ms)
+    reply = await pulls.pull(session.remoting, node.address, header, timeout_ms=session.timeout_ms)
     return [decode_properties(unit.properties).get(TAGS, "") for unit in decode_units(reply.body)]
 
 

@@ -20,8 +20,8 @@ from orbitmq.message.properties import TRANSACTION_CHECK_TIMES
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC, TRANSACTION_GROUP
 from orbitmq.message.unit import decode_unit
 from orbitmq.operations import offsets, transactions
-from orbitmq.operations.pulling import view_message
-from orbitmq.operations.querying import queue_entries
+from orbitmq.operations.pulls import view_message
+from orbitmq.operations.queries import queue_entries
 from orbitmq.wire.codes import ResponseCode
 
 OPS_MAX = 5_000

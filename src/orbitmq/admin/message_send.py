@@ -40,7 +40,7 @@ from orbitmq.message.properties import (
     encode_properties,
 )
 from orbitmq.message.topics import DLQ_PREFIX, retry_topic
-from orbitmq.operations import redelivery, sending
+from orbitmq.operations import membership, sends
 from orbitmq.runtime.clock import Clock
 from orbitmq.wire.bodies import ConsumeResult
 from orbitmq.wire.codes import ResponseCode
@@ -101,7 +101,7 @@ class Outlet:
             chosen = hash_selector(queues, message, ordering_key) if ordering_key else turn.select(queues)
         session, address = self._session, masters[chosen.broker_name].address
         header = packed.header(PRODUCER_GROUP, chosen, self._clock.now_ms())
-        reply = await sending.send(session.remoting, address, header, packed.body, timeout_ms=session.timeout_ms)
+        reply = await sends.send(session.remoting, address, header, packed.body, timeout_ms=session.timeout_ms)
         result = "SEND_OK" if reply.code == ResponseCode.SUCCESS else ResponseCode(reply.code).name
         return Sent(
             topic=packed.topic,
@@ -193,8 +193,8 @@ def _body_of(told: Any) -> bytes:
 
 
 def again(message: MessageExt, destination: str, *, as_retry: bool) -> Outgoing:
-    """A stored message on its way to `destination`, its body as it is stored. As a retry it stays the same message:
-    id and original topic; otherwise it is a new one and gets an id of its own, which the caller puts in.
+    """A stored message on its way to `destination`, its body as it is stored. As a retry it stays the same message: id
+    and original topic; otherwise it is a new one and gets an id of its own, which the caller puts in.
     """
     kept = {
         name: value
@@ -256,9 +256,9 @@ async def _direct(session: Session, message: MessageExt, group: str, client: str
     node, offset_id = await session.node(message.broker_name), message.offset_msg_id
 
     async def make() -> None:
-        result = await redelivery.consume_directly(
+        result = await membership.consume_directly(
             session.remoting, node.address, group, client, offset_id,
-            timeout_ms=session.timeout_ms + redelivery.HOLD_MS,
+            timeout_ms=session.timeout_ms + membership.RELAY_TIMEOUT_MS,
         )  # fmt: skip
         if result.consume_result not in (ConsumeResult.CR_SUCCESS, ConsumeResult.CR_COMMIT):
             said = result.consume_result.name if result.consume_result else "nothing"

@@ -15,7 +15,7 @@ from orbitmq.errors import AdminError, BrokerError, NotFound, UnitError
 from orbitmq.message.model import MessageExt
 from orbitmq.message.properties import UNIQ_KEY
 from orbitmq.message.unit import decode_unit, decode_units, message_of
-from orbitmq.operations import pulling, querying
+from orbitmq.operations import pulls, queries
 from orbitmq.wire.codes import ResponseCode
 
 ANSWER_MAX = 64
@@ -31,8 +31,8 @@ PAGES_MAX = 100
 
 async def by_offset_id(session: Session, offset_id: str) -> Found[MessageExt]:
     """The message at the place the id names, asked of the brokers that hold that log, a slave too when the master is
-    gone; no item when there is none. Only brokers of the cluster are asked, whatever address the id holds. NotFound
-    for what is no offset id.
+    gone; no item when there is none. Only brokers of the cluster are asked, whatever address the id holds. NotFound for
+    what is no offset id.
     """
     place = identify(offset_id, 0).place
     if place is None:
@@ -53,7 +53,7 @@ async def _holders(session: Session, place: StoredPlace) -> list[Node]:
 
 async def _at(session: Session, node: Node, place: StoredPlace) -> MessageExt | None:
     try:
-        unit = await pulling.view_message(
+        unit = await pulls.view_message(
             session.remoting, node.address, place.commit_log_offset, timeout_ms=session.timeout_ms
         )
         return message_of(decode_unit(unit), node.name, decompress=False)
@@ -131,7 +131,7 @@ async def _crowded(
 
 async def _query(session: Session, node: Node, topic: str, key: str, begin_ms: int, end_ms: int) -> list[MessageExt]:
     # Not to say whether it is a unique id is taken by every version, signed or not, and finds both.
-    reply = await querying.query_messages(
+    reply = await queries.query_messages(
         session.remoting, node.address, topic, key, ANSWER_MAX, begin_ms, end_ms,
         unique=None, timeout_ms=session.timeout_ms,
     )  # fmt: skip

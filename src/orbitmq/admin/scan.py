@@ -21,7 +21,7 @@ from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.topics import TOOLS_CONSUMER_GROUP
 from orbitmq.message.unit import decode_units, message_of
-from orbitmq.operations import offsets, pulling
+from orbitmq.operations import offsets, pulls
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import PullMessageHeader
 
@@ -29,7 +29,8 @@ PULL_COUNT = 32
 """Messages asked for at a time: RocketMQ gives no more."""
 FIRST_COUNT = 4
 """Of each queue that is read backwards, doubled with every answer: the last ones are all that most looks take, and of
-the largest messages those of eight queues are 128 MiB."""
+the largest messages those of eight queues are 128 MiB.
+"""
 PULLED_BYTES = 1 << 20
 """Larger answers are not doubled, but halved."""
 BUDGET = 10_000
@@ -252,7 +253,7 @@ async def _pulled(
 ) -> tuple[list[MessageExt], int]:
     """Messages from `offset` on, and where to go on, which is further than `offset` always."""
     header = pull_header(queue, offset, min(count, PULL_COUNT), tag)
-    reply = await pulling.pull(session.remoting, node.address, header, timeout_ms=session.timeout_ms)
+    reply = await pulls.pull(session.remoting, node.address, header, timeout_ms=session.timeout_ms)
     messages = [message_of(unit, node.name, decompress=False) for unit in decode_units(reply.body)]
     if reply.next_begin_offset > offset:
         return messages, reply.next_begin_offset
@@ -416,7 +417,7 @@ async def _follow(
     while True:
         header = pull_header(part.queue, offset, PULL_COUNT, tag, flags=PULL_SUSPEND, suspend_ms=HOLD_MS)
         try:
-            reply = await pulling.pull(
+            reply = await pulls.pull(
                 session.remoting, part.node.address, header, timeout_ms=HOLD_MS + session.timeout_ms
             )
             messages = [message_of(one, part.node.name, decompress=False) for one in decode_units(reply.body)]
@@ -454,7 +455,7 @@ async def at_queue_offset(session: Session, queue: MessageQueue, offset: int) ->
     """The message at this offset of a queue. NotFound says whether it has expired or has not been written yet."""
     node = await session.node(queue.broker_name)
     header = pull_header(queue, offset, 1)
-    reply = await pulling.pull(session.remoting, node.address, header, timeout_ms=session.timeout_ms)
+    reply = await pulls.pull(session.remoting, node.address, header, timeout_ms=session.timeout_ms)
     if reply.code == ResponseCode.SUCCESS:
         for unit in decode_units(reply.body):
             if unit.queue_offset == offset:

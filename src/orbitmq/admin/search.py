@@ -33,7 +33,7 @@ from orbitmq.message.topics import (
     retry_topic,
 )
 from orbitmq.operations.figures import runtime_info
-from orbitmq.operations.querying import queue_entries
+from orbitmq.operations.queries import queue_entries
 from orbitmq.operations.routes import topics as all_topics
 from orbitmq.operations.tables import all_delay_offsets
 

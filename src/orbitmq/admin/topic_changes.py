@@ -22,7 +22,7 @@ from orbitmq.message.config import TopicConfig
 from orbitmq.message.flags import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUBSCRIPTION, perm_text
 from orbitmq.message.topics import AUTO_CREATE_TOPIC, ORDER_NAMESPACE, check_topic
 from orbitmq.operations.kv import kv_value
-from orbitmq.operations.routes import forget_topic, route
+from orbitmq.operations.routes import delete_topic_route, route
 from orbitmq.operations.topics import create_topic, delete_topic
 
 UNDO = "topic undo"
@@ -314,7 +314,7 @@ def forgetting(session: Session, server: str, topic: str, there: bool) -> Change
     async def read_back() -> Value:
         return "routed" if await route(session.remoting, server, topic, timeout_ms=session.timeout_ms) else None
 
-    make = partial(forget_topic, session.remoting, server, topic, timeout_ms=session.timeout_ms)
+    make = partial(delete_topic_route, session.remoting, server, topic, timeout_ms=session.timeout_ms)
     return Change(Step(server, "forget topic", topic, "routed" if there else None, None), make, read_back)
 
 

@@ -13,7 +13,12 @@ from collections.abc import Awaitable, Callable, Container
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.config import DataVersion, TopicConfig
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.registration import announce_topics, has_news, register_broker, unregister_broker
+from orbitmq.operations.registration import (
+    register_broker,
+    register_broker_oneway,
+    topics_changed,
+    unregister_broker,
+)
 from orbitmq.wire.headers_namesrv import (
     QueryDataVersionHeader,
     RegisterBrokerHeader,
@@ -139,7 +144,7 @@ class Registrar:
         if self._is_withheld():
             return
         try:
-            await announce_topics(self._remoting, address, self._identity(), body, timeout_ms=self._timeout_ms)
+            await register_broker_oneway(self._remoting, address, self._identity(), body, timeout_ms=self._timeout_ms)
         except OrbitMQError as error:
             _log.warning("event=announce_failed namesrv=%s error=%s", address, error)
             if address in self._tasks:
@@ -159,7 +164,11 @@ class Registrar:
         if self._is_withheld():
             return False
         try:
-            if not anew and self._version is not None and not await self._has_news(address, header, self._version()):
+            if (
+                not anew
+                and self._version is not None
+                and not await self._topics_changed(address, header, self._version())
+            ):
                 return True
             found = await register_broker(
                 self._remoting, address, header, await self._body(None), timeout_ms=timeout_ms
@@ -176,9 +185,9 @@ class Registrar:
         _log.debug("event=registered namesrv=%s", address)
         return True
 
-    async def _has_news(self, address: str, header: RegisterBrokerHeader, version: DataVersion) -> bool:
-        asker = QueryDataVersionHeader(header.broker_name, header.broker_addr, header.cluster_name, header.broker_id)
-        return await has_news(self._remoting, address, asker, version, timeout_ms=self._timeout_ms)
+    async def _topics_changed(self, address: str, header: RegisterBrokerHeader, version: DataVersion) -> bool:
+        query = QueryDataVersionHeader(header.broker_name, header.broker_addr, header.cluster_name, header.broker_id)
+        return await topics_changed(self._remoting, address, query, version, timeout_ms=self._timeout_ms)
 
     async def _unregister(self, address: str, header: UnregisterBrokerHeader) -> None:
         try:

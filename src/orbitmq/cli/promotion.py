@@ -17,12 +17,12 @@ from orbitmq.message.model import MASTER_ID
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.tls import client_context
 from orbitmq.net.tls_options import ENFORCING, TlsOptions, with_tls_file
-from orbitmq.operations.promotion import promote_slave
+from orbitmq.operations.mastership import promote_slave
 from orbitmq.operations.routes import cluster_info
 from orbitmq.operations.settings import broker_settings
 from orbitmq.runtime.printable import printable
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER, StoreOptions
-from orbitmq.wire.promotion import PromotionReport
+from orbitmq.wire.mastership import PromotionReport
 
 SERVES_SECONDS = 30
 """A broker that opens a log it has closed cleanly takes about one."""

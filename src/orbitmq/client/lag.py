@@ -11,7 +11,7 @@ from orbitmq.errors import OrbitMQError
 from orbitmq.message.flags import PULL_SUBSCRIPTION
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.unit import decode_units
-from orbitmq.operations import offsets, pulling
+from orbitmq.operations import offsets, pulls
 from orbitmq.wire.headers import PullMessageHeader
 
 ASKED_AT_ONCE = 16  # queues queried at a time; reading the lag must not put load on the brokers
@@ -82,6 +82,6 @@ async def _stored_ms(instance: Instance, address: str, group: str, queue: Messag
         sys_flag=PULL_SUBSCRIPTION, commit_offset=0, suspend_timeout_millis=0, subscription="*", sub_version=0,
         expression_type="TAG", broker_name=queue.broker_name,
     )  # fmt: skip
-    reply = await pulling.pull(instance.remoting, address, header, timeout_ms=instance.settings["api_timeout_ms"])
+    reply = await pulls.pull(instance.remoting, address, header, timeout_ms=instance.settings["api_timeout_ms"])
     units = decode_units(reply.body)
     return units[0].store_timestamp if units else None

@@ -12,7 +12,7 @@ from orbitmq.message.ids import decode_offset_message_id, decode_unique_id
 from orbitmq.message.model import MASTER_ID, MessageExt
 from orbitmq.message.properties import UNIQ_KEY
 from orbitmq.message.unit import decode_unit, decode_units, message_of
-from orbitmq.operations import pulling, querying
+from orbitmq.operations import pulls, queries
 from orbitmq.wire.codes import ResponseCode
 
 EVER_MS = (1 << 63) - 1
@@ -23,7 +23,7 @@ CLOCK_SLACK_MS = 1000  # between the clock that made a unique id and the broker'
 async def view_message(instance: Instance, offset_msg_id: str) -> MessageExt:
     """The message with this offset message id, from the broker whose address is part of the id."""
     address, physical_offset = _place(offset_msg_id)
-    return message_of(decode_unit(await pulling.view_message(instance.remoting, address, physical_offset)))
+    return message_of(decode_unit(await pulls.view_message(instance.remoting, address, physical_offset)))
 
 
 async def find_message(instance: Instance, topic: str, msg_id: str, now_ms: int) -> MessageExt:
@@ -33,7 +33,7 @@ async def find_message(instance: Instance, topic: str, msg_id: str, now_ms: int)
     with contextlib.suppress(MessageIllegal, BrokerError, UnitError):
         address, physical_offset = _place(msg_id)
         if any(address in instance.routes.addresses(name).values() for name in await _brokers(instance, topic)):
-            found = message_of(decode_unit(await pulling.view_message(instance.remoting, address, physical_offset)))
+            found = message_of(decode_unit(await pulls.view_message(instance.remoting, address, physical_offset)))
             if found.offset_msg_id == msg_id:
                 return found
     return await _by_unique_id(instance, topic, msg_id, now_ms)
@@ -80,7 +80,7 @@ async def _ask_all(
     mark = None if instance.remoting.signs else unique  # brokers differ in whether a signature covers it
     replies = await asyncio.gather(
         *(
-            querying.query_messages(
+            queries.query_messages(
                 instance.remoting, _address(instance, name), topic, key, max_count, begin_ms, end_ms, unique=mark
             )
             for name in names
@@ -89,7 +89,7 @@ async def _ask_all(
     )
     found: list[MessageExt] = []
     for name, reply in zip(names, replies, strict=True):
-        if isinstance(reply, querying.QueryReply):
+        if isinstance(reply, queries.QueryReply):
             messages = (message_of(unit, name) for unit in decode_units(reply.body))
             found += [message for message in messages if message.topic == topic and is_wanted(message)]
     if found:

@@ -43,8 +43,8 @@ class OffsetStore(Protocol):
         """Store the offsets of these queues and wait for the confirmation; an error is raised."""
 
     async def release(self, queue: MessageQueue) -> None:
-        """Store the offset of a queue that goes to another member, and forget it. Does not raise: a failure is
-        logged.
+        """Store the offset of a queue that goes to another member, and forget it. Does not raise: a failure
+        is logged.
         """
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class BrokerOffsets:
     async def _tell(self, queue: MessageQueue, offset: int) -> None:
         try:
             address = await self._address(queue)
-            await operations.tell_consumer_offset(self._instance.remoting, address, self._group, queue, offset)
+            await operations.update_consumer_offset_oneway(self._instance.remoting, address, self._group, queue, offset)
         except OrbitMQError as error:
             _told_nobody(self._group, queue, offset, error)
 

@@ -368,7 +368,7 @@ class Producer(Client):
                 target = SendTarget(await sender.choose(packed.topic, target))
             await self._outbox.send(packed, target, lambda: sender.send_oneway(packed, target))
 
-    def _oneway_at_once(self, message: Message, key: str | int | bytes | None) -> Callable[[], None] | None:
+    def _oneway_nowait(self, message: Message, key: str | int | bytes | None) -> Callable[[], None] | None:
         self._check_alive()  # the calling thread may run any loop
         sender = self._sender
         assert sender is not None, "start makes the sender"
@@ -376,7 +376,7 @@ class Producer(Client):
         if len(message.body) > AT_ONCE_MAX or self._around is not nullcontext or self._outbox is not None:
             return None
         key = None if key is None else _KEY.accept(key)
-        return sender.oneway_at_once(outgoing(message, self._new_id, self._packing), key)
+        return sender.oneway_nowait(outgoing(message, self._new_id, self._packing), key)
 
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
@@ -510,14 +510,14 @@ class Producer(Client):
             await self._outbox.abandon()
 
 
-def oneway_at_once(
+def oneway_nowait(
     producer: Producer, message: Message, sharding_key: str | int | bytes | None
 ) -> Callable[[], None] | None:
     """For threads: the function that writes a oneway message, to be called on the producer's loop; None when only
     `send_oneway` can write it. The message is checked and packed here, in the thread of the caller. MessageIllegal,
     InvalidStateError.
     """
-    return producer._oneway_at_once(message, sharding_key)  # noqa: SLF001 - no method that applications see
+    return producer._oneway_nowait(message, sharding_key)  # noqa: SLF001 - no method that applications see
 
 
 def end_of(timeout: float) -> float:

@@ -17,7 +17,7 @@ from orbitmq.message.model import MASTER_ID, MessageExt, MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.properties import MAX_OFFSET, MIN_OFFSET, TRAN_MSG, UNIQ_KEY
 from orbitmq.message.unit import decode_units, message_of
-from orbitmq.operations import pulling as operations
+from orbitmq.operations import pulls as operations
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import PullMessageHeader
 

@@ -15,7 +15,7 @@ from orbitmq.errors import BrokerError, MessageIllegal, OrbitMQError
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.topics import CLIENT_INNER_PRODUCER_GROUP, check_consumer_group
-from orbitmq.operations import sending
+from orbitmq.operations import sends
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader
 
@@ -61,7 +61,7 @@ class RetrySender:
         )
         try:
             address = await self._address(message, broker_name)
-            await sending.send_back(self._instance.remoting, address, header)
+            await sends.send_back(self._instance.remoting, address, header)
         except OrbitMQError as error:
             _log.warning("event=send_back_refused group=%s message=%s error=%s", self._group, message.msg_id, error)
             await self.send_copy(message, group)

@@ -20,7 +20,7 @@ from orbitmq.errors import BrokerError, ClientError, OrbitMQError, RemotingError
 from orbitmq.message.model import MASTER_ID, MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
-from orbitmq.operations import offsets, sending
+from orbitmq.operations import offsets, sends
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import SendMessageV2Header
 
@@ -152,13 +152,13 @@ class MessageSender:
         except _Forbidden as forbidden:
             raise forbidden.reason from None
         try:
-            await sending.send_oneway(self._instance.remoting, address, self._header(message, queue), message.body)
+            await sends.send_oneway(self._instance.remoting, address, self._header(message, queue), message.body)
         except BaseException as error:
             self._end(context, None, error)
             raise
         self._end(context, None, None)
 
-    def oneway_at_once(self, message: Outgoing, key: str | int | bytes | None) -> Callable[[], None] | None:
+    def oneway_nowait(self, message: Outgoing, key: str | int | bytes | None) -> Callable[[], None] | None:
         """What writes a message that nobody waits for, to be called on the loop; None when somebody has to be asked or
         waited for before. For any thread: it only looks.
         """
@@ -178,7 +178,7 @@ class MessageSender:
         """Behind what is late, for the order of a queue."""
         header = self._header(message, queue)
         try:
-            if not self._late and sending.send_oneway_at_once(self._instance.remoting, address, header, message.body):
+            if not self._late and sends.send_oneway_nowait(self._instance.remoting, address, header, message.body):
                 return
         except Exception as error:  # of a hook of the application, whose thread has gone on
             _log.warning("event=oneway_not_written topic=%s error=%r", message.topic, error)
@@ -225,7 +225,7 @@ class MessageSender:
         context = self._begin(message, queue, address) if self._hooks or self._forbidden else None
         try:
             header = self._header(message, queue)
-            reply = await sending.send(self._instance.remoting, address, header, message.body, timeout_ms=timeout_ms)
+            reply = await sends.send(self._instance.remoting, address, header, message.body, timeout_ms=timeout_ms)
         except BaseException as error:
             if context is not None:
                 self._end(context, None, error)

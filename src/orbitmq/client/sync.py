@@ -199,7 +199,7 @@ class Producer(Client[producer.Producer]):
         yet, and while the broker applies back-pressure, it waits until the message is written.
         """
         if queue is None and selector is None and not loop_thread().is_current:
-            write = producer.oneway_at_once(self.core, message, sharding_key)
+            write = producer.oneway_nowait(self.core, message, sharding_key)
             if write is not None:
                 loop_thread().call(write)
                 return
@@ -213,7 +213,8 @@ class Producer(Client[producer.Producer]):
 
 class TransactionProducer(Producer, Client[transactions.TransactionProducer[A_contra]], Generic[A_contra]):
     """Sends messages that are delivered if and only if a local transaction succeeded; see
-    `orbitmq.client.TransactionProducer`. A plain function `execute` of the listener runs in the thread that sends."""
+    `orbitmq.client.TransactionProducer`. A plain function `execute` of the listener runs in the thread that sends.
+    """
 
     core: transactions.TransactionProducer[A_contra]
     """The asyncio object behind this one."""

@@ -19,7 +19,7 @@ from orbitmq.message.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_
 from orbitmq.message.model import MASTER_ID
 from orbitmq.wire.bodies import BrokerData, BrokerRegistration, ClusterInfo, QueueData, TopicRouteData, TopicTable
 from orbitmq.wire.codes import ResponseCode
-from orbitmq.wire.standing import EPOCH_MAX
+from orbitmq.wire.mastership import EPOCH_MAX
 
 EXPIRED_AFTER_MS = 120_000  # four missed registrations
 # Anybody may register. A hundred brokers with ten thousand topics, and those for the retries and dead letters of ten
@@ -164,8 +164,8 @@ class RouteTable:
         return known is None or known.address != identity.address or known.version != version
 
     def _merge(self, broker_name: str, broker: RegisteredBroker, table: TopicTable) -> bool:
-        """Topics are added and changed, never removed: a registration may carry only what changed. False when some
-        were left out.
+        """Topics are added and changed, never removed: a registration may carry only what changed. False when some were
+        left out.
         """
         surplus = 0
         for topic, config in table.topics.items():

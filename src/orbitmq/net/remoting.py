@@ -43,8 +43,8 @@ class RpcHook(Protocol):
 class Remoting:
     """Connections to many peers. `router` handles requests that the peers send over them.
 
-    `fields` go with every request of ours, `hooks` see it then, and `sign` last; responses of the router pass
-    none of them. `direct` tells to which address a request really goes. `tls` encrypts every connection.
+    `fields` go with every request of ours, `hooks` see it then, and `sign` last; responses of the router pass none of
+    them. `direct` tells to which address a request really goes. `tls` encrypts every connection.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Remoting:
             self._prepare(address, command)
         connection.send(command)
 
-    def oneway_at_once(self, address: str, command: Command) -> bool:
+    def oneway_nowait(self, address: str, command: Command) -> bool:
         """`oneway` where nothing has to be waited for; False, and nothing is sent, when there is no open connection or
         its peer takes nothing at the moment. HookFailed.
         """

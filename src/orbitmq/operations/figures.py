@@ -6,7 +6,7 @@ import asyncio
 
 from orbitmq.errors import BrokerError
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.asking import ask
+from orbitmq.operations.call import call
 from orbitmq.wire.bodies import BrokerStatsData, ConsumeStatsList, KVTable
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers_admin import GetBrokerConsumeStatsHeader, ViewBrokerStatsDataHeader
@@ -18,7 +18,7 @@ NEVER_COUNTED = "not exist"  # in the remark: the code is that of any other fail
 
 async def runtime_info(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> dict[str, str]:
     """GET_BROKER_RUNTIME_INFO: figures by name, all as text. BrokerError when the broker refuses."""
-    answer = await ask(remoting, address, RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms=timeout_ms)
+    answer = await call(remoting, address, RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms=timeout_ms)
     return decode(KVTable, answer.body).table
 
 
@@ -29,7 +29,7 @@ async def statistic(
     header = ViewBrokerStatsDataHeader(name, key)
     accept = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
     code = RequestCode.VIEW_BROKER_STATS_DATA
-    answer = await ask(remoting, address, code, header, timeout_ms=timeout_ms, accept=accept)
+    answer = await call(remoting, address, code, header, timeout_ms=timeout_ms, accept=accept)
     if answer.code == ResponseCode.SUCCESS:
         return decode(BrokerStatsData, answer.body)
     if NEVER_COUNTED in (answer.remark or ""):
@@ -40,11 +40,11 @@ async def statistic(
 async def broker_consume_stats(
     remoting: Remoting, address: str, *, ordered: bool = False, timeout_ms: float = 50_000
 ) -> ConsumeStatsList:
-    """GET_BROKER_CONSUME_STATS: how far every group is behind in every write queue. `ordered`: only topics that keep
-    a global order.
+    """GET_BROKER_CONSUME_STATS: how far every group is behind in every write queue. `ordered`: only topics that keep a
+    global order.
     """
     header = GetBrokerConsumeStatsHeader(is_order=ordered)
-    answer = await ask(remoting, address, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_ms=timeout_ms)
+    answer = await call(remoting, address, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_ms=timeout_ms)
     return await asyncio.to_thread(decode, ConsumeStatsList, answer.body)
 
 

@@ -37,7 +37,7 @@ from orbitmq.message.model import MASTER_ID, MessageQueue
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.tls import asking_context
-from orbitmq.operations import querying, routes, sending
+from orbitmq.operations import queries, routes, sends
 from orbitmq.spark.fetch import refused
 from orbitmq.spark.sink_brokers import KnownBrokers, require_brokers
 from orbitmq.spark.sink_options import WriteOptions
@@ -146,7 +146,7 @@ class SinkSender:
         """The units whose KEYS have the hash of `mark`."""
         until = int(time.time() * 1000) + A_DAY_MS
         try:
-            reply = await querying.query_messages(
+            reply = await queries.query_messages(
                 self._remoting, route.known[broker], topic, mark, MARKS_MAX, 0, until, unique=None,
                 timeout_ms=self._options.send_timeout_ms,
             )  # fmt: skip
@@ -261,7 +261,7 @@ class SinkSender:
             raise ConnectError(f"broker {queue.broker_name} has no master at present")
         header = self._header(request, queue)
         timeout_ms = self._options.send_timeout_ms
-        reply = await sending.send(
+        reply = await sends.send(
             self._remoting, masters[queue.broker_name], header, request.body, timeout_ms=timeout_ms
         )
         if reply.queue_id != queue.queue_id:

@@ -84,7 +84,8 @@ from orbitmq.wire.headers_transaction import (
     PendingTransactionsHeader,
     ResumeCheckHalfMessageHeader,
 )
-from orbitmq.wire.promotion import (
+from orbitmq.wire.mastership import (
+    BrokerMastershipHeader,
     PromoteSlaveHeader,
 )
 from orbitmq.wire.request import (
@@ -105,9 +106,6 @@ from orbitmq.wire.request import (
     group,
     sent,
     topic,
-)
-from orbitmq.wire.standing import (
-    BrokerStandingHeader,
 )
 
 _NOBODY: Final = Peer(0)
@@ -528,10 +526,10 @@ class RequestCode(Request, ReprEnum):
         30002, "Makes a slave the master of its broker name, or reports why it cannot be; specific to orbitmq.",
         PromoteSlaveHeader, access=_OWN_ADMIN,
     )
-    BROKER_STANDING = Request(
+    EXCHANGE_MASTERSHIP = Request(
         30003,
         "Exchanges with a broker of the same name who is the master and when it was promoted; specific to orbitmq.",
-        BrokerStandingHeader, access=_OWN_ADMIN,
+        BrokerMastershipHeader, access=_OWN_ADMIN,
     )
     # fmt: on
 

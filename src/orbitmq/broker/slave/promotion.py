@@ -24,8 +24,8 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.operations.figures import answer_of
+from orbitmq.operations.mastership import has_other_name
 from orbitmq.operations.routes import cluster_info
-from orbitmq.operations.standing import has_other_name
 from orbitmq.replication.agreement import log_limits
 from orbitmq.replication.slave import Following, is_refused
 from orbitmq.runtime.clock import Clock
@@ -34,8 +34,8 @@ from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER
 from orbitmq.store.replica import ReplicaStore
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.mastership import PromoteSlaveHeader, PromotionReport
 from orbitmq.wire.objects import encode
-from orbitmq.wire.promotion import PromoteSlaveHeader, PromotionReport
 from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)

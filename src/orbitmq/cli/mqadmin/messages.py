@@ -25,8 +25,8 @@ from orbitmq.message.compression import decompress
 from orbitmq.message.ids import decode_unique_id
 from orbitmq.message.model import Message, MessageExt, MessageQueue
 from orbitmq.operations.groups import consumer_connections
-from orbitmq.operations.querying import queue_entries
-from orbitmq.operations.redelivery import consume_directly
+from orbitmq.operations.membership import consume_directly
+from orbitmq.operations.queries import queue_entries
 from orbitmq.wire.objects import plain
 
 PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"

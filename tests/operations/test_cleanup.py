@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from orbitmq.operations.cleaning import clean_expired_queues, clean_unused_topics, delete_expired_log
+from orbitmq.operations.cleanup import clean_expired_queues, clean_unused_topics, delete_expired_log
 from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, exchange
 

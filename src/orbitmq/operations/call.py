@@ -1,4 +1,4 @@
-"""The one way a request is asked: build, send, check the response code. Knows no particular request."""
+"""Builds a request, sends it and checks the response code. Every operation uses it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LANGUAGE = "PYTHON"
 SUCCESS = (ResponseCode.SUCCESS,)
 
 
-async def ask(
+async def call(
     remoting: Remoting,
     address: str,
     code: RequestCode,
@@ -25,17 +25,19 @@ async def ask(
     timeout_ms: float,
     accept: Collection[int] = SUCCESS,
 ) -> Command:
-    """The response of `address`; BrokerError unless its code is in `accept`, RemotingError as `Remoting.call`."""
-    answer = await remoting.call(address, _command(code, header, body), timeout_ms)
-    if answer.code not in accept:
-        raise BrokerError(answer.code, answer.remark, address)
-    return answer
+    """Send a request and return the response. BrokerError unless its code is in `accept`; RemotingError as
+    `Remoting.call`.
+    """
+    response = await remoting.call(address, _command(code, header, body), timeout_ms)
+    if response.code not in accept:
+        raise BrokerError(response.code, response.remark, address)
+    return response
 
 
-async def tell(
+async def oneway(
     remoting: Remoting, address: str, code: RequestCode, header: Header | None = None, body: bytes = b""
 ) -> None:
-    """A oneway request: nothing is known of its fate. ConnectError when there is no connection."""
+    """Send a request without a response. ConnectError when there is no connection."""
     await remoting.oneway(address, _command(code, header, body, oneway=True))
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from orbitmq.errors import BrokerError
-from orbitmq.operations.sending import send, send_back, send_oneway
+from orbitmq.operations.sends import send, send_back, send_oneway
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.header import from_ext
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader, SendMessageV2Header

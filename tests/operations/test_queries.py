@@ -8,7 +8,7 @@ import pytest
 
 from orbitmq.errors import BrokerError
 from orbitmq.message.unit import decode_units
-from orbitmq.operations.querying import QueryReply, query_messages, queue_entries
+from orbitmq.operations.queries import QueryReply, query_messages, queue_entries
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, Exchange, exchange

@@ -1,4 +1,4 @@
-"""Messages to a broker: send, send a batch, send back for a later retry. Knows no route and no retry."""
+"""Send messages to a broker, or send one back for a retry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 from orbitmq.message.properties import MSG_TYPE, NAME_END
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.asking import LANGUAGE, ask, tell
+from orbitmq.operations.call import LANGUAGE, call, oneway
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader, SendMessageResponseHeader, SendMessageV2Header
@@ -22,12 +22,12 @@ STORED = frozenset(
 )
 """All of these mean that the master has stored the message."""
 
-REPLY_PAIR = MSG_TYPE + NAME_END + "reply"  # in the properties of a message that a broker hands on to its requester
+REPLY_PAIR = MSG_TYPE + NAME_END + "reply"  # in the properties of a reply
 DEFAULT_REGION = "DefaultRegion"
 
 
 class SendReply(msgspec.Struct, frozen=True, gc=False):
-    """The broker's answer to a send that was stored; of a batch the ids are joined by commas."""
+    """The result of a send that was stored; the ids of a batch are joined by commas."""
 
     code: int
     offset_msg_id: str
@@ -41,21 +41,22 @@ class SendReply(msgspec.Struct, frozen=True, gc=False):
 async def send(
     remoting: Remoting, address: str, header: SendMessageV2Header, body: bytes, *, timeout_ms: float
 ) -> SendReply:
-    """SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE when the header says batch, or SEND_REPLY_MESSAGE_V2 when the properties
-    say reply. BrokerError when it was not stored, or the reply reached nobody."""
-    answer = await ask(remoting, address, _code(header), header, body, timeout_ms=timeout_ms, accept=STORED)
-    return _reply(answer)
+    """SEND_MESSAGE_V2, SEND_BATCH_MESSAGE for a batch, or SEND_REPLY_MESSAGE_V2 for a reply. BrokerError when the
+    message was not stored, or the reply not delivered.
+    """
+    response = await call(remoting, address, _code(header), header, body, timeout_ms=timeout_ms, accept=STORED)
+    return _reply(response)
 
 
 async def send_oneway(remoting: Remoting, address: str, header: SendMessageV2Header, body: bytes) -> None:
-    """The same without an answer."""
-    await tell(remoting, address, _code(header), header, body)
+    """`send` without a response."""
+    await oneway(remoting, address, _code(header), header, body)
 
 
-def send_oneway_at_once(remoting: Remoting, address: str, header: SendMessageV2Header, body: bytes) -> bool:
-    """The same if nothing has to be waited for; whether it was."""
+def send_oneway_nowait(remoting: Remoting, address: str, header: SendMessageV2Header, body: bytes) -> bool:
+    """`send_oneway` if it needs no wait; returns whether it was sent."""
     command = request(_code(header), header, body, oneway=True, language=LANGUAGE)
-    return remoting.oneway_at_once(address, command)
+    return remoting.oneway_nowait(address, command)
 
 
 def _code(header: SendMessageV2Header) -> RequestCode:
@@ -64,11 +65,11 @@ def _code(header: SendMessageV2Header) -> RequestCode:
     return RequestCode.SEND_BATCH_MESSAGE if header.batch else RequestCode.SEND_MESSAGE_V2
 
 
-def _reply(answer: Command) -> SendReply:
-    header = answer.header(SendMessageResponseHeader)
-    ext = answer.ext or {}
+def _reply(response: Command) -> SendReply:
+    header = response.header(SendMessageResponseHeader)
+    ext = response.ext or {}
     return SendReply(
-        answer.code,
+        response.code,
         header.msg_id,
         header.queue_id,
         header.queue_offset,
@@ -81,5 +82,5 @@ def _reply(answer: Command) -> SendReply:
 async def send_back(
     remoting: Remoting, address: str, header: ConsumerSendMsgBackHeader, *, timeout_ms: float = 5000
 ) -> None:
-    """CONSUMER_SEND_MSG_BACK: let the broker deliver a message again later, or put it into the dead letter topic."""
-    await ask(remoting, address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_ms=timeout_ms)
+    """CONSUMER_SEND_MSG_BACK: have the broker deliver a message again later, or move it to the dead letter topic."""
+    await call(remoting, address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_ms=timeout_ms)

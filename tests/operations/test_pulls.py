@@ -8,7 +8,7 @@ import pytest
 
 from orbitmq.errors import BrokerError
 from orbitmq.message.unit import decode_unit, decode_units
-from orbitmq.operations.pulling import PULLED, pull, view_message
+from orbitmq.operations.pulls import PULLED, pull, view_message
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.header import from_ext
 from orbitmq.wire.headers import PullMessageHeader
