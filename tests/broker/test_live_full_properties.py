@@ -185,7 +185,7 @@ async def test_names_that_cannot_be_stored_are_refused_before_the_message_waits(
 
 
 async def round_of(broker: Broker, time: Time, producer: RawProducer) -> None:
-    checking = broker.transactions.checking
+    checking = broker.transactions.checks
     due_ms = checking.next_round_ms
     await producer.register()
     await time.pass_by(60)

@@ -278,7 +278,7 @@ async def test_a_promotion_that_could_not_keep_its_role_leaves_the_slave_as_it_w
         await until(lambda: not slave.not_serving)
         await master.stop()
         before = MastershipRecord(slave.store.options).known
-        monkeypatch.setattr(promotion, "keep_role", refuse)
+        monkeypatch.setattr(promotion, "save_promoted_role", refuse)
         with pytest.raises(BrokerError, match="nothing is changed"):
             await promote_slave(client.remoting, slave.address, force=True)
         assert MastershipRecord(slave.store.options).known == before
@@ -318,7 +318,7 @@ async def test_name_servers_keep_the_later_master_and_tell_the_other(
             async with running(older), client_of(older) as at_older:
                 older.options = older.options.replace(namesrv_addr=names)
                 registrar = older._make_registrar()
-                registrar._must_tell_all = None  # a broker that asks before it registers would not get so far
+                registrar._needs_full_registration = None  # a broker that asks before it registers would not get so far
                 await registrar.again()
                 assert (await at_older.send("T")).code == ResponseCode.SERVICE_NOT_AVAILABLE
                 known = (await cluster_info(client.remoting, names, timeout_ms=3000)).brokers
@@ -435,7 +435,7 @@ async def test_an_answer_from_before_a_pause_does_not_count(tmp_path: Path) -> N
 
     async with running(made_broker(tmp_path)) as master, client_of(master) as client:
         fence = Fence(lambda: superseded, master._sending.refusal, confirm)
-        fence.put_around(master.router, is_master=True)
+        fence.wrap(master.router, is_master=True)
         fence._beat -= PAUSE_SECONDS + 1
         sending = asyncio.create_task(client.send("T"))
         await begun.wait()

@@ -12,7 +12,7 @@ import pytest
 
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.slave import metadata
-from orbitmq.broker.slave.kept_role import kept_role_path
+from orbitmq.broker.slave.promoted_role import promoted_role_path
 from orbitmq.broker.slave.promotion import TABLES_OLD_S, Promotion
 from orbitmq.broker.table_recovery import TOPICS_A_TURN
 from orbitmq.errors import ConfigurationError, RequestRejected
@@ -81,7 +81,7 @@ async def test_a_promotion_goes_on_without_its_connection_only_once_the_role_is_
         may_go_on.set()
         await slave.router.shielded.settled()
         assert slave.superseded.is_set() is goes_on
-        assert kept_role_path(slave.store.options).exists() is goes_on
+        assert promoted_role_path(slave.store.options).exists() is goes_on
 
 
 async def test_a_master_that_refuses_to_tell_is_alive(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ async def test_a_broker_of_another_name_at_the_address_of_a_dead_master_stands_i
         dead = made_broker(tmp_path / "dead", namesrvAddr=names)
         dead.identity.port = other.port
         registrar = dead._make_registrar()
-        registrar._must_tell_all = None
+        registrar._needs_full_registration = None
         await registrar.again()
         slave = made_broker(
             tmp_path / "slave", namesrvAddr=names, brokerRole="SLAVE", brokerId="1", haMasterAddress="127.0.0.1:1"

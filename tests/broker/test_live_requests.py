@@ -73,7 +73,7 @@ async def test_a_row_and_a_handler_are_all_a_new_request_needs(tmp_path: Path) -
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert remark in (answer.remark or "")
         assert broker.router.overdue(spelling(), broker.options.wait_ms_in_pull_queue + 1) is not None
-        Fence(lambda: "a later master", broker._sending.refusal, None).put_around(broker.router, is_master=True)
+        Fence(lambda: "a later master", broker._sending.refusal, None).wrap(broker.router, is_master=True)
         assert (await peer.ask(spelling(OWNER))).code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 

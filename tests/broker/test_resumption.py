@@ -12,7 +12,7 @@ import pytest
 from orbitmq.broker import resumption
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.resumption import WINDOW_S
-from orbitmq.broker.slave.kept_role import is_fresh, keep_role
+from orbitmq.broker.slave.promoted_role import is_recently_promoted, save_promoted_role
 from orbitmq.message.flags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import TOOLS_CONSUMER_GROUP
@@ -249,7 +249,7 @@ async def test_a_promoted_broker_reckons_with_positions_of_its_former_master_unt
             await client.send("T")
         options = broker.store.options
     kept = options.root / "config/resumption.json"
-    keep_role(options, ASYNC_MASTER)
+    save_promoted_role(options, ASYNC_MASTER)
     for ended_early in (True, False):
         async with running(made()) as broker, client_of(broker) as client:
             for _ in range(NEW):
@@ -257,7 +257,7 @@ async def test_a_promoted_broker_reckons_with_positions_of_its_former_master_unt
             assert await pulled(client, KEPT + 1) == (MOVED, KEPT)
             if not ended_early:
                 await Time().pass_by(WINDOW_S)
-                await until(lambda: not is_fresh(options) and not kept.exists(), "the note that clients have come over")
+                await until(lambda: not is_recently_promoted(options) and not kept.exists(), "the note that clients have come over")
     async with running(made()) as broker, client_of(broker) as client:
         end = broker.store.max_offset("T", 0)
         for _ in range(NEW):

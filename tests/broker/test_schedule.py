@@ -34,7 +34,7 @@ def test_an_entry_holds_when_its_message_is_due() -> None:
 def test_a_delayed_batch_is_refused(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     clock = ManualClock()
-    writing = MessageWriter(store, 18, Statistics(store, "c", clock), Replicas(store, store.options, clock))
-    assert writing.put_batch(record(encode_batch([(0, b"x", "")]), properties=b"DELAY\x013")) is ILLEGAL_BATCH
-    assert writing.put_batch(record(encode_batch([(0, b"x", "")]))).status is PutStatus.PUT_OK
+    writer = MessageWriter(store, 18, Statistics(store, "c", clock), Replicas(store, store.options, clock))
+    assert writer.put_batch(record(encode_batch([(0, b"x", "")]), properties=b"DELAY\x013")) is ILLEGAL_BATCH
+    assert writer.put_batch(record(encode_batch([(0, b"x", "")]))).status is PutStatus.PUT_OK
     store.close()

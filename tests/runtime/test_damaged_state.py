@@ -13,7 +13,7 @@ import pytest
 
 from orbitmq.broker.access import files as acl
 from orbitmq.broker.mastership.record import MastershipRecord
-from orbitmq.broker.slave.kept_role import keep_role, kept_role_path, with_kept_role
+from orbitmq.broker.slave.promoted_role import keep_role, kept_role_path, with_kept_role
 from orbitmq.cli import contexts
 from orbitmq.client.offset_store import FileOffsets
 from orbitmq.client.outbox.file import OutboxFile

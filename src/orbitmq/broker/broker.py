@@ -10,8 +10,8 @@ from pathlib import Path
 
 from orbitmq.broker.access.administration import AccessAdministration
 from orbitmq.broker.access.control import AccessControl
-from orbitmq.broker.access.files import AclPlaces
-from orbitmq.broker.access.stored import StoredTopics
+from orbitmq.broker.access.files import AclPaths
+from orbitmq.broker.access.required_permissions import StoredTopics
 from orbitmq.broker.administration import Administration
 from orbitmq.broker.advertised import AdvertisedBroker
 from orbitmq.broker.archive_guard import LOOK_SECONDS as GUARD_SECONDS
@@ -44,7 +44,7 @@ from orbitmq.broker.schedule import entry_codes
 from orbitmq.broker.send_back_handler import SendBackHandler
 from orbitmq.broker.send_handler import SendHandler
 from orbitmq.broker.settings import Settings
-from orbitmq.broker.slave.kept_role import is_fresh, settle_role, with_fitting_id, with_kept_role
+from orbitmq.broker.slave.promoted_role import is_recently_promoted, mark_clients_moved, with_fitting_id, with_promoted_role
 from orbitmq.broker.slave.metrics import replication_metrics
 from orbitmq.broker.slow_groups import LOOK_SECONDS, SlowGroups
 from orbitmq.broker.statistics import Statistics
@@ -103,7 +103,7 @@ class Broker:
         configuration: Path | None = None, tls: TlsOptions | None = None, *, presence_clock: Clock | None = None,
         connections: ConnectionOptions | None = None,
     ) -> None:
-        store_options = with_kept_role(store_options)
+        store_options = with_promoted_role(store_options)
         if not options.broker_name:
             options = options.replace(broker_name=socket.gethostname())
         self.options = options = with_fitting_id(options, store_options)
@@ -128,7 +128,7 @@ class Broker:
         for handlers in self._handlers():
             handlers.add_to(self.router)
         self._fence = Fence(lambda: role.not_serving, self._sending.refusal, role.confirm)
-        self._fence.put_around(self.router, is_master=role.is_master)
+        self._fence.wrap(self.router, is_master=role.is_master)
         if self._access is not None:
             self.router.guard(self._access.check)
         limit_requests(self.router, options, self.refusals)
@@ -182,11 +182,11 @@ class Broker:
         self.archive_guard = ArchiveGuard(self.store, self.topics, self.offsets, options)
         self.unread = UnreadMessages(
             self.store, self.offsets, self.groups, self.consumers, self.archive_guard, self._delayed, self._restoring)
-        self._writing = MessageWriter(self.store, len(self._levels), self.statistics, self.replicas, refusals)
+        self._writer = MessageWriter(self.store, len(self._levels), self.statistics, self.replicas, refusals)
         self.transactions = Transactions(
-            self.store, self._writing, self.topics, self.offsets, self.producers, options, clock)
+            self.store, self._writer, self.topics, self.offsets, self.producers, options, clock)
         self._sending = SendHandler(
-            self._writing, self.topics, self.groups, options, clock, self.transactions.prepare)
+            self._writer, self.topics, self.groups, options, clock, self.transactions.prepare)
         self._resumption = Resumption(self.store, self.offsets)
         self._pulling = PullHandler(
             self.store, self.topics, self.groups, PullSelection(self.consumers, self._filters, options, refusals),
@@ -203,11 +203,11 @@ class Broker:
         return (
             self._sending,
             self._pulling,
-            Replies(self._sending, self._writing, self.producers, self.options, self._clock),
+            Replies(self._sending, self._writer, self.producers, self.options, self._clock),
             self.transactions,
             self._querying,
             Membership(presence, groups, topics, self._filters),
-            SendBackHandler(store, self._writing, topics, groups, self.options, self.statistics),
+            SendBackHandler(store, self._writer, topics, groups, self.options, self.statistics),
             Administration(topics, groups, offsets, store, self.statistics),
             AccessAdministration(self._access, self.identity),
             GroupAdministration(
@@ -233,7 +233,7 @@ class Broker:
         jobs: tuple[Job, ...] = (
             (BEAT_SECONDS, self._fence.beat),
             (SCAN_SECONDS, self._pulling.scan),
-            (WAIT_SCAN_SECONDS, self._writing.expire),
+            (WAIT_SCAN_SECONDS, self._writer.expire),
             (CLIENT_SCAN_SECONDS, self.presence.close_expired),
             (1, self.statistics.tick),
             (LOOK_SECONDS, self._slow_groups.look),
@@ -249,8 +249,8 @@ class Broker:
 
     def _parts(self) -> tuple[Stage, ...]:
         """What is started, in this order, once the ports are bound, and stopped in the reverse order."""
-        delayed, checking = self._delayed, self.transactions.checking
-        masters_work = (Stage(checking.start, checking.stop), Stage(delayed.start, delayed.stop))
+        delayed, checks = self._delayed, self.transactions.checks
+        masters_work = (Stage(checks.start, checks.stop), Stage(delayed.start, delayed.stop))
         return (
             *((Stage(self._access.start, self._access.stop),) if self._access is not None else ()),
             Stage(self._begin_role),
@@ -331,7 +331,7 @@ class Broker:
         self.groups.load()
         self.offsets.load()
         if self.role.is_master:
-            self._resumption.begin(at_other_master=is_fresh(self.store.options), was_killed=self.store.was_killed)
+            self._resumption.begin(at_other_master=is_recently_promoted(self.store.options), was_killed=self.store.was_killed)
         else:
             self.offsets.remember_commits()
             self._resumption.settle()  # what it knows of its own time as a master
@@ -341,7 +341,7 @@ class Broker:
         is_master = self.role.is_master
         await self._restoring.restore(self.options.broker_name, self.options.name_servers if is_master else ())
         if is_master:
-            await self.transactions.checking.restore()
+            await self.transactions.checks.restore()
         await self._resumption.clients_come(asyncio.get_running_loop().time())
 
     async def _end_changes(self) -> None:
@@ -358,9 +358,9 @@ class Broker:
 
     async def _finish(self) -> None:
         """Everything to the disk."""
-        self.transactions.checking.note_progress()
-        await self._writing.flushed()
-        self.transactions.checking.note_progress()
+        self.transactions.checks.note_progress()
+        await self._writer.flushed()
+        self.transactions.checks.note_progress()
         await self._save()
         await asyncio.to_thread(self.store.close)
 
@@ -389,7 +389,7 @@ class Broker:
 
     async def _settle(self) -> None:
         """Clients have come over."""
-        await asyncio.to_thread(settle_role, self.store.options)
+        await asyncio.to_thread(mark_clients_moved, self.store.options)
         await asyncio.to_thread(self._resumption.settle)
 
     # ------------------------------------------------------------------------------------------------------- building
@@ -410,7 +410,7 @@ class Broker:
     def _make_access(self, store_options: StoreOptions) -> AccessControl:
         named = self.options.rocketmq_home
         home = Path(named).expanduser() if named else store_options.root.parent
-        places = AclPlaces(home / self.options.acl_file, home / "conf" / "acl")
+        places = AclPaths(home / self.options.acl_file, home / "conf" / "acl")
         return AccessControl(places, self.router.requests, StoredTopics(self.store).topic_at, self._clock)
 
     def _make_role(self, configuration: Path | None) -> Role:
@@ -442,7 +442,7 @@ class Broker:
             take_order=self.topics.take_order,
             take_master=role.take_master,
             is_withheld=lambda: bool(role.not_serving),
-            must_tell_all=role.must_register_anew,
+            must_tell_all=role.needs_full_registration,
             period_ms=options.register_period_ms,
             timeout_ms=options.register_timeout_ms,
         )
@@ -471,7 +471,7 @@ class Broker:
         for server in self.options.name_servers:
             self._remoting.disconnect(server)
         await self._delayed.stop()
-        await self.transactions.checking.stop()
+        await self.transactions.checks.stop()
         await self.replicas.stop()
 
     async def _serving_changed(self) -> None:

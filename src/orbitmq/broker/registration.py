@@ -63,7 +63,7 @@ class Registrar:
         self._take_order = take_order
         self._take_master = take_master
         self._is_withheld = is_withheld
-        self._must_tell_all = must_tell_all
+        self._needs_full_registration = must_tell_all
         self._silent = set(name_servers)  # those that did not answer the last time
         self._period_seconds = min(max(period_ms, PERIOD_MIN_MS), PERIOD_MAX_MS) / 1000
         self._timeout_ms = timeout_ms
@@ -160,7 +160,7 @@ class Registrar:
 
     async def _try_once(self, address: str) -> bool:
         header, timeout_ms = self._identity(), self._timeout_ms
-        anew = not self._is_withheld() and self._must_tell_all is not None and await self._must_tell_all(address)
+        anew = not self._is_withheld() and self._needs_full_registration is not None and await self._needs_full_registration(address)
         if self._is_withheld():
             return False
         try:

@@ -36,10 +36,10 @@ class Replies:
     """The handlers of replies."""
 
     def __init__(
-        self, sending: SendHandler, writing: MessageWriter, producers: Producers, options: BrokerOptions, clock: Clock
+        self, sending: SendHandler, writer: MessageWriter, producers: Producers, options: BrokerOptions, clock: Clock
     ) -> None:
         self._sending = sending
-        self._writing = writing
+        self._writer = writer
         self._producers = producers
         self._options = options
         self._clock = clock
@@ -120,9 +120,9 @@ class Replies:
         """Message id and queue offset of the stored reply. What keeps it from being stored is no matter of its sender,
         for the reply has reached whom it was for, or has not."""
         try:
-            result = await self._writing.put_with_room(record)
-            if result.status is PutStatus.PUT_OK and self._writing.can_wait and waits_for_store(text):
-                await self._writing.durable(result)
+            result = await self._writer.put_with_room(record)
+            if result.status is PutStatus.PUT_OK and self._writer.can_wait and waits_for_store(text):
+                await self._writer.durable(result)
         except OrbitMQError as error:
             _log.warning("event=reply_not_stored topic=%s error=%s", record.topic, error)
             return None

@@ -43,7 +43,7 @@ class MasterRole:
         self._name = identity.name
         self.watch = MasterWatch(identity.name, options.name_servers, record, remoting, identity.address, step_down)
         self.take_master = self.watch.told
-        self.must_register_anew = self.watch.must_register_anew
+        self.needs_full_registration = self.watch.needs_full_registration
         self.confirm = self.watch.confirm
         self.begin = self.watch.begin
         self.start = self.watch.start
@@ -71,7 +71,7 @@ class SlaveRole:
 
     is_master = False
     watch = None
-    must_register_anew = None
+    needs_full_registration = None
     confirm = None
     epoch = None
 

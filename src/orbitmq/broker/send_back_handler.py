@@ -43,14 +43,14 @@ class SendBackHandler:
     def __init__(
         self,
         store: MessageStore,
-        writing: MessageWriter,
+        writer: MessageWriter,
         topics: Topics,
         groups: Groups,
         options: BrokerOptions,
         statistics: Statistics,
     ) -> None:
         self._store = store
-        self._writing = writing
+        self._writer = writer
         self._topics = topics
         self._groups = groups
         self._options = options
@@ -61,7 +61,7 @@ class SendBackHandler:
         router.add(RequestCode.CONSUMER_SEND_MSG_BACK, self.send_back)
 
     async def send_back(self, _connection: Connection, command: Command) -> Command:
-        self._writing.refuse_if_busy()
+        self._writer.refuse_if_busy()
         header = command.header(ConsumerSendMsgBackHeader)
         group = self._groups.require(header.group)
         refuse_without_retries(group.name)
@@ -113,7 +113,7 @@ class SendBackHandler:
         """Store the first of these forms that there is room for."""
         status = PutStatus.PROPERTIES_SIZE_EXCEEDED
         for properties in forms:
-            status = await self._writing.put_durably(_returned(unit, topic, queue_id, properties))
+            status = await self._writer.put_durably(_returned(unit, topic, queue_id, properties))
             if status is not PutStatus.PROPERTIES_SIZE_EXCEEDED:
                 break
         return status

@@ -99,14 +99,14 @@ class SendHandler:
 
     def __init__(
         self,
-        writing: MessageWriter,
+        writer: MessageWriter,
         topics: Topics,
         groups: Groups,
         options: BrokerOptions,
         clock: Clock,
         prepare: Callable[[PutRecord, str, bool], PutResult],
     ) -> None:
-        self._writing = writing
+        self._writer = writer
         self._prepare = prepare  # stores the half of a transaction
         self._topics = topics
         self._groups = groups
@@ -133,13 +133,13 @@ class SendHandler:
         return self._send(connection, command, SendMessageV2Header)
 
     def _send(self, connection: Connection, command: Command, kind: type[AnySendHeader]) -> Answer | Awaitable[Answer]:
-        self._writing.refuse_if_busy()
+        self._writer.refuse_if_busy()
         try:
             header = command.header(kind)
             return self._store_and_answer(connection, command, header)
         except RoomAwaited as awaited:
             connection.defer(command)
-            self._writing.when_room(awaited, partial(self._send_later, connection, command, header))
+            self._writer.when_room(awaited, partial(self._send_later, connection, command, header))
             return None
         except RequestRejected as error:
             return self.refusal(command, error.code, error.remark)
@@ -157,7 +157,7 @@ class SendHandler:
             else:
                 answer = self.answer(command, refused, header.queue_id)
         except RoomAwaited as awaited:
-            self._writing.when_room(awaited, partial(self._send_later, connection, command, header))
+            self._writer.when_room(awaited, partial(self._send_later, connection, command, header))
             return
         except RequestRejected as error:
             answer = self.refusal(command, error.code, error.remark)
@@ -175,13 +175,13 @@ class SendHandler:
         if command.flag & FLAG_ONEWAY:
             return None
         waits = (
-            self._writing.can_wait and result.status is PutStatus.PUT_OK and waits_for_store(header.properties or "")
+            self._writer.can_wait and result.status is PutStatus.PUT_OK and waits_for_store(header.properties or "")
         )
         if topic.name in self._topics.unsaved:
             return self._answer_when_saved(command, topic.name, result, queue_id, waits=waits)
         if waits:
             connection.defer(command)
-            self._writing.when_durable(result, partial(self._answer_late, connection, command, result, queue_id))
+            self._writer.when_durable(result, partial(self._answer_late, connection, command, result, queue_id))
             return None
         return self.answer(command, result, queue_id)
 
@@ -190,7 +190,7 @@ class SendHandler:
     ) -> Command:
         """Messages of a new topic are stored in the order they come; their answers wait until it is on disk."""
         if waits:
-            result.status = await self._writing.durable(result)
+            result.status = await self._writer.durable(result)
         try:
             await self._topics.saved(topic)
         except StoreError as error:
@@ -248,7 +248,7 @@ class SendHandler:
         if TRAN_MSG in text and is_transactional(text):
             return self._prepare(record, with_cluster(text, self._options.broker_cluster_name), True), queue_id
         record.properties = with_cluster(without_wait(text), self._options.broker_cluster_name).encode()
-        result = self._writing.put(record, True)
+        result = self._writer.put(record, True)
         if result.status is PutStatus.PROPERTIES_SIZE_EXCEEDED and topic.name.startswith(RETRY_PREFIX):
             result = self._bury_at_once(connection, command, header, topic)
         return result, queue_id
@@ -278,7 +278,7 @@ class SendHandler:
 
     def _put_batch(self, record: PutRecord) -> PutResult:
         try:
-            return self._writing.put_batch(record, at_once=True)
+            return self._writer.put_batch(record, at_once=True)
         except BodyError as error:
             raise RequestRejected(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
 
@@ -304,7 +304,7 @@ class SendHandler:
             record = self.record_of(connection, command, header, topic)
             record.topic, record.queue_id = grave.name, 0
             record.properties = encode_properties(properties).encode()
-            result = self._writing.put(record, True)
+            result = self._writer.put(record, True)
             if result.status is not PutStatus.PROPERTIES_SIZE_EXCEEDED:
                 break
         text = "event=dead_letter_without_retry group=%.300s topic=%.300s reason=%s"
@@ -312,7 +312,7 @@ class SendHandler:
         return result
 
     def answer(self, command: Command, result: PutResult, queue_id: int) -> Command:
-        code, remark = outcome_of(result, self._writing.disk_use)
+        code, remark = outcome_of(result, self._writer.disk_use)
         answer = command.response(code, remark)
         answer.ext = ext = {"MSG_REGION": self._region, "TRACE_ON": self._trace}
         if result.physical_offset >= 0:

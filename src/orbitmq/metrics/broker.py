@@ -58,7 +58,7 @@ class BrokerMetrics:
         self._finish_ms = Histogram(FINISH_MS)
         self._ended: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
         broker.statistics.on_put = self._put
-        broker.transactions.deciding.on_end = self._end
+        broker.transactions.decisions.on_end = self._end
 
     @property
     def labels(self) -> dict[str, str]:

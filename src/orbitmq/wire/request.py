@@ -131,7 +131,7 @@ class Request(int):
     access: Access
     is_exact: bool
     """Whether a signed request may have no other fields than its own, nor an unexpected body; always true where an
-    administrator is needed (`broker.access.shapes`)."""
+    administrator is needed (`broker.access.signed_requests`)."""
     unread_fields: frozenset[str]
     """Fields that tools of RocketMQ 5 send and orbitmq does not read."""
     slave: Slave

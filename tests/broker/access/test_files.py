@@ -10,7 +10,7 @@ import pytest
 
 from orbitmq.broker.access import files
 from orbitmq.broker.access.accounts import Config
-from orbitmq.broker.access.files import AclPlaces
+from orbitmq.broker.access.files import AclPaths
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.config import DataVersion
 from tests.support.access import PLAIN_ACL, write_acl
@@ -18,8 +18,8 @@ from tests.support.access import PLAIN_ACL, write_acl
 NOW_MS = 1_795_257_568_195
 
 
-def places(home: Path) -> AclPlaces:
-    return AclPlaces(home / "conf/plain_acl.yml", home / "conf/acl")
+def places(home: Path) -> AclPaths:
+    return AclPaths(home / "conf/plain_acl.yml", home / "conf/acl")
 
 
 def test_files_of_the_directory_come_before_the_main_file(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orbitmq.broker.access import brake
-from orbitmq.broker.access.brake import FREE_TRIES, LATE_S
-from orbitmq.broker.access.control import REST_SECONDS, RESTS, AccessControl
-from orbitmq.broker.access.files import AclPlaces
-from orbitmq.broker.access.shapes import known_fields
+from orbitmq.broker.access.throttle import FREE_TRIES, LATE_S
+from orbitmq.broker.access.control import REST_SECONDS, CLOSING, AccessControl
+from orbitmq.broker.access.files import AclPaths
+from orbitmq.broker.access.signed_requests import known_fields
 from orbitmq.broker.broker import Broker
 from orbitmq.errors import BrokerError, ConfigurationError, OrbitMQError
 from orbitmq.message.config import SubscriptionData
@@ -377,7 +377,7 @@ async def until_answered(peer: BarePeer, credentials: Credentials, code: int) ->
 
 def test_a_file_that_everybody_can_read_is_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write_acl(tmp_path)
-    places = AclPlaces(path, tmp_path / "conf/acl")
+    places = AclPaths(path, tmp_path / "conf/acl")
     for mode, warned in ((0o600, False), (0o644, True)):
         path.chmod(mode)
         caplog.clear()
@@ -519,7 +519,7 @@ async def test_who_guesses_secrets_is_slowed_down_and_nobody_else(tmp_path: Path
             command.opaque = number
             signed(command, Credentials(ADMIN.access_key, f"guess-{number}"))
         await guesser.send(*tries)
-        await until(lambda: any(RESTS in one.attributes for one in broker.connections))
+        await until(lambda: any(CLOSING in one.attributes for one in broker.connections))
         assert (await send(neighbour, OWNER)).code == 0
         assert await refusal(neighbour, signed(command_of(RequestCode.GET_BROKER_CONFIG), ADMIN)) is None
         await time.pass_by(LATE_S)
@@ -602,7 +602,7 @@ def shared_control(tmp_path_factory: pytest.TempPathFactory) -> AccessControl:
 
 def loaded(home: Path) -> AccessControl:
     write_acl(home)
-    places = AclPlaces(home / "conf/plain_acl.yml", home / "conf/acl")
+    places = AclPaths(home / "conf/plain_acl.yml", home / "conf/acl")
     requests = {int(one): one for one in served_by(Peer.BROKER)}
     control = AccessControl(places, requests, lambda offset: TOPIC if offset == 0 else None, ManualClock())
     control.load()

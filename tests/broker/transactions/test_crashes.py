@@ -80,10 +80,10 @@ class History:
         topics = Topics(self.directory / "config", options, self.clock)
         topics.file.mark = lambda: None  # type: ignore[method-assign]  # what it would save is not of interest here
         replicas = Replicas(self.store, self.store.options, self.clock)
-        writing = MessageWriter(self.store, 18, Statistics(self.store, "c", self.clock), replicas)
-        self.transactions = Transactions(self.store, writing, topics, self.offsets, producers, options, self.clock)
+        writer = MessageWriter(self.store, 18, Statistics(self.store, "c", self.clock), replicas)
+        self.transactions = Transactions(self.store, writer, topics, self.offsets, producers, options, self.clock)
         self.transactions.use_host(HOST)
-        self.loop.run_until_complete(self.transactions.checking.restore())
+        self.loop.run_until_complete(self.transactions.checks.restore())
 
     @property
     def takes_more(self) -> bool:
@@ -131,13 +131,13 @@ class History:
 
     async def _end(self, header: EndTransactionHeader) -> None:
         command = request(RequestCode.END_TRANSACTION, header)
-        answer = self.transactions.deciding.end(cast("Connection", self), command)
+        answer = self.transactions.decisions.end(cast("Connection", self), command)
         if isawaitable(answer):
             await answer
 
     def round(self) -> None:
         self.clock.advance(60_000)
-        self.loop.run_until_complete(self.transactions.checking.round())
+        self.loop.run_until_complete(self.transactions.checks.round())
 
     def flush(self) -> None:
         self.store._log_flusher.flush()
@@ -145,7 +145,7 @@ class History:
         self.unflushed.clear()
 
     def keep_progress(self) -> None:
-        self.loop.run_until_complete(self.transactions.checking._keep_progress())
+        self.loop.run_until_complete(self.transactions.checks._keep_progress())
 
     def save(self) -> None:
         self.saved = {key: dict(offsets) for key, offsets in self.offsets.table.items()}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.broker.transactions import ledger as module
-from orbitmq.broker.transactions.ledger import STEPS, TRIM_BYTES, Decided, Ledger, State
+from orbitmq.broker.transactions.ledger import STEPS, TRIM_BYTES, OffsetSet, Ledger, HalfState
 
 ONE = ("u1", 1, b"host")
 TWO = ("u2", 1, b"host")
@@ -26,7 +26,7 @@ def made(position: int = 0) -> Ledger:
 )
 def test_the_set_is_a_set(base: int, offsets: set[int], runs: list[tuple[int, int]]) -> None:
     offsets = offsets | {start + number for start, length in runs for number in range(length)}
-    decided = Decided(base)
+    decided = OffsetSet(base)
     for offset in offsets:
         decided.add(offset)
     kept = {offset for offset in offsets if offset >= base & ~7}
@@ -37,7 +37,7 @@ def test_the_set_is_a_set(base: int, offsets: set[int], runs: list[tuple[int, in
 
 
 def test_memory_is_given_back_and_nothing_that_counts_with_it() -> None:
-    decided = Decided(5)
+    decided = OffsetSet(5)
     end = 8 * TRIM_BYTES + 100
     for offset in range(5, end + 8):
         decided.add(offset)
@@ -52,10 +52,10 @@ def test_memory_is_given_back_and_nothing_that_counts_with_it() -> None:
 
 def test_a_decision_counts_once() -> None:
     ledger = made()
-    assert ledger.state(3, ONE) == (State.OPEN, 3)
+    assert ledger.state(3, ONE) == (HalfState.OPEN, 3)
     ledger.decide(3, ONE)
-    assert ledger.state(3, ONE)[0] is State.DECIDED
-    assert ledger.state(4, TWO) == (State.OPEN, 4)
+    assert ledger.state(3, ONE)[0] is HalfState.DECIDED
+    assert ledger.state(4, TWO) == (HalfState.OPEN, 4)
 
 
 def test_the_position_is_that_of_the_oldest_open_message() -> None:
@@ -85,12 +85,12 @@ def test_what_names_an_old_copy_counts_for_the_newest() -> None:
     ledger.copied(5, ONE)
     ledger.pass_over(0)
     ledger.copied(8, ONE)
-    assert ledger.state(0, ONE) == (State.OPEN, 8)
-    assert ledger.state(5, ONE) == (State.OPEN, 8)
-    assert ledger.state(8, ONE) == (State.OPEN, 8)
+    assert ledger.state(0, ONE) == (HalfState.OPEN, 8)
+    assert ledger.state(5, ONE) == (HalfState.OPEN, 8)
+    assert ledger.state(8, ONE) == (HalfState.OPEN, 8)
     ledger.decide(8, ONE)
     for offset in (0, 5, 8):
-        assert ledger.state(offset, ONE)[0] is State.DECIDED
+        assert ledger.state(offset, ONE)[0] is HalfState.DECIDED
     assert ledger.is_decided(ONE)
     assert not ledger.is_decided(TWO)
 
@@ -99,21 +99,21 @@ def test_without_identity_an_old_copy_is_over() -> None:
     ledger = made()
     ledger.copied(5, None)
     ledger.pass_over(0)
-    assert ledger.state(0, None) == (State.OVER, 0)
-    assert ledger.state(5, None) == (State.OPEN, 5)
+    assert ledger.state(0, None) == (HalfState.OVER, 0)
+    assert ledger.state(5, None) == (HalfState.OPEN, 5)
 
 
 def test_a_message_that_was_given_up_may_still_be_decided_once() -> None:
     ledger = made()
     ledger.give_up(ONE)
     ledger.pass_over(0)
-    assert ledger.state(0, ONE) == (State.OPEN, 0)
+    assert ledger.state(0, ONE) == (HalfState.OPEN, 0)
     ledger.decide(0, ONE)
-    assert ledger.state(0, ONE)[0] is State.DECIDED
+    assert ledger.state(0, ONE)[0] is HalfState.DECIDED
 
 
 def test_what_was_decided_before_the_start_is_over() -> None:
-    assert made(100).state(99, ONE) == (State.OVER, 99)
+    assert made(100).state(99, ONE) == (HalfState.OVER, 99)
 
 
 def test_a_restored_ledger_knows_decisions_and_copies() -> None:
@@ -124,9 +124,9 @@ def test_a_restored_ledger_knows_decisions_and_copies() -> None:
     ledger.restore_copy(13, TWO)
     ledger.advance()
     assert ledger.position == 10
-    assert ledger.state(10, ONE) == (State.OPEN, 12)
-    assert ledger.state(11, TWO)[0] is State.DECIDED
-    assert ledger.state(12, ONE) == (State.OPEN, 12)
+    assert ledger.state(10, ONE) == (HalfState.OPEN, 12)
+    assert ledger.state(11, TWO)[0] is HalfState.DECIDED
+    assert ledger.state(12, ONE) == (HalfState.OPEN, 12)
 
 
 def test_a_restored_copy_of_a_decided_message_is_decided() -> None:
@@ -138,7 +138,7 @@ def test_a_restored_copy_of_a_decided_message_is_decided() -> None:
     ledger.restore_copy(14, ONE)
     ledger.advance()
     for offset, identity in ((12, ONE), (13, None), (14, ONE)):
-        assert ledger.state(offset, identity)[0] is State.DECIDED
+        assert ledger.state(offset, identity)[0] is HalfState.DECIDED
 
 
 def test_no_more_copies_are_remembered_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,9 +147,9 @@ def test_no_more_copies_are_remembered_than_the_limit(monkeypatch: pytest.Monkey
     for number in range(3):
         ledger.copied(10 + number, (f"u{number}", 1, b""))
         ledger.pass_over(number)
-    assert ledger.state(0, ("u0", 1, b"")) == (State.OVER, 0)
-    assert ledger.state(2, ("u2", 1, b"")) == (State.OPEN, 12)
-    assert ledger.state(10, ("u0", 1, b"")) == (State.OPEN, 10), "the copy itself can still be decided"
+    assert ledger.state(0, ("u0", 1, b"")) == (HalfState.OVER, 0)
+    assert ledger.state(2, ("u2", 1, b"")) == (HalfState.OPEN, 12)
+    assert ledger.state(10, ("u0", 1, b"")) == (HalfState.OPEN, 10), "the copy itself can still be decided"
 
 
 @given(st.sets(st.integers(0, 300)), st.integers(0, 100), st.integers(0, 320))

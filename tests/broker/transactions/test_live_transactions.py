@@ -48,7 +48,7 @@ class Scene:
         await self.pass_by(seconds)
 
     async def pass_by(self, seconds: float) -> None:
-        checking = self.broker.transactions.checking
+        checking = self.broker.transactions.checks
         due_ms = checking.next_round_ms
         await self.time.pass_by(seconds)
         if self.time.clock.now_ms() >= due_ms:
@@ -327,7 +327,7 @@ async def test_the_options_can_be_changed_while_it_runs(tmp_path: Path, turned_c
         change(it.broker.options, {"transactionCheckInterval": "1000", "transactionTimeOut": "500"})
         await it.pass_by(1)
         await it.question()
-        await until(lambda: it.broker.transactions.checking.next_round_ms == it.time.clock.now_ms() + 1000)
+        await until(lambda: it.broker.transactions.checks.next_round_ms == it.time.clock.now_ms() + 1000)
         change(it.broker.options, {"transactionCheckMax": "1", "rejectTransactionMessage": "true"})
         await it.pass_by(1)
         assert it.stored(TRANSACTION_CHECK_MAX_TOPIC) == 1

@@ -21,7 +21,7 @@ from orbitmq.errors import ConfigurationError
 Address = IPv4Address | IPv6Address
 Matches = Callable[[Address], bool]
 
-EVERYBODY = frozenset({"*", "*.*.*.*", "*:*:*:*:*:*:*:*"})
+ANY_ADDRESS = frozenset({"*", "*.*.*.*", "*:*:*:*:*:*:*:*"})
 _IPV4_PARTS, _IPV6_PARTS = 4, 8
 _IPV4_MAX, _IPV6_MAX = 0xFF, 0xFFFF
 
@@ -38,7 +38,7 @@ def pattern(text: str) -> Matches:
     """Whether an address is meant by `text`; nothing but blanks means nobody. ConfigurationError names the pattern."""
     if not text.strip():
         return lambda _: False
-    if text in EVERYBODY:
+    if text in ANY_ADDRESS:
         return lambda _: True
     if text.endswith("}"):
         return _one_of(text, _unfolded(text))

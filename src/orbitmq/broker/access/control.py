@@ -15,10 +15,10 @@ from pathlib import Path
 from orbitmq.broker.access import files
 from orbitmq.broker.access.accounts import Account, account_of, resource_text
 from orbitmq.broker.access.addresses import Matches, address_of, pattern
-from orbitmq.broker.access.brake import LATE_S, SignatureBrake
-from orbitmq.broker.access.files import AclFile, AclPlaces, Document, Signature
-from orbitmq.broker.access.needs import TopicAt, needed
-from orbitmq.broker.access.shapes import misfit
+from orbitmq.broker.access.throttle import LATE_S, SignatureThrottle
+from orbitmq.broker.access.files import AclFile, AclPaths, Document, Signature
+from orbitmq.broker.access.required_permissions import TopicAt, needed
+from orbitmq.broker.access.signed_requests import unexpected_content
 from orbitmq.errors import ConfigurationError, RequestRejected
 from orbitmq.message.config import DataVersion
 from orbitmq.net.connection import Connection
@@ -37,8 +37,8 @@ SHOWN_MAX = 255  # of what a peer calls itself, in an answer
 DENIALS_LOGGED = 1000  # different ones between two looks; a flood of refused requests must not fill the disk
 REST_SECONDS = 10.0  # that a connection with too many wrong signatures takes a place of its address's
 _IS_WHITE = "access.is_white"
-RESTS = "access.rests"
-TOO_OFTEN = "this connection has signed wrongly too often and is about to be closed"
+CLOSING = "access.rests"
+TOO_MANY = "this connection has signed wrongly too often and is about to be closed"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def policy_of(found: Sequence[AclFile]) -> Policy:
 class AccessControl:
     """The check before every handler. `load` before use; `start` keeps looking for changed files until `stop`."""
 
-    def __init__(self, places: AclPlaces, handled: Mapping[int, Request], topic_at: TopicAt, clock: Clock) -> None:
+    def __init__(self, places: AclPaths, handled: Mapping[int, Request], topic_at: TopicAt, clock: Clock) -> None:
         self._places = places
         self._handled = handled
         self._topic_at = topic_at
@@ -91,7 +91,7 @@ class AccessControl:
         self._changing = asyncio.Lock()
         self._watch: asyncio.Task[None] | None = None
         self._denied: set[tuple[str, int, str]] = set()
-        self._brake = SignatureBrake()
+        self._throttle = SignatureThrottle()
         self._loaded_ms = 0
 
     @property
@@ -132,14 +132,14 @@ class AccessControl:
             )
 
     def start(self) -> None:
-        self._watch = asyncio.get_running_loop().create_task(self._look_regularly())
+        self._watch = asyncio.get_running_loop().create_task(self._watch_files())
 
     async def stop(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
 
-    async def _look_regularly(self) -> None:
+    async def _watch_files(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self._denied.clear()
@@ -191,7 +191,7 @@ class AccessControl:
         policy = self._policy
         if self._is_white(policy, connection):
             return None
-        if (rests := connection.attributes.get(RESTS)) is not None:
+        if (rests := connection.attributes.get(CLOSING)) is not None:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, rests)
         access_key = (command.ext or {}).get(ACCESS_KEY)
         if not access_key:
@@ -211,7 +211,7 @@ class AccessControl:
         if request is None:
             return None  # it is answered as a code that nobody handles
         self._check_permission(connection, command, account, request)
-        if (reason := misfit(request, signed, command.body)) is not None:
+        if (reason := unexpected_content(request, signed, command.body)) is not None:
             raise self._denial(connection, command, f"{reason}, and the signature covers it", reason)
         return None
 
@@ -221,12 +221,12 @@ class AccessControl:
         """
         text = "event=signature_refused peer=%s reason=%s"
         connection.refusals.note(Limit.SIGNATURES, _log, text, connection.address, denial.remark)
-        late_s = self._brake.wrong(connection.peer[0], connection.loop.time())
+        late_s = self._throttle.wrong(connection.peer[0], connection.loop.time())
         if late_s <= 0:
             raise denial
         connection.place_until = connection.loop.time() + REST_SECONDS
         if late_s >= LATE_S:
-            connection.attributes[RESTS] = f"{denial.remark}; {TOO_OFTEN}"
+            connection.attributes[CLOSING] = f"{denial.remark}; {TOO_MANY}"
             connection.loop.call_later(REST_SECONDS, connection.close)
         return _refused_later(late_s, denial)
 

@@ -24,7 +24,7 @@ FILE_SIZE_MAX = 16 << 20  # some 50,000 accounts; reading more would take minute
 FILES_MAX = 1000  # below conf/acl; more than that is some other directory
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_NO_YAML = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
+_YAML_ERRORS = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
 """What the reader raises: the makers of tagged values, such as `!!bool x`, let out whatever happens in them."""
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 WHITE, ACCOUNTS, VERSION = "globalWhiteRemoteAddresses", "accounts", "dataVersion"
@@ -49,7 +49,7 @@ class AclFile:
 
 
 @dataclass(frozen=True)
-class AclPlaces:
+class AclPaths:
     """Where the files are: `directory` with any file below it that ends in .yml or .yaml, and `main`."""
 
     main: Path
@@ -86,7 +86,7 @@ def parse_document(path: Path, data: bytes) -> Document:
         raise ConfigurationError(f"{path}: the file is empty, its accounts are lost; restore or remove it")
     try:
         document = yaml.load(data, _Loader)  # noqa: S506 - one of the safe loaders
-    except _NO_YAML as error:
+    except _YAML_ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}" if mark is not None else ""
         raise ConfigurationError(f"{path}{place}: this is no YAML") from None

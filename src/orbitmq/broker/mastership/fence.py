@@ -1,7 +1,7 @@
-"""What a broker does not serve: nothing while it has a reason not to, and nothing unasked after a pause.
+"""Refuses requests while a broker must not serve, and holds them after a pause until its mastership is confirmed.
 
-A process that was stopped (SIGSTOP, a frozen machine) goes on as if no time had passed, and its name may have another
-master by then. Requests that waited in its sockets are read before any timer runs, so each of them looks at the clock.
+A process that was stopped (SIGSTOP, a frozen machine) continues as if no time had passed, and its name may have another
+master by then. Requests in its sockets are read before any timer runs, so each of them checks the clock.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from orbitmq.wire.request import Fenced, Request
 _log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 0.2
-PAUSE_SECONDS = 1.0  # A promotion by force waits longer than that for the master's answer (`promotion.ASK_MS`).
+PAUSE_SECONDS = 1.0  # less than a forced promotion waits for the master's response (`promotion.TIMEOUT_MS`)
 
 
 class Fence:
-    """`reason` tells why nothing is served, "" while all is. `confirm` is asked after a pause, before anything else;
-    None when nobody has to be asked.
+    """`reason` returns why nothing is served, "" while requests are served. `confirm` is awaited after a pause, before
+    any request is served; None when there is nothing to confirm.
     """
 
     def __init__(
@@ -43,32 +43,32 @@ class Fence:
         self._confirming: asyncio.Task[None] | None = None
         self._must_confirm = False
 
-    def put_around(self, router: Router, *, is_master: bool) -> None:
-        """Have requests pass the fence where their rows say so. A single message may still be looked at by its place in
-        this log: what it finds is what was asked for.
+    def wrap(self, router: Router, *, is_master: bool) -> None:
+        """Fence the requests whose rows say so. Viewing a message by its physical offset is not fenced: the offset is of
+        this log.
         """
         places = {Fenced.EVERYWHERE, Fenced.AT_MASTER} if is_master else {Fenced.EVERYWHERE}
         router.wrap(lambda request, handler: self._fenced(handler, request) if request.fenced in places else handler)
 
     def beat(self) -> None:
-        """The event loop runs; to be called every BEAT_SECONDS, from the start on."""
-        self._look()
+        """To be called every BEAT_SECONDS from the start on."""
+        self._check_pause()
 
     def begin(self) -> None:
-        """The time before this does not count as a pause."""
+        """Time before this call does not count as a pause."""
         self._beat = self._clock()
 
-    def _look(self) -> None:
+    def _check_pause(self) -> None:
         now = self._clock()
         paused, self._beat = now - self._beat, now
         if paused > PAUSE_SECONDS and self._confirm is not None:
             _log.warning("event=paused seconds=%.1f", paused)
             self._must_confirm = True
             if self._confirming is None:
-                self._confirming = asyncio.get_running_loop().create_task(self._ask(self._confirm))
+                self._confirming = asyncio.get_running_loop().create_task(self._confirm_all(self._confirm))
 
-    async def _ask(self, confirm: Callable[[], Awaitable[None]]) -> None:
-        """Once more where a pause came in between: answers from before it say nothing."""
+    async def _confirm_all(self, confirm: Callable[[], Awaitable[None]]) -> None:
+        """Repeated when another pause came in between: responses from before it are out of date."""
         try:
             while self._must_confirm:
                 self._must_confirm = False
@@ -79,7 +79,7 @@ class Fence:
     def _fenced(self, handler: Handler, request: Request) -> Handler:
         def fenced(connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
             if self._clock() - self._beat > PAUSE_SECONDS:
-                self._look()
+                self._check_pause()
             if self._confirming is not None:
                 return self._later(self._confirming, handler, request, connection, command)
             if reason := self._reason():

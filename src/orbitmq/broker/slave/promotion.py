@@ -15,7 +15,7 @@ from pathlib import Path
 from orbitmq.broker.mastership.record import MastershipRecord
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.settings import rewrite_configuration
-from orbitmq.broker.slave.kept_role import keep_role
+from orbitmq.broker.slave.promoted_role import save_promoted_role
 from orbitmq.broker.table_recovery import find_topics
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import ConfigurationError, OrbitMQError, RequestRejected
@@ -207,7 +207,7 @@ class Promotion:
     async def _write(self, role: str) -> bool:
         """Keep the role, beside the store and in the configuration; whether the latter could be done."""
         try:
-            await asyncio.to_thread(keep_role, self._store.options, role)
+            await asyncio.to_thread(save_promoted_role, self._store.options, role)
         except OSError as error:
             remark = f"nothing is changed: the role cannot be kept in the store's directory: {error}"
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark) from error

@@ -1,1 +1,1 @@
-"""Transactions: messages that wait, invisible, until their producer says whether they are delivered."""
+"""Transactions: half messages are stored, but not delivered before their producer commits them."""

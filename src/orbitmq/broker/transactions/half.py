@@ -1,8 +1,8 @@
-"""What a transaction is in the store, as RocketMQ 4.9 writes it. Pure; knows no store, clock or producer.
+"""Half messages and op messages, in the format of RocketMQ 4.9. Pure; knows no store, clock or producer.
 
-A half message lies in queue 0 of the half topic and remembers in its properties where it belongs. An op message, in the
-op topic, ends it: the body is the half message's queue offset in decimal, the tag `d`. A half message that is looked at
-and stays undecided is copied behind the others, so that the queue has an oldest one that is young.
+A half message is in queue 0 of the half topic; its properties name its real topic and queue. An op message, in the op
+topic, ends it: the body is the half message's queue offset in decimal, the tag `d`. A half message that stays undecided
+after a check is copied to the end of the queue, so that the queue can advance.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ QUEUE_ID = 0  # of all three topics
 OP_TAG = "d"
 _TRAN_MSG = (TRAN_MSG + NAME_END).encode()
 OP_PROPERTIES = encode_properties({WAIT: "true", TAGS: OP_TAG}).encode()
-# What copies and questions may add to the properties of a half message: a copy that does not fit could not be stored.
+# What copies and checks may add to the properties of a half message. It is reserved, so that a copy can be stored.
 COPY_GROWTH: Final = 1 + len(
     encode_properties({TRANSACTION_CHECK_TIMES: "9" * 10, TRAN_PREPARED_QUEUE_OFFSET: "9" * 19, WAIT: "false"})
 )
 
-# What a message and its copies have in common, and no other message: unique id, time and connection of its birth.
+# Unique id, born timestamp and born host: the same for a message and its copies, and for no other.
 Identity: TypeAlias = tuple[str, int, bytes]
 
 
 class Half(Struct, frozen=True, gc=False):
-    """A half message as it was read, or a discarded one, which looks the same. Places are those of this copy."""
+    """A half message as read, or a discarded one, which has the same format. Offsets are those of this copy."""
 
     unit: Unit
     properties: dict[str, str]
@@ -72,13 +72,13 @@ class Half(Struct, frozen=True, gc=False):
 
     @property
     def identity(self) -> Identity | None:
-        """None for a sender that gives no unique id: nothing can then be told of copies."""
+        """None without a unique id: then copies cannot be recognized."""
         unit = self.unit
         return (self.unique_id, unit.born_timestamp, unit.born_host) if self.unique_id else None
 
     @property
     def checks(self) -> int:
-        """How often a producer has been asked."""
+        """How often it was checked."""
         return _whole(self.properties.get(TRANSACTION_CHECK_TIMES), 0)
 
     @property
@@ -87,12 +87,12 @@ class Half(Struct, frozen=True, gc=False):
 
     @property
     def origin(self) -> int | None:
-        """Where a copy says that the message lay first."""
+        """The first queue offset of the message, from the properties of a copy."""
         text = self.properties.get(TRAN_PREPARED_QUEUE_OFFSET, "")
         return int(text) if text.isdecimal() else None
 
     def immunity_ms(self, otherwise: int) -> int | None:
-        """How long the sender wants not to be asked; None when it did not say, `otherwise` when it said nonsense."""
+        """The check immunity time of the sender; None when not set, `otherwise` when it is not a number."""
         text = self.properties.get(CHECK_IMMUNITY_TIME_IN_SECONDS)
         if text is None:
             return None
@@ -101,7 +101,7 @@ class Half(Struct, frozen=True, gc=False):
 
     @property
     def waits_for_store(self) -> bool:
-        """Whether the sender wants to hear of its message only when it is safe."""
+        """Whether the sender waits for flush and replication."""
         return self.properties.get(WAIT, "true").lower() == "true"
 
 
@@ -113,7 +113,7 @@ def _whole(text: str | None, otherwise: int) -> int:
 
 
 def read_half(stored: Buffer | None, topic: str = HALF_TOPIC, *, with_body: bool = True) -> Half | None:
-    """The half message in these bytes; None when they are none, or a message of another topic."""
+    """The half message in these bytes; None when there is none, or it has another topic."""
     try:
         unit = decode_unit(stored, with_body=with_body) if stored is not None else None
     except UnitError:
@@ -128,13 +128,13 @@ def read_half(stored: Buffer | None, topic: str = HALF_TOPIC, *, with_body: bool
 
 
 def is_transactional(text: str) -> bool:
-    """Whether the properties text of a send makes it the first half of a transaction."""
+    """Whether the properties of a send mark it as a half message."""
     value = find_property(text.encode(), _TRAN_MSG)
     return value is not None and value.lower() == b"true"
 
 
 def make_half(record: PutRecord, text: str) -> None:
-    """Readdress a message to the half topic. It is stored as an ordinary message, or no queue would hold it."""
+    """Change the topic to the half topic. Its type becomes that of an ordinary message, so that it gets a queue entry."""
     properties = decode_properties(text)
     properties[REAL_TOPIC] = record.topic
     properties[REAL_QID] = str(record.queue_id)
@@ -145,8 +145,9 @@ def make_half(record: PutRecord, text: str) -> None:
 
 
 def committed(half: Half) -> PutRecord:
-    """The message that is delivered. Its properties are those of the half message, with everything they say of the
-    transaction; only a delayed one loses the mark that it is transactional, as with RocketMQ."""
+    """The message to deliver. It keeps all properties of the half message; only a delayed one loses TRAN_MSG, as in
+    RocketMQ.
+    """
     unit, properties = half.unit, half.properties
     text = unit.properties
     if _whole(properties.get(DELAY), 0) > 0:
@@ -168,7 +169,7 @@ def committed(half: Half) -> PutRecord:
 
 
 def became(half: Half, stored: Buffer | None) -> bool:
-    """Whether these bytes are the message that was delivered for a half message, or for a copy of it."""
+    """Whether these bytes are the committed message of a half message or of a copy of it."""
     try:
         unit = decode_unit(stored, with_body=False) if stored is not None else None
     except UnitError:
@@ -182,27 +183,27 @@ def became(half: Half, stored: Buffer | None) -> bool:
 
 
 def op_record(offset: int, now_ms: int, host: bytes) -> PutRecord:
-    """The message that says: the half message at this queue offset is decided."""
+    """The op message for the half message at this queue offset."""
     return PutRecord(OP_HALF_TOPIC, QUEUE_ID, b"%d" % offset, OP_PROPERTIES, now_ms, host, host)
 
 
 def decided_offsets(body: bytes) -> list[int]:
-    """What an op message ends. RocketMQ 5 names several half messages in one."""
+    """Queue offsets of the half messages that an op message decides. RocketMQ 5 names several in one."""
     return [int(part) for part in body.split(b",") if part.isdigit()]
 
 
 def checked_copy(half: Half) -> Half:
-    """The half message with one more check on its count."""
+    """The half message with its check count increased."""
     return _with(half, TRANSACTION_CHECK_TIMES, str(half.checks + 1))
 
 
 def immune_copy(half: Half) -> Half:
-    """The half message that remembers where it lay first."""
+    """The half message with its first queue offset in the properties."""
     return _with(half, TRAN_PREPARED_QUEUE_OFFSET, half.properties.get(TRAN_PREPARED_QUEUE_OFFSET, str(half.offset)))
 
 
 def resumed_copy(half: Half) -> Half:
-    """The half message as if nobody had been asked yet."""
+    """The half message with a check count of 0."""
     return _with(half, TRANSACTION_CHECK_TIMES, "0")
 
 
@@ -211,17 +212,17 @@ def _with(half: Half, name: str, value: str) -> Half:
 
 
 def copy_record(half: Half) -> PutRecord:
-    """The half message on its way behind the others."""
+    """The record that appends the half message to the half topic again."""
     return _copied(half, HALF_TOPIC)
 
 
 def discard_record(half: Half) -> PutRecord:
-    """The half message on its way to the topic of those that are given up."""
+    """The record that appends the half message to TRANS_CHECK_MAX_TIME_TOPIC."""
     return _copied(half, TRANSACTION_CHECK_MAX_TOPIC)
 
 
 def _copied(half: Half, topic: str) -> PutRecord:
-    """RocketMQ drops flag and reconsume times here."""
+    """Without flag and reconsume times, as in RocketMQ."""
     unit = half.unit
     return PutRecord(
         topic=topic,
@@ -237,7 +238,7 @@ def _copied(half: Half, topic: str) -> PutRecord:
 
 
 def check_unit(half: Half, queue_offset: int, physical_offset: int) -> bytes:
-    """The message as its producer is asked about it: in its real place, with the offsets of the newest copy."""
+    """The body of a check: the message with its real topic and queue, and the offsets of the newest copy."""
     text = encode_properties(half.properties | {WAIT: "false"})
     if len(text.encode()) > PROPERTIES_SIZE_MAX:
         text = encode_properties(half.properties)

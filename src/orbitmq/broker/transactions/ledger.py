@@ -1,7 +1,7 @@
-"""Which half messages are decided, in a bit each, and where the newest copy of one is. Pure.
+"""Which half messages are decided, in one bit each, and where their newest copies are. Pure.
 
-Offsets here are those of the half queue. Everything below `position` is over: decided, copied behind the others, or
-given up. From there on a bit says whether an op message exists.
+Offsets are those of the half queue. Everything below `position` is done: decided, copied to the end, or given up. From
+there on a bit says whether an op message exists.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from enum import Enum, auto
 from orbitmq.broker.transactions.half import Identity
 
 WINDOW_MAX = 1 << 28  # half messages between the oldest open one and the newest: 32 MB of bits, hours of heavy load
-COPIES_MAX = 100_000  # transactions whose copies are remembered, some 30 MB; a producer that is well leaves none
-OPS_MAX = 100_000  # op messages whose word is remembered until it has done its work; others are read again
+COPIES_MAX = 100_000  # transactions whose copies are remembered, some 30 MB; working producers leave none
+OPS_MAX = 100_000  # op messages remembered until they are no longer needed; others are read again
 TRIM_BYTES = 4096  # bits are dropped in pieces of this size
-STEPS = 64  # offsets looked at one by one before whole bytes are skipped
+STEPS = 64  # offsets tested one by one before whole bytes are skipped
 PIECE_BYTES = 1 << 16  # counted at a time
 
 
-class Decided:
+class OffsetSet:
     """A set of offsets that are close together."""
 
     def __init__(self, base: int) -> None:
@@ -28,7 +28,7 @@ class Decided:
         self._bits = bytearray()
 
     def add(self, offset: int) -> None:
-        """Offsets below the base are no longer of interest."""
+        """Offsets below the base are ignored."""
         place = offset - self._base
         if place >= 0:
             missing = (place >> 3) + 1 - len(self._bits)
@@ -53,8 +53,8 @@ class Decided:
         return offset
 
     def missing(self, first: int, end: int) -> Iterator[int]:
-        """How many of the offsets from `first` on, and before `end`, are not in the set, in pieces whose numbers add
-        up: each takes no more than a millisecond.
+        """How many offsets from `first` up to `end` are not in the set, as counts to add up: each takes no more than a
+        millisecond.
         """
         while first < end:
             start = max(0, first - self._base)
@@ -65,52 +65,52 @@ class Decided:
             first = self._base + stop
 
     def forget_below(self, offset: int) -> None:
-        """Give memory back."""
+        """Free memory."""
         size = (offset - self._base) >> 3
         if size >= TRIM_BYTES:
             del self._bits[:size]
             self._base += size << 3
 
 
-class State(Enum):
-    """What a half message is that a producer or a round names."""
+class HalfState(Enum):
+    """The state of a half message."""
 
     OPEN = auto()
     DECIDED = auto()
-    OVER = auto()  # below the position, and nothing more is known
+    OVER = auto()  # below the position, with no further information
 
 
 _DECIDED, _GIVEN_UP = -1, -2  # in place of the offset of a newest copy
 
 
 class Ledger:
-    """`position`: the half queue's progress. `op_position`: op messages below it speak of nothing above it."""
+    """`position`: progress in the half queue. `op_position`: op messages below it decide only messages below that."""
 
     def __init__(self) -> None:
         self.begin(0, 0)
 
     def begin(self, position: int, op_position: int) -> None:
-        """Forget everything and start there."""
+        """Reset everything and start there."""
         self.position = position
         self.op_position = op_position
-        self._decided = Decided(position)
+        self._decided = OffsetSet(position)
         self._copies: OrderedDict[Identity, int] = OrderedDict()
-        self._ops: deque[int] = deque()  # what op messages in a row decide,
-        self._ops_from = 0  # from this one on
+        self._ops: deque[int] = deque()  # offsets that consecutive op messages decide
+        self._ops_from = 0  # offset of the first of these op messages
 
-    def state(self, offset: int, identity: Identity | None) -> tuple[State, int]:
-        """Of the half message at `offset`, and the offset of the copy that stands for it."""
+    def state(self, offset: int, identity: Identity | None) -> tuple[HalfState, int]:
+        """HalfState of the half message at `offset`, and the offset of its newest copy."""
         newest = self._copies.get(identity) if identity is not None and self._copies else None
         if newest == _DECIDED or offset in self._decided:
-            return State.DECIDED, offset
+            return HalfState.DECIDED, offset
         if newest == _GIVEN_UP:
-            return State.OPEN, offset
+            return HalfState.OPEN, offset
         if newest is not None and newest > offset:
-            return State.OPEN, newest
-        return (State.OPEN if offset >= self.position else State.OVER), offset
+            return HalfState.OPEN, newest
+        return (HalfState.OPEN if offset >= self.position else HalfState.OVER), offset
 
     def is_decided(self, identity: Identity | None) -> bool:
-        """Whether a message that was copied or given up is known to be decided."""
+        """Whether a message that was copied or given up is decided, as far as remembered."""
         return identity is not None and self._copies.get(identity) == _DECIDED
 
     def decide(self, offset: int, identity: Identity | None) -> None:
@@ -121,7 +121,7 @@ class Ledger:
         self.advance()
 
     def op_stored(self, op_offset: int, offset: int) -> None:
-        """The op message at `op_offset` of its queue is the one that decides `offset`."""
+        """The op message at `op_offset` of its queue decides `offset`."""
         ops = self._ops
         if op_offset != self._ops_from + len(ops):
             ops.clear()
@@ -133,8 +133,9 @@ class Ledger:
             self._ops_from += 1
 
     def pass_ops(self) -> bool:
-        """Go over op messages that have done their work, as far as they are remembered; whether the next one is, and is
-        still needed."""
+        """Advance over op messages that are no longer needed, as far as they are remembered. True when the next one is
+        remembered and still needed.
+        """
         ops, at, position = self._ops, self._ops_from, self.position
         while ops and at <= self.op_position and (at < self.op_position or ops[0] < position):
             ops.popleft()
@@ -144,33 +145,32 @@ class Ledger:
         return bool(ops) and at == self.op_position
 
     def copied(self, offset: int, identity: Identity | None) -> None:
-        """The newest copy of a message lies at `offset`."""
+        """The newest copy of a message is at `offset`."""
         if identity is not None:
             self._remember(identity, offset)
 
     def give_up(self, identity: Identity | None) -> None:
-        """A late decision for a message that was given up still counts; nobody waits for it."""
+        """The message is discarded. A late decision still counts."""
         if identity is not None:
             self._remember(identity, _GIVEN_UP)
 
     def pass_over(self, offset: int) -> None:
-        """The round is done with the message at `offset`, the first open one."""
+        """The first open message, at `offset`, is handled."""
         self.position = max(self.position, offset + 1)
         self.advance()
 
     def restore_decision(self, offset: int) -> None:
-        """Take in an op message found after a start; `advance` ends that."""
+        """Add an op message found at a start; call `advance` afterwards."""
         self._decided.add(offset)
 
     def restore_end(self, offset: int, identity: Identity | None) -> None:
-        """Take in a decision whose op message was missing until now."""
+        """Add a decision whose op message was missing until now."""
         self._decided.add(offset)
         if identity is not None:
             self._remember(identity, _DECIDED)
 
     def restore_copy(self, offset: int, identity: Identity | None, origin: int | None = None) -> None:
-        """Take in a copy found after a start, and the offset where it says that the message lay first. Copies come in
-        order, after all that is decided."""
+        """Add a copy found at a start, with the first offset of its message. Copies come in order, after all decisions."""
         if origin is not None and origin in self._decided:
             self._decided.add(offset)
         if identity is not None and self._copies.get(identity) != _DECIDED:
@@ -183,7 +183,7 @@ class Ledger:
             self._copies.popitem(last=False)
 
     def undecided(self, end: int) -> Iterator[int]:
-        """How many half messages before `end` nobody has decided, in pieces that add up."""
+        """How many half messages before `end` are undecided, as counts to add up."""
         return self._decided.missing(self.position, end)
 
     def advance(self) -> None:

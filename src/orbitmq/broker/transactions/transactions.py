@@ -1,4 +1,4 @@
-"""Puts the parts of transactions together, for the broker to start and stop as one."""
+"""The parts of transactions, as one part of the broker."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from orbitmq.broker.message_writer import MessageWriter
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.topics import Topics
-from orbitmq.broker.transactions.checking import Checking
-from orbitmq.broker.transactions.deciding import Deciding
+from orbitmq.broker.transactions.checks import TransactionChecks
+from orbitmq.broker.transactions.decisions import Decisions
 from orbitmq.broker.transactions.ledger import Ledger
-from orbitmq.broker.transactions.pending import Pending
+from orbitmq.broker.transactions.pending_handler import PendingHandler
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.engine import MessageStore
 
 
 class Transactions:
-    """`prepare` is what a send of a half message does; requests come through the router; `checking` goes by itself."""
+    """`prepare` stores a half message; `checks` runs in the background."""
 
     def __init__(
         self,
         store: MessageStore,
-        writing: MessageWriter,
+        writer: MessageWriter,
         topics: Topics,
         offsets: ConsumerOffsets,
         producers: Producers,
@@ -30,15 +30,15 @@ class Transactions:
         clock: Clock,
     ) -> None:
         self.ledger = ledger = Ledger()
-        self.checking = Checking(store, ledger, topics, offsets, producers, options, clock)
-        self.deciding = Deciding(store, writing, ledger, options, clock)
-        self._pending = Pending(store, writing, ledger, self.checking, clock)
-        self.prepare = self.deciding.prepare
+        self.checks = TransactionChecks(store, ledger, topics, offsets, producers, options, clock)
+        self.decisions = Decisions(store, writer, ledger, options, clock)
+        self._pending = PendingHandler(store, writer, ledger, self.checks, clock)
+        self.prepare = self.decisions.prepare
 
     def use_host(self, store_host: bytes) -> None:
-        """Where the op messages of this broker come from."""
-        self.checking.store_host = self.deciding.store_host = store_host
+        """Set the host of the op messages of this broker."""
+        self.checks.store_host = self.decisions.store_host = store_host
 
     def add_to(self, router: Router) -> None:
-        self.deciding.add_to(router)
+        self.decisions.add_to(router)
         self._pending.add_to(router)

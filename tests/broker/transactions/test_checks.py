@@ -14,9 +14,9 @@ from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions import checking as module
-from orbitmq.broker.transactions.checking import Checking
+from orbitmq.broker.transactions.checks import TransactionChecks
 from orbitmq.broker.transactions.half import Half, Identity, committed, make_half, op_record, read_half
-from orbitmq.broker.transactions.ledger import Ledger, State
+from orbitmq.broker.transactions.ledger import Ledger, HalfState
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.properties import encode_properties
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
@@ -67,8 +67,8 @@ class Bench:
         self.producers = Producers()
         self.register(self.peer)
         topics = Topics(self.directory / "config", options, self.clock)
-        self.checking = Checking(self.store, self.ledger, topics, self.offsets, self.producers, options, self.clock)
-        self.checking.store_host = HOST
+        self.checks = TransactionChecks(self.store, self.ledger, topics, self.offsets, self.producers, options, self.clock)
+        self.checks.store_host = HOST
 
     def _deliver(self, job: Callable[[], object]) -> None:
         if self.loop is None or self.loop.is_closed():
@@ -107,7 +107,7 @@ class Bench:
         self.clock.advance(after_ms)
         self.peer.asked.clear()
         self.loop = asyncio.get_running_loop()
-        await self.checking.round()
+        await self.checks.round()
         return list(self.peer.asked)
 
     def flush(self) -> None:
@@ -140,7 +140,7 @@ async def test_a_step_looks_at_so_many_messages(bench: Bench, monkeypatch: pytes
         bench.prepare()
     bench.clock.advance(60_000)
     counts = []
-    while bench.checking._step(bench.clock.now_ms()):
+    while bench.checks._step(bench.clock.now_ms()):
         counts.append(len(bench.peer.asked))
     assert counts == [4, 8], "and the step after that ends the round, at the first copy it meets"
     assert len(bench.peer.asked) == 10
@@ -152,7 +152,7 @@ async def test_a_step_ends_behind_a_large_message(bench: Bench, monkeypatch: pyt
         bench.prepare()
     bench.clock.advance(60_000)
     counts = []
-    while bench.checking._step(bench.clock.now_ms()):
+    while bench.checks._step(bench.clock.now_ms()):
         counts.append(len(bench.peer.asked))
     assert counts == [2, 4]
 
@@ -208,12 +208,12 @@ async def test_no_progress_is_saved_before_it_is_on_disk(bench: Bench, monkeypat
     monkeypatch.setattr(bench.store._log, "flush", lambda: bench.store.flushed_offset)
     for _ in range(3):
         bench.decide(bench.prepare())
-        await bench.checking._keep_progress()
+        await bench.checks._keep_progress()
     assert (bench.ledger.position, bench.ledger.op_position) == (3, 3)
     assert bench.saved() == (None, None)
     monkeypatch.undo()
     flush()
-    bench.checking.note_progress()
+    bench.checks.note_progress()
     assert bench.saved() == (3, 3)
 
 
@@ -222,11 +222,11 @@ async def test_progress_that_waits_is_bounded(bench: Bench, monkeypatch: pytest.
     monkeypatch.setattr(module, "NOTED_MAX", 3)
     for _ in range(10):
         bench.decide(bench.prepare())
-        bench.checking.note_progress()
-    assert len(bench.checking._noted) <= 3
+        bench.checks.note_progress()
+    assert len(bench.checks._noted) <= 3
     monkeypatch.undo()
     bench.flush()
-    bench.checking.note_progress()
+    bench.checks.note_progress()
     assert bench.saved()[0] == 10
 
 
@@ -234,10 +234,10 @@ async def test_op_messages_stay_while_they_speak_of_a_later_message(bench: Bench
     offsets = [bench.prepare() for _ in range(4)]
     for offset in (offsets[1], offsets[0], offsets[3]):
         bench.decide(offset)
-        await bench.checking._keep_progress()
+        await bench.checks._keep_progress()
     assert (bench.ledger.position, bench.ledger.op_position) == (2, 2)
     bench.decide(offsets[2])
-    await bench.checking._keep_progress()
+    await bench.checks._keep_progress()
     assert (bench.ledger.position, bench.ledger.op_position) == (4, 4)
 
 
@@ -250,7 +250,7 @@ async def test_a_start_restores_what_is_decided(bench: Bench, monkeypatch: pytes
     for offset in offsets[::2]:
         bench.decide(offset)
     bench.begin()
-    await bench.checking.restore()
+    await bench.checks.restore()
     assert await bench.round() == [f"u{number}" for number in range(2, 21, 2)]
 
 
@@ -260,10 +260,10 @@ async def test_a_start_knows_the_newest_copies(bench: Bench) -> None:
     await bench.round()
     bench.decide(4)  # the copy of the second
     bench.begin()
-    await bench.checking.restore()
+    await bench.checks.restore()
     assert bench.ledger.position == 0
     states = [bench.ledger.state(offset, bench.identity(offset)) for offset in first]
-    assert states == [(State.OPEN, 3), (State.DECIDED, 1), (State.OPEN, 5)]
+    assert states == [(HalfState.OPEN, 3), (HalfState.DECIDED, 1), (HalfState.OPEN, 5)]
     assert await bench.round() == ["u1", "u3"]
 
 
@@ -276,7 +276,7 @@ async def test_saved_progress_beyond_the_queue_is_not_believed(bench: Bench, top
     bench.offsets.commit(TRANSACTION_GROUP, OP_HALF_TOPIC, 0, 1)
     bench.offsets.commit(TRANSACTION_GROUP, topic, 0, 99)
     bench.begin()
-    await bench.checking.restore()
+    await bench.checks.restore()
     assert (bench.ledger.position, bench.ledger.op_position) == (1, 0)
     assert await bench.round() == ["u2"]
 
@@ -298,7 +298,7 @@ async def test_a_missing_op_message_is_that_of_the_newest_copy(bench: Bench, fil
         assert bench.store.commit_log_max_offset == 65536
     for _ in range(2):
         bench.begin()
-        await bench.checking.restore()
+        await bench.checks.restore()
         assert bench.store.max_offset(OP_HALF_TOPIC, 0) == 1
     assert await bench.round() == []
 
@@ -311,7 +311,7 @@ async def test_op_messages_of_an_older_queue_end_nothing(bench: Bench) -> None:
     list(bench.store.remove_topic(HALF_TOPIC))
     bench.prepare()
     bench.begin()
-    await bench.checking.restore()
+    await bench.checks.restore()
     assert await bench.round() == ["u4"]
 
 
@@ -321,7 +321,7 @@ async def test_op_messages_of_rocketmq_5_are_understood(bench: Bench) -> None:
     record.body = ",".join(map(str, offsets[:3])).encode()
     bench.store.put(record)
     bench.begin()
-    await bench.checking.restore()
+    await bench.checks.restore()
     assert await bench.round() == ["u4"]
 
 
@@ -332,7 +332,7 @@ async def test_a_store_of_rocketmq_is_taken_over(tmp_path: Path) -> None:
     bench = Bench(root, **{key: str(value) for key, value in known["store_config"].items()})
     try:
         bench.offsets.load()
-        await bench.checking.restore()
+        await bench.checks.restore()
         progress = known["config"]["consumerOffset"]
         position = progress[f"{HALF_TOPIC}@{TRANSACTION_GROUP}"]["0"]
         halves = known["transactionState"]["half"]
@@ -341,7 +341,7 @@ async def test_a_store_of_rocketmq_is_taken_over(tmp_path: Path) -> None:
         found = [
             offset
             for offset in range(bench.store.max_offset(HALF_TOPIC, 0))
-            if offset >= position and bench.ledger.state(offset, bench.identity(offset))[0] is State.OPEN
+            if offset >= position and bench.ledger.state(offset, bench.identity(offset))[0] is HalfState.OPEN
         ]
         assert found == pending
         assert (bench.ledger.position, bench.ledger.op_position) == (pending[0], 21)
@@ -357,17 +357,17 @@ async def test_the_rounds_go_by_themselves(bench: Bench, monkeypatch: pytest.Mon
     """And survive what goes wrong in one."""
     change(bench.options, {"transactionCheckInterval": "100"})
     wrong = iter([True])
-    step = bench.checking._step
+    step = bench.checks._step
 
     def once_wrong(started_ms: int) -> bool:
         if next(wrong, False):
             raise ValueError("a bug")
         return step(started_ms)
 
-    monkeypatch.setattr(bench.checking, "_step", once_wrong)
+    monkeypatch.setattr(bench.checks, "_step", once_wrong)
     bench.prepare()
     bench.clock.advance(60_000)
-    bench.checking.start()
+    bench.checks.start()
     await until(lambda: bench.peer.asked)
-    await bench.checking.stop()
+    await bench.checks.stop()
     assert bench.peer.asked[0] == "u1"

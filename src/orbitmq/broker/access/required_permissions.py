@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from orbitmq.broker.access.accounts import group_resource
-from orbitmq.errors import MessageIllegal, RequestRejected
+from orbitmq.errors import MessageIllegal, RequestRejected, UnitError
 from orbitmq.message.ids import decode_offset_message_id
-from orbitmq.message.properties import INNER_MULTI_DISPATCH
+from orbitmq.message.properties import INNER_MULTI_DISPATCH, REAL_TOPIC, decode_properties
+from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from orbitmq.message.unit import decode_unit
+from orbitmq.store.engine import MessageStore
 from orbitmq.store.multi_dispatch import dispatch_names, is_dispatched
 from orbitmq.wire.bodies import HeartbeatData, QueueLockRequest
 from orbitmq.wire.codes import ResponseCode
@@ -105,3 +108,34 @@ _READERS: Mapping[Resource, Callable[[Need, Command, TopicAt], Resources]] = {
     Resource.MESSAGE: _message,
     Resource.MESSAGE_ID: _message_id,
 }
+
+
+_HOLDING_TOPICS = (HALF_TOPIC, SCHEDULE_TOPIC)
+"""Topics the broker itself puts messages into; the one they are for stands in a property then."""
+
+
+class StoredTopics:
+    """Looks into the store."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+
+    def topic_at(self, offset: int) -> str | None:
+        """The topic of the message that begins at `offset` of the commit log; None when none does.
+
+        Bytes inside a body can be made to look like a message of any topic and size: only what the queue of that
+        topic leads to is one.
+        """
+        stored = self._store.unit_at(offset) if offset >= 0 else None
+        if stored is None:
+            return None
+        try:
+            unit = decode_unit(stored, with_body=False)
+        except UnitError:
+            return None
+        entries = self._store.entries(unit.topic, unit.queue_id, unit.queue_offset, 1)
+        if not entries or entries[0][:2] != (offset, len(stored)):
+            return None
+        if unit.topic in _HOLDING_TOPICS:
+            return decode_properties(unit.properties).get(REAL_TOPIC, unit.topic)
+        return unit.topic

@@ -25,7 +25,7 @@ def known_fields(request: Request) -> frozenset[str]:
     return request.unread_fields | {ACCESS_KEY, SIGNATURE, *request.header.__struct_encode_fields__}
 
 
-def misfit(request: Request, signed: Mapping[str, str], body: bytes) -> str | None:
+def unexpected_content(request: Request, signed: Mapping[str, str], body: bytes) -> str | None:
     """Why signed fields and body are not those of such a request; None when they are, or when it may have others."""
     if not request.is_exact:
         return None

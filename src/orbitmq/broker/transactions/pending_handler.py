@@ -1,4 +1,4 @@
-"""For tools: which transactions are pending, and a new chance for one that was given up."""
+"""Handlers for tools: list pending transactions, and resume the checks of one that was given up."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import partial
 from typing import NoReturn
 
 from orbitmq.broker.message_writer import MessageWriter
-from orbitmq.broker.transactions.checking import Checking
+from orbitmq.broker.transactions.checks import TransactionChecks
 from orbitmq.broker.transactions.half import QUEUE_ID, Half, copy_record, read_half, resumed_copy
-from orbitmq.broker.transactions.ledger import Ledger, State
-from orbitmq.broker.transactions.verdict import due_ms
+from orbitmq.broker.transactions.ledger import Ledger, HalfState
+from orbitmq.broker.transactions.check_policy import due_ms
 from orbitmq.errors import OrbitMQError, RequestRejected
 from orbitmq.message.ids import decode_offset_message_id, offset_message_id
 from orbitmq.message.properties import KEYS
@@ -27,21 +27,21 @@ from orbitmq.wire.headers_transaction import PendingTransactionsHeader, ResumeCh
 from orbitmq.wire.objects import encode
 from orbitmq.wire.requests import RequestCode
 
-PAGE_MAX = 1000  # transactions in one answer, some 400 kB
-SCAN_MAX = 100_000  # half messages looked at for one answer; whoever asks goes on from where it ended
-STEP_MESSAGES = 128  # looked at in one turn of the event loop
+PAGE_MAX = 1000  # transactions in one response, some 400 kB
+SCAN_MAX = 100_000  # half messages read for one response; the next request continues where it ended
+STEP_MESSAGES = 128  # read in one turn of the event loop
 
 
-class Pending:
+class PendingHandler:
     """Handlers over the half queue."""
 
     def __init__(
-        self, store: MessageStore, writing: MessageWriter, ledger: Ledger, checking: Checking, clock: Clock
+        self, store: MessageStore, writer: MessageWriter, ledger: Ledger, checks: TransactionChecks, clock: Clock
     ) -> None:
         self._store = store
-        self._writing = writing
+        self._writer = writer
         self._ledger = ledger
-        self._checking = checking
+        self._checks = checks
         self._clock = clock
 
     def add_to(self, router: Router) -> None:
@@ -66,16 +66,16 @@ class Pending:
         return _page(command, found, -1)
 
     def _open(self, offset: int, places: list[int]) -> Iterator[Half]:
-        """Those that are open among the half messages from `offset` on."""
+        """The open ones among the half messages from `offset` on."""
         for number, place in enumerate(places, offset):
             half = read_half(self._store.unit_at(place), with_body=False)
-            if half is not None and self._ledger.state(number, half.identity) == (State.OPEN, number):
+            if half is not None and self._ledger.state(number, half.identity) == (HalfState.OPEN, number):
                 yield half
 
     def _shown(self, half: Half) -> PendingTransaction:
         now_ms, unit = self._clock.now_ms(), half.unit
-        next_ms, interval_ms = self._checking.next_round_ms, self._checking.interval_ms
-        late_ms = due_ms(half, self._checking.limits) - next_ms
+        next_ms, interval_ms = self._checks.next_round_ms, self._checks.interval_ms
+        late_ms = due_ms(half, self._checks.limits) - next_ms
         rounds = max(0, -(-late_ms // interval_ms))
         return PendingTransaction(
             topic=half.topic,
@@ -92,8 +92,8 @@ class Pending:
         )
 
     async def resume(self, _connection: object, command: Command) -> Command:
-        """Copy a message that was given up, or one that is pending, behind the others as if nobody had been asked."""
-        return await self._writing.with_room(partial(self._resume, command), _refuse)
+        """Append a message that was given up or is pending to the half topic again, with a check count of 0."""
+        return await self._writer.with_room(partial(self._resume, command), _refuse)
 
     def _resume(self, command: Command) -> Command:
         half = self._found(command.header(ResumeCheckHalfMessageHeader).msg_id)
@@ -108,7 +108,7 @@ class Pending:
         return command.response(ResponseCode.SUCCESS)
 
     def _found(self, message_id: str) -> Half | None:
-        """The message of this offset id, if it may be resumed."""
+        """The message with this offset id, if it can be resumed."""
         try:
             stored = self._store.unit_at(decode_offset_message_id(message_id).physical_offset)
         except OrbitMQError as error:
@@ -117,9 +117,9 @@ class Pending:
         if given_up is not None:
             return None if self._ledger.is_decided(given_up.identity) else given_up
         half = read_half(stored)
-        if half is None or self._ledger.state(half.offset, half.identity) != (State.OPEN, half.offset):
+        if half is None or self._ledger.state(half.offset, half.identity) != (HalfState.OPEN, half.offset):
             return None
-        # Without an identity the copy could not take the place of its original.
+        # Without an identity the copy could not replace its original.
         return half if half.offset >= self._ledger.position and half.identity is not None else None
 
 

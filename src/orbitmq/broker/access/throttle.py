@@ -18,7 +18,7 @@ ADDRESSES_MAX: Final = 10_000  # some 2 MB; the one that tried longest ago gives
 _NETWORK_BITS: Final = 64  # of IPv6: whoever has one address there has them all
 
 
-class SignatureBrake:
+class SignatureThrottle:
     """When the tries of each address are paid off; times in seconds of a clock that only grows."""
 
     def __init__(self) -> None:

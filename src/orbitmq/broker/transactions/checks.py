@@ -1,7 +1,7 @@
-"""Goes through the half messages nobody has decided, again and again, and asks their producers.
+"""Checks pending transactions: scans undecided half messages in rounds, and sends checks to their producers.
 
-It keeps the ledger: rebuilt from half and op queue at a start, saved as the offsets of a consumer group, which is where
-RocketMQ keeps it. Work is done in steps that end before the event loop would notice.
+It also restores the ledger at a start from half and op queue, and saves its progress where RocketMQ does: as offsets of
+a consumer group. Steps are short, so that the event loop stays responsive.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from orbitmq.broker.transactions.half import (
     op_record,
     read_half,
 )
-from orbitmq.broker.transactions.ledger import Ledger, State
-from orbitmq.broker.transactions.verdict import HOUR_MS, Limits, Verdict, judge
+from orbitmq.broker.transactions.ledger import Ledger, HalfState
+from orbitmq.broker.transactions.check_policy import HOUR_MS, CheckLimits, CheckAction, action_for
 from orbitmq.errors import OrbitMQError, UnitError
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
@@ -49,17 +49,17 @@ from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 
-STEP_MESSAGES = 64  # looked at in one turn of the event loop; each may be read, copied and sent, some 60 µs
-STEP_BYTES = 2 << 20  # and no more of them once so much has been looked at: the copies of large bodies take their time
-STEP_PAUSE_SECONDS = 0.002  # between the steps of a round: sends go on beside it
+STEP_MESSAGES = 64  # in one turn of the event loop; each may be read, copied and sent, some 60 µs
+STEP_BYTES = 2 << 20  # ends a step earlier: copies of large bodies take longer
+STEP_PAUSE_SECONDS = 0.002  # between the steps of a round, for other requests
 TICK_SECONDS = 1.0  # how often progress is noted
-SKIPPED, WITHOUT_PRODUCER = "skipped", "without_producer"  # counted in a round beside the verdicts
-WORRYING = {SKIPPED, Verdict.DISCARD.name.lower()}
-NOTED_MAX = 64  # progress that waits for its flush; with more, only the newest is of interest
+SKIPPED, WITHOUT_PRODUCER = "skipped", "without_producer"  # counted in a round, in addition to the actions
+WARNING_COUNTS = {SKIPPED, CheckAction.DISCARD.name.lower()}
+NOTED_MAX = 64  # progress entries that wait for their flush; beyond that the newest is replaced
 
 
-class Checking:
-    """`ledger` is shared with those who end transactions."""
+class TransactionChecks:
+    """`ledger` is shared with `Decisions`."""
 
     def __init__(
         self,
@@ -79,18 +79,18 @@ class Checking:
         self._clock = clock
         self._options = options
         self.next_round_ms = 0
-        self.store_host = b""  # known when the port is
+        self.store_host = b""  # set when the port is known
         self._task: asyncio.Task[None] | None = None
-        self._turns: dict[str, deque[Connection]] = {}  # of one round: producer group -> its live producers in turn
+        self._turns: dict[str, deque[Connection]] = {}  # of one round: producer group -> connected producers in turn
         self._counts: Counter[str] = Counter()  # of one round
-        self._noted: deque[tuple[int, int, int]] = deque()  # end of the log -> progress that is safe when it is flushed
+        self._noted: deque[tuple[int, int, int]] = deque()  # log end -> progress to save when that is flushed
         self._committed = (0, 0)
         self._lines = Refusals()
 
     @property
-    def limits(self) -> Limits:
-        """As the options are now."""
-        return Limits(
+    def limits(self) -> CheckLimits:
+        """From the current options."""
+        return CheckLimits(
             self._options.transaction_timeout_ms,
             self._options.transaction_check_max,
             self._store.options.file_reserved_time_hours * HOUR_MS,
@@ -98,7 +98,7 @@ class Checking:
 
     @property
     def interval_ms(self) -> int:
-        """From one round to the next."""
+        """The time between two rounds."""
         return self._options.transaction_check_interval_ms
 
     def start(self) -> None:
@@ -126,7 +126,7 @@ class Checking:
     # ------------------------------------------------------------------------------------------------------- a round
 
     async def round(self) -> None:
-        """Look at everything that is open and old enough. What goes wrong ends the round, not the rounds."""
+        """Check every open half message that is old enough. An error ends this round only."""
         started_ms = self._clock.now_ms()
         try:
             more = True
@@ -142,61 +142,59 @@ class Checking:
             self._turns.clear()
         if self._counts:
             counts = " ".join(f"{name}={count}" for name, count in sorted(self._counts.items()))
-            level = logging.WARNING if self._counts.keys() & WORRYING else logging.INFO
+            level = logging.WARNING if self._counts.keys() & WARNING_COUNTS else logging.INFO
             _log.log(level, "event=transactions_checked %s", counts)
             self._counts.clear()
 
     async def _finds_room(self, awaited: RoomAwaited) -> bool:
-        """Wait until a message that the round copies has room in its queue; False when there will be none."""
+        """Wait until the consume queue has room for a copy; False when there will be none."""
         refused = await room(self._store.when_room, awaited)
         if refused is not None:
             self._refused(refused)
         return refused is None
 
     def _step(self, started_ms: int) -> bool:
-        """Look at some messages; False when the round is over. RoomAwaited as the store raises it: call again later."""
+        """Check some messages; False when the round is over. RoomAwaited from the store: call again later."""
         ledger, store, limits = self._ledger, self._store, self.limits
         if ledger.position < (low := store.min_offset(HALF_TOPIC, QUEUE_ID)):
-            ledger.pass_over(low - 1)  # their files are gone
+            ledger.pass_over(low - 1)  # their files are deleted
         first = ledger.position
         entries = store.entries(HALF_TOPIC, QUEUE_ID, first, STEP_MESSAGES)
-        size_looked_at = 0
+        size_checked = 0
         for offset, (place, size, _) in enumerate(entries, first):
             if offset < ledger.position:
                 continue  # decided
-            if not self._look(offset, place, limits, started_ms):
+            if not self._check(offset, place, limits, started_ms):
                 return False
-            size_looked_at += size
-            if size_looked_at >= STEP_BYTES:
+            size_checked += size
+            if size_checked >= STEP_BYTES:
                 return True
         return bool(entries)
 
-    def _look(self, offset: int, place: int, limits: Limits, started_ms: int) -> bool:
-        """Deal with the first open message; False when it ends the round."""
+    def _check(self, offset: int, place: int, limits: CheckLimits, started_ms: int) -> bool:
+        """Handle the first open message; False when it ends the round."""
         half = read_half(self._store.unit_at(place))
         if half is None:
             _log.debug("event=half_message_skipped offset=%d", place)
             self._counts[SKIPPED] += 1
-        is_open = half is not None and self._ledger.state(offset, half.identity) == (State.OPEN, offset)
+        is_open = half is not None and self._ledger.state(offset, half.identity) == (HalfState.OPEN, offset)
         if half is not None and is_open and not self._handle(half, limits, started_ms):
             return False
         self._ledger.pass_over(offset)
         return True
 
-    def _handle(self, half: Half, limits: Limits, started_ms: int) -> bool:
-        """Do with an open message what its age and its count ask for; False when it ends the round."""
-        verdict = judge(half, limits, started_ms, self._clock.now_ms())
-        if verdict is Verdict.WAIT:
+    def _handle(self, half: Half, limits: CheckLimits, started_ms: int) -> bool:
+        """Apply the action for an open message; False when it ends the round."""
+        action = action_for(half, limits, started_ms, self._clock.now_ms())
+        if action is CheckAction.WAIT:
             return False
-        copy = immune_copy(half) if verdict is Verdict.SPARE else checked_copy(half)
+        copy = immune_copy(half) if action is CheckAction.SPARE else checked_copy(half)
         record = copy_record(copy)
-        if (
-            len(record.properties) > PROPERTIES_SIZE_MAX
-        ):  # RocketMQ keeps no room: all behind it would never be looked at
+        if len(record.properties) > PROPERTIES_SIZE_MAX:  # from RocketMQ, which reserves no space for the copy
             text = "event=transaction_given_up topic=%.300s id=%.300s reason=no_room_for_its_checks"
             self._lines.tell(_log, text, half.topic, half.unique_id)
-            verdict = Verdict.DISCARD
-        if verdict is Verdict.DISCARD:
+            action = CheckAction.DISCARD
+        if action is CheckAction.DISCARD:
             self._topics.create_for_system(TRANSACTION_CHECK_MAX_TOPIC, 1)
             if self._put(discard_record(half)) is None:
                 return False
@@ -210,9 +208,9 @@ class Checking:
             if result is None:
                 return False
             self._ledger.copied(result.queue_offset, half.identity)
-            if verdict is Verdict.CHECK:
-                self._ask(copy, result)
-        self._counts[verdict.name.lower()] += 1
+            if action is CheckAction.CHECK:
+                self._send_check(copy, result)
+        self._counts[action.name.lower()] += 1
         return True
 
     def _put(self, record: PutRecord, at_once: bool = True) -> PutResult | None:
@@ -225,10 +223,10 @@ class Checking:
     def _refused(self, result: PutResult) -> None:
         _log.error("event=transaction_checks_paused status=%s", result.status.name)
 
-    # ---------------------------------------------------------------------------------------------- asking producers
+    # --------------------------------------------------------------------------------------------- checks to producers
 
-    def _ask(self, half: Half, result: PutResult) -> None:
-        """One question to one producer of the group. Without any the next round asks again."""
+    def _send_check(self, half: Half, result: PutResult) -> None:
+        """Send a check to one producer of the group; if none is connected, the next round tries again."""
         connection = self._next_producer(half.group)
         if connection is None:
             self._counts[WITHOUT_PRODUCER] += 1
@@ -244,8 +242,7 @@ class Checking:
         connection.send(request(RequestCode.CHECK_TRANSACTION_STATE, header, body, oneway=True))
 
     def _next_producer(self, group: str) -> Connection | None:
-        """All producers of a group in turn, from a different first one in each round; those that take nothing are left
-        out."""
+        """The next producer of a group, round robin from a random start; those with a full write buffer are skipped."""
         turn = self._turns.get(group)
         if turn is None:
             members = self._producers.groups.get(group)
@@ -262,14 +259,14 @@ class Checking:
     # ------------------------------------------------------------------------------------------------------ progress
 
     async def restore(self) -> None:
-        """Rebuild the ledger from what the store holds, before anything is served."""
+        """Rebuild the ledger from the store, before requests are served."""
         ledger = self._ledger
         ledger.begin(*self._saved_progress())
         self._committed = (ledger.position, ledger.op_position)
         oldest = self._store.entries(HALF_TOPIC, QUEUE_ID, ledger.position, 1)
         for batch in self._batches(OP_HALF_TOPIC, ledger.op_position) if oldest else ():
             for _, place in batch:
-                # What lies before the oldest half message speaks of others, or of a queue that had these offsets once.
+                # Op messages before the oldest half message decide others, or those of a queue that was deleted.
                 for offset in self._decisions(place) if place > oldest[0][0] else ():
                     ledger.restore_decision(offset)
             await asyncio.sleep(0)
@@ -284,18 +281,17 @@ class Checking:
                 if self._is_delivered(half):
                     delivered = half
             await asyncio.sleep(0)
-        if delivered is not None and ledger.state(delivered.offset, delivered.identity)[0] is State.OPEN:
+        if delivered is not None and ledger.state(delivered.offset, delivered.identity)[0] is HalfState.OPEN:
             self._complete(delivered)
         ledger.advance()
 
     def _complete(self, half: Half) -> None:
-        """Store the op message that a crash has prevented."""
+        """Store the op message that was lost in a crash."""
         if self._put(op_record(half.offset, self._clock.now_ms(), self.store_host), at_once=False) is not None:
             self._ledger.restore_end(half.offset, half.identity)
 
     def _is_delivered(self, half: Half) -> bool:
-        """Whether the log ends with what the half message became: the broker was killed between the committed message
-        and the op message."""
+        """Whether the log ends with the committed message: the broker was killed before it stored the op message."""
         last = self._store.max_offset(half.topic, half.queue_id) - 1
         for place, size, _ in self._store.entries(half.topic, half.queue_id, last, 1) if last >= 0 else ():
             if self._is_end(place + size):
@@ -303,15 +299,16 @@ class Checking:
         return False
 
     def _is_end(self, place: int) -> bool:
-        """Whether the log ends there, but for what fills up a file."""
+        """Whether the log ends there, apart from the blank end of a file."""
         rest = self._store.unit_at(place)
         if rest is not None and BLANK.unpack_from(rest)[1] == BLANK_MAGIC:
             place += len(rest)
         return place == self._store.commit_log_max_offset
 
     def _saved_progress(self) -> tuple[int, int]:
-        """Of both queues, moved into what they hold. Progress beyond a queue's end is that of another queue, or of one
-        that a crash has shortened: then both are gone through from their beginning."""
+        """The saved offsets of both queues, within their limits. If one is beyond the end of its queue, the queue was
+        deleted or lost its end in a crash: then both start at the beginning.
+        """
         topics = (HALF_TOPIC, OP_HALF_TOPIC)
         half_low, op_low = (self._store.min_offset(topic, QUEUE_ID) for topic in topics)
         half_end, op_end = (self._store.max_offset(topic, QUEUE_ID) for topic in topics)
@@ -321,13 +318,13 @@ class Checking:
         return max(half, half_low), max(op, op_low)
 
     def _batches(self, topic: str, offset: int) -> Iterator[list[tuple[int, int]]]:
-        """Queue offset and place of everything from `offset` on, as much at a time as fits into one turn."""
+        """Queue offset and physical offset of all entries from `offset` on, in batches for one turn each."""
         while entries := self._store.entries(topic, QUEUE_ID, offset, STEP_MESSAGES):
             yield [(number, place) for number, (place, _, _) in enumerate(entries, offset)]
             offset += len(entries)
 
     def _decisions(self, place: int) -> list[int]:
-        """What the op message there ends; nothing if it cannot be read."""
+        """The half messages that the op message there decides; none if it cannot be read."""
         stored = self._store.unit_at(place)
         try:
             return decided_offsets(decode_unit(stored).body) if stored is not None else []
@@ -335,7 +332,7 @@ class Checking:
             return []
 
     async def _keep_progress(self) -> None:
-        """Go over op messages that have done their work, and note how far both queues are."""
+        """Advance over op messages that are no longer needed, and note the progress of both queues."""
         more = True
         while more:
             more = self._pass_ops()
@@ -343,7 +340,7 @@ class Checking:
         self.note_progress()
 
     def _pass_ops(self) -> bool:
-        """One step; False when the next op message is still needed, or there is none."""
+        """One step of it; False when the next op message is still needed, or there is none."""
         ledger = self._ledger
         low, high = self._store.min_offset(OP_HALF_TOPIC, QUEUE_ID), self._store.max_offset(OP_HALF_TOPIC, QUEUE_ID)
         ledger.op_position = max(ledger.op_position, low) if ledger.op_position <= high else low
@@ -357,8 +354,9 @@ class Checking:
         return bool(entries)
 
     def note_progress(self) -> None:
-        """Hand on what may be saved: progress whose copies and decisions are on disk. After a crash some producers may
-        be asked again, no transaction is forgotten."""
+        """Commit progress whose copies and decisions are on disk. After a crash some transactions may be checked again,
+        none is lost.
+        """
         progress = (self._ledger.position, self._ledger.op_position)
         if len(self._noted) >= NOTED_MAX:
             self._noted.pop()

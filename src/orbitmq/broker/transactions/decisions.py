@@ -1,7 +1,7 @@
-"""The two steps a producer takes: a half message is stored, and END_TRANSACTION delivers it or drops it.
+"""Both requests of a producer: store a half message, and END_TRANSACTION, which commits or rolls it back.
 
-What RocketMQ 4.9 gets wrong is kept out here: a decision counts once however often it is sent, the first one stands,
-and one that names an older copy of a message counts for the newest.
+Unlike RocketMQ 4.9, decisions are idempotent, the first one stands, and one for an older copy of a message decides the
+newest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from orbitmq.broker.message_writer import MessageWriter
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.send_handler import outcome_of
 from orbitmq.broker.transactions.half import COPY_GROWTH, QUEUE_ID, Half, committed, make_half, op_record, read_half
-from orbitmq.broker.transactions.ledger import WINDOW_MAX, Ledger, State
+from orbitmq.broker.transactions.ledger import WINDOW_MAX, Ledger, HalfState
 from orbitmq.errors import RequestRejected
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC
@@ -43,47 +43,45 @@ WRONG_LOG_OFFSET = "The commit log offset wrong"
 _Done: TypeAlias = "asyncio.Future[None]"
 
 
-class Deciding:
-    """The handler of END_TRANSACTION, and what a send of a half message does instead of an ordinary put."""
+class Decisions:
+    """The handler of END_TRANSACTION, and `prepare` for the send of a half message."""
 
     def __init__(
-        self, store: MessageStore, writing: MessageWriter, ledger: Ledger, options: BrokerOptions, clock: Clock
+        self, store: MessageStore, writer: MessageWriter, ledger: Ledger, options: BrokerOptions, clock: Clock
     ) -> None:
         self._store = store
-        self._writing = writing
+        self._writer = writer
         self._ledger = ledger
         self._options = options
         self._clock = clock
         self._shielded = ShieldedTasks()
-        self._under_way: dict[int, _Done] = {}  # place of a half message -> its last decision that is made later
-        self.store_host = b""  # known when the port is
+        self._unfinished: dict[int, _Done] = {}  # place of a half message -> its last decision that is made later
+        self.store_host = b""  # set when the port is known
         self.on_end: Callable[[str, bool, int], object] | None = None
-        """Told topic, whether it was committed, and milliseconds since the half message, while somebody wants to know
-        of each decision.
-        """
+        """Called for each decision with topic, whether it is a commit, and milliseconds since the half message."""
 
     def add_to(self, router: Router) -> None:
         self._shielded = router.shielded
         router.add(RequestCode.END_TRANSACTION, self.end)
 
     def prepare(self, record: PutRecord, text: str, at_once: bool = False) -> PutResult:
-        """Store a message as the half of a transaction; `text` is its properties. RequestRejected, and what
-        `MessageWriter.put` raises.
+        """Store a message as a half message; `text` is its properties. RequestRejected, and what `MessageWriter.put`
+        raises.
         """
         if self._options.reject_transaction_message:
             remark = f"the broker[{self._options.broker_ip1}] sending transaction message is forbidden"
             raise RequestRejected(ResponseCode.NO_PERMISSION, remark)
         if self._store.max_offset(HALF_TOPIC, QUEUE_ID) - self._ledger.position >= WINDOW_MAX:
-            remark = f"{WINDOW_MAX} transactions came while an older one stays open; it is looked at in the next round"
+            remark = f"{WINDOW_MAX} transactions followed one that is still pending; try again after the next check"
             raise RequestRejected(ResponseCode.SYSTEM_BUSY, remark)
         topic = record.topic
         make_half(record, text)
         refusal = self._store.refused_later(record, topic, COPY_GROWTH)
         if refusal is not None:
             return refusal
-        result = self._writing.put_here(record, at_once)
+        result = self._writer.put_here(record, at_once)
         if result.status is PutStatus.PUT_OK and result.queue_offset < self._ledger.position:
-            # The queue was removed, as queues are of which no message is left, and begins anew.
+            # The queue was deleted when its last message expired, and starts again.
             self._ledger.begin(result.queue_offset, self._store.max_offset(OP_HALF_TOPIC, QUEUE_ID))
         return result
 
@@ -91,55 +89,53 @@ class Deciding:
         header = command.header(EndTransactionHeader)
         if header.commit_or_rollback == TRANSACTION_NOT:
             _log.debug("event=transaction_unknown group=%s id=%s", header.producer_group, header.msg_id)
-            return None  # the producer does not know yet, and expects no answer either
+            return None  # the producer does not know yet, and expects no response
         if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "commitOrRollback field wrong")
         place = header.commit_log_offset
-        earlier = self._under_way.get(place)
+        earlier = self._unfinished.get(place)
         if earlier is None and not self._is_hidden(place):
             try:
                 return self._decide(command, header)
             except RoomAwaited:
                 pass
-        self._under_way[place] = done = asyncio.get_running_loop().create_future()
+        self._unfinished[place] = done = asyncio.get_running_loop().create_future()
         return self._shielded.run(self._decide_later(command, header, earlier, done))
 
     def _is_hidden(self, place: int) -> bool:
-        """Of a half message whose sender did not wait until it can be read, and may not wait now."""
+        """Whether the half message is stored but not yet readable, as its sender did not wait."""
         return self._store.readable_offset <= place < self._store.commit_log_max_offset
 
     async def _decide_later(
         self, command: Command, header: EndTransactionHeader, earlier: _Done | None, done: _Done
     ) -> Answer:
-        """When the half message can be read, and there is room for what ends it; the decision that came first comes
-        first.
-        """
+        """Decide after earlier decisions, when the half message is readable and there is room for the op message."""
         place = header.commit_log_offset
         try:
             if earlier is not None:
                 await asyncio.wait((earlier,))
             if self._is_hidden(place):
-                await self._writing.flushed()
+                await self._writer.flushed()
             decide, refused = partial(self._decide, command, header), partial(self._refusal, command)
-            answer = await self._writing.with_room(decide, refused)
+            answer = await self._writer.with_room(decide, refused)
         finally:
             done.set_result(None)
-            if self._under_way.get(place) is done:
-                del self._under_way[place]
+            if self._unfinished.get(place) is done:
+                del self._unfinished[place]
         return await answer if isawaitable(answer) else answer
 
     def _decide(self, command: Command, header: EndTransactionHeader) -> Answer | Awaitable[Answer]:
-        """RoomAwaited when the message, or the op message that must follow it at once, has no room yet."""
+        """RoomAwaited when there is no room yet for the message or the op message that must follow it immediately."""
         half = self._named(header)
         state, offset = self._ledger.state(half.offset, half.identity)
-        if state is State.DECIDED:
+        if state is HalfState.DECIDED:
             return _answer(command, ResponseCode.SUCCESS)
-        if state is State.OVER:
-            remark = "the transaction is decided, or its producer has been asked about a newer copy of the message"
+        if state is HalfState.OVER:
+            remark = "the transaction is decided, or a check was sent for a newer copy of the message"
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
         self._store.need_room(OP_HALF_TOPIC, QUEUE_ID)
         if header.commit_or_rollback == TRANSACTION_COMMIT:
-            result = self._writing.put(committed(half), True)
+            result = self._writer.put(committed(half), True)
             if result.status is not PutStatus.PUT_OK:
                 return self._refusal(command, result)
         return self._finish(command, header, half, offset)
@@ -147,7 +143,7 @@ class Deciding:
     def _finish(
         self, command: Command, header: EndTransactionHeader, half: Half, offset: int
     ) -> Answer | Awaitable[Answer]:
-        """Store the op message. It follows the committed message at once: a start after a crash relies on that."""
+        """Store the op message immediately after the committed message: recovery after a crash relies on that."""
         op = self._store.put(op_record(offset, self._clock.now_ms(), self.store_host))
         if op.status is not PutStatus.PUT_OK:
             if header.commit_or_rollback == TRANSACTION_ROLLBACK:
@@ -159,18 +155,18 @@ class Deciding:
         if self.on_end is not None:
             is_commit = header.commit_or_rollback == TRANSACTION_COMMIT
             self.on_end(half.topic, is_commit, self._clock.now_ms() - half.unit.store_timestamp)
-        waits = self._writing.can_wait and half.waits_for_store and op.status is PutStatus.PUT_OK
+        waits = self._writer.can_wait and half.waits_for_store and op.status is PutStatus.PUT_OK
         if waits and not command.is_oneway:
             return self._answer_when_durable(command, op)
         return _answer(command, ResponseCode.SUCCESS)
 
     async def _answer_when_durable(self, command: Command, op: PutResult) -> Command:
-        """A flush that takes too long is no failure: the decision is stored, as it is with RocketMQ."""
-        await self._writing.durable(op)
+        """Respond after the flush. A flush timeout is no failure: the decision is stored, as in RocketMQ."""
+        await self._writer.durable(op)
         return _answer(command, ResponseCode.SUCCESS)
 
     def _named(self, header: EndTransactionHeader) -> Half:
-        """The half message a decision names, and only if everything it says of it is true."""
+        """The half message that a decision names. RequestRejected unless all its fields match."""
         half = read_half(self._store.unit_at(header.commit_log_offset))
         if half is None:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
@@ -183,7 +179,7 @@ class Deciding:
         return half
 
     def _refusal(self, command: Command, result: PutResult) -> Command:
-        return _answer(command, *outcome_of(result, self._writing.disk_use))
+        return _answer(command, *outcome_of(result, self._writer.disk_use))
 
 
 def _answer(command: Command, code: int, remark: str | None = None) -> Command:

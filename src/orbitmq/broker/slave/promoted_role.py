@@ -2,7 +2,7 @@
 because its configuration, which may be read-only or on a command line, still says so. Whoever wants it to be a slave
 removes the file. Also the broker id that goes with a role.
 
-The file tells as well whether clients may still come with what they know from the former master (`is_fresh`): a broker
+The file tells as well whether clients may still come with what they know from the former master (`is_recently_promoted`): a broker
 that ends in the minutes after its promotion has to reckon with them when it is started again, and later not.
 """
 
@@ -24,11 +24,11 @@ _ROLE: Final = "brokerRole"
 _SETTLED: Final = "clientsHaveComeOver"
 
 
-def kept_role_path(options: StoreOptions) -> Path:
+def promoted_role_path(options: StoreOptions) -> Path:
     return options.root / "config" / "promoted.json"
 
 
-def is_fresh(options: StoreOptions) -> bool:
+def is_recently_promoted(options: StoreOptions) -> bool:
     """Whether the store is a former slave's, and clients may not have come over yet: so it is, too, when what is kept
     cannot be read.
     """
@@ -40,22 +40,22 @@ def is_fresh(options: StoreOptions) -> bool:
     return kept is not None and not kept.get(_SETTLED)
 
 
-def keep_role(options: StoreOptions, role: str) -> None:
+def save_promoted_role(options: StoreOptions, role: str) -> None:
     """Remember the role of a slave that is promoted. OSError when the disk refuses."""
-    save_with_backup(kept_role_path(options), json.dumps({_ROLE: role}))
+    save_with_backup(promoted_role_path(options), json.dumps({_ROLE: role}))
 
 
-def settle_role(options: StoreOptions) -> None:
+def mark_clients_moved(options: StoreOptions) -> None:
     """Remember that clients have come over. OSError when the disk refuses."""
     try:
         kept = _load(options)
     except StoreDamaged:
         return  # which the start has told
     if kept is not None and not kept.get(_SETTLED):
-        save_with_backup(kept_role_path(options), json.dumps({**kept, _SETTLED: True}))
+        save_with_backup(promoted_role_path(options), json.dumps({**kept, _SETTLED: True}))
 
 
-def with_kept_role(options: StoreOptions) -> StoreOptions:
+def with_promoted_role(options: StoreOptions) -> StoreOptions:
     """The options, with the role of a promotion where they still say SLAVE. StoreDamaged when that cannot be read."""
     if not options.is_slave or (kept := _load(options)) is None:
         return options
@@ -63,13 +63,13 @@ def with_kept_role(options: StoreOptions) -> StoreOptions:
         "event=role_kept role=%s configured=%s remedy=set_brokerRole_or_remove path=%s",
         kept[_ROLE],
         options.broker_role,
-        kept_role_path(options),
+        promoted_role_path(options),
     )
     return options.replace(broker_role=kept[_ROLE])
 
 
 def _load(options: StoreOptions) -> dict[str, Any] | None:
-    path = kept_role_path(options)
+    path = promoted_role_path(options)
     if not path.exists():
         return None  # with its backup, if there is one: it is the file that the operator removes
     return load_with_backup(path, _parsed)
