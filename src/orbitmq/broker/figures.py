@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 from orbitmq.broker.archive_guard import ArchiveGuard
 from orbitmq.broker.clients import Consumers
@@ -213,26 +212,19 @@ class Figures:
     def _disks(self) -> Table:
         options = self._store.options
         logs = options.commit_log_directories
-        ratios = {path: self._files.used_ratio(_existing(path)) for path in logs}
+        ratios = {path: self._files.used_ratio(path) for path in logs}
         held = self._store.held_for
-        total, free = (sum(sizes) for sizes in zip(*map(self._files.space, map(_existing, logs)), strict=True))
+        total, free = (sum(sizes) for sizes in zip(*map(self._files.space, logs), strict=True))
         return {
             "commitLogDiskRatio": str(min(ratios.values())),
             **{f"commitLogDiskRatio_{path}": str(ratio) for path, ratio in ratios.items()},
-            "consumeQueueDiskRatio": str(self._files.used_ratio(_existing(options.root / "consumequeue"))),
+            "consumeQueueDiskRatio": str(self._files.used_ratio(options.root / "consumequeue")),
             "diskRefusesMessages": str(self._store.refuses_for_disk).lower(),
             "damagedState": "; ".join(dict.fromkeys(self._damage())),
             "diskHeldFor": "" if held is None else held.text,
             "commitLogDirCapacity": f"Total : {human_size(total)}, Free : {human_size(free)}.",
             **self._archive(),
         }
-
-
-def _existing(path: Path) -> Path:
-    """The path, or the nearest directory above that exists: a new store has no files yet."""
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return path
 
 
 def _stats_item(rate: Rate) -> StatsItem:
