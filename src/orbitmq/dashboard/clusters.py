@@ -191,7 +191,7 @@ class DashboardCluster:
         self._kept.clear()
 
     async def moment(self) -> Cached[Any]:
-        """`living.moment` with all groups, kept: a `Found[ClusterView]`."""
+        """`cluster_view.moment` with all groups, kept: a `Found[ClusterView]`."""
         return await self.cached("moment", lambda session: moment(session, shown=None))
 
     async def verdicts(self, patience_seconds: float = PATIENCE_SECONDS) -> Cached[GroupVerdicts] | None:

@@ -1,8 +1,8 @@
 """How to print text that peers choose: client ids, names, properties, bodies, remarks, addresses.
 
 Control characters steer a terminal, line ends make up lines of a log, and format characters hide text or turn its order
-round. Logs, commands and pages show such a character as a mark, all of them by `visible`. Light: every command's errors
-pass through here.
+round. Logs, commands and pages show such a character as a mark, all of them by `printable`. Light: the errors of every
+command pass through here.
 """
 
 from __future__ import annotations
