@@ -32,7 +32,7 @@ def test_calls_are_shown_as_they_are_written() -> None:
 
 def test_members_are_shown_with_type_and_meaning() -> None:
     text = api_page("client-api.md")
-    assert "| `queue_offset` | `int` | Position in the queue; of a batch that of its first message. |" in text
+    assert "| `queue_offset` | `int` | Queue offset; of a batch that of its first message. |" in text
     assert "| `code` | `int` | The response code" in text, "what a constructor sets has the type of its parameter"
     assert "| `SEND_OK` | stored as safely as the broker is configured to |" in text
     assert "| `response_code`" not in text, "is for servers"
