@@ -41,3 +41,17 @@ async def test_a_failed_start_abandons_every_part_and_says_why() -> None:
     with pytest.raises(OSError, match="no disk"):
         await lifecycle.start()
     assert steps == ["start a", "drop c", "stop b", "drop a"]
+
+
+@pytest.mark.parametrize("end", ["stop", "abandon"])
+async def test_a_part_that_cannot_be_ended_keeps_no_other_from_ending(end: str) -> None:
+    steps = Steps()
+
+    def fail() -> None:
+        raise OSError("the disk does not answer")
+
+    lifecycle = Lifecycle((steps.part("access"), Stage(stop=fail), steps.part("server")))
+    await lifecycle.start()
+    with pytest.raises(OSError, match="does not answer"):
+        await getattr(lifecycle, end)()
+    assert [text.split()[1] for text in steps[2:]] == ["server", "access"]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from inspect import isawaitable
+
+_log = logging.getLogger(__name__)
 
 Step = Callable[[], object]
 
@@ -40,14 +43,27 @@ class Lifecycle:
             raise
 
     async def stop(self) -> None:
-        """Stop each part, the last one first."""
-        for part in reversed(self._parts):
-            await _done(part.stop)
+        """Stop each part, the last one first. If one fails, stop the others and raise its error then."""
+        await _all_done(part.stop for part in reversed(self._parts))
 
     async def abandon(self) -> None:
-        """End each part at once, the last one first."""
-        for part in reversed(self._parts):
-            await _done(part.abandon or part.stop)
+        """End each part at once, the last one first. Errors as in `stop`."""
+        await _all_done(part.abandon or part.stop for part in reversed(self._parts))
+
+
+async def _all_done(steps: Iterable[Step]) -> None:
+    """Raises the first error and logs the others."""
+    failure: Exception | None = None
+    for step in steps:
+        try:
+            await _done(step)
+        except Exception as error:  # the other parts must still end
+            if failure is None:
+                failure = error
+            else:
+                _log.error("event=part_not_stopped", exc_info=error)
+    if failure is not None:
+        raise failure
 
 
 async def _done(step: Step) -> None:
