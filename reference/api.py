@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import griffe
 
@@ -224,6 +225,10 @@ def _constructor(name: str, found: griffe.Class) -> str:
         return ""
     function = defined(made)
     assert isinstance(function, griffe.Function), "__init__ is a function"
+    for call in (one.value for one in function.decorators):
+        if isinstance(call, griffe.ExprCall) and str(call.function) == "arguments_of":
+            module, _, kind = str(call.arguments[0]).partition(".")
+            return _constructor(name, cast("griffe.Class", defined(defined(found.module.members[module])[kind])))
     return f"\n{_code(_signature(name, function, returns=False))}"
 
 

@@ -18,28 +18,34 @@ import concurrent.futures
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 from orbitmq.client import base, consumer, lite_pull, producer, pull, push, schedule, transactions
-from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.latency import Fault
 from orbitmq.client.core.model import LocalTransactionState, SendResult, TransactionSendResult
 from orbitmq.client.core.queue_selectors import QueueSelector
 from orbitmq.client.core.selectors import Selector
-from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.producer import CALLBACK, SendCallback
 from orbitmq.client.queue_listeners import ON_QUEUES, OnTopicQueues, QueueListener
 from orbitmq.client.schedule import PullContext
-from orbitmq.client.settings import LitePullSettings, ProducerSettings, PullSettings, PushSettings, TransactionSettings
-from orbitmq.client.sync_wrapper import SyncWrapper, as_future, blocking, direct, loop_thread, on_own_thread, wait
+from orbitmq.client.settings import ProducerSettings, PullSettings, TransactionSettings
+from orbitmq.client.sync_wrapper import (
+    SyncWrapper,
+    arguments_of,
+    as_future,
+    blocking,
+    direct,
+    loop_thread,
+    on_own_thread,
+    wait,
+)
 from orbitmq.client.transactions import A_contra, TransactionListener
 from orbitmq.client.workers import Listener, OrderlyListener
 from orbitmq.message.model import Message, MessageExt, MessageQueue
-from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
+from orbitmq.wire.bodies import MessageModel
 
 if TYPE_CHECKING:
     from orbitmq.client.outbox.sync import Outbox
@@ -299,30 +305,8 @@ class Consumer(Client[M_co]):
 class PushConsumer(Consumer[push.PushConsumer]):
     """Consumes messages with a listener; see `orbitmq.client.PushConsumer`."""
 
-    def __init__(
-        self,
-        group: str,
-        namesrv_addr: str | Iterable[str] | None = None,
-        *,
-        message_model: MessageModel = MessageModel.CLUSTERING,
-        consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
-        consume_timestamp: datetime | str | None = None,
-        allocate_strategy: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        **settings: Unpack[PushSettings],
-    ) -> None:
-        super().__init__(
-            push.PushConsumer(
-                group,
-                namesrv_addr,
-                message_model=message_model,
-                consume_from_where=consume_from_where,
-                consume_timestamp=consume_timestamp,
-                allocate_strategy=allocate_strategy,
-                offset_store=offset_store,
-                **settings,
-            )
-        )
+    @arguments_of(push.PushConsumer)
+    def __init__(self) -> None: ...
 
     subscribe = direct(push.PushConsumer.subscribe)
     unsubscribe = direct(push.PushConsumer.unsubscribe)
@@ -353,30 +337,8 @@ class PushConsumer(Consumer[push.PushConsumer]):
 class LitePullConsumer(Consumer[lite_pull.LitePullConsumer]):
     """Polls messages; see `orbitmq.client.LitePullConsumer`. Iterate over it to get them one by one."""
 
-    def __init__(
-        self,
-        group: str,
-        namesrv_addr: str | Iterable[str] | None = None,
-        *,
-        message_model: MessageModel = MessageModel.CLUSTERING,
-        consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
-        consume_timestamp: datetime | str | None = None,
-        allocate_strategy: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        **settings: Unpack[LitePullSettings],
-    ) -> None:
-        super().__init__(
-            lite_pull.LitePullConsumer(
-                group,
-                namesrv_addr,
-                message_model=message_model,
-                consume_from_where=consume_from_where,
-                consume_timestamp=consume_timestamp,
-                allocate_strategy=allocate_strategy,
-                offset_store=offset_store,
-                **settings,
-            )
-        )
+    @arguments_of(lite_pull.LitePullConsumer)
+    def __init__(self) -> None: ...
 
     @checks_arguments
     def subscribe(self, topic: str, expression: Selector = "*", listener: QueueListener | None = None) -> None:
@@ -426,26 +388,8 @@ class LitePullConsumer(Consumer[lite_pull.LitePullConsumer]):
 class PullConsumer(Consumer[pull.PullConsumer]):
     """Pulls a queue on request, from any offset; see `orbitmq.client.PullConsumer`."""
 
-    def __init__(
-        self,
-        group: str,
-        namesrv_addr: str | Iterable[str] | None = None,
-        *,
-        message_model: MessageModel = MessageModel.CLUSTERING,
-        allocate_strategy: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        **settings: Unpack[PullSettings],
-    ) -> None:
-        super().__init__(
-            pull.PullConsumer(
-                group,
-                namesrv_addr,
-                message_model=message_model,
-                allocate_strategy=allocate_strategy,
-                offset_store=offset_store,
-                **settings,
-            )
-        )
+    @arguments_of(pull.PullConsumer)
+    def __init__(self) -> None: ...
 
     send_message_back = blocking(pull.PullConsumer.send_message_back)
     fetch_balanced_queues = direct(pull.PullConsumer.fetch_balanced_queues)
@@ -485,27 +429,8 @@ class PullSchedule(PullConsumer, Consumer[schedule.PullSchedule]):
     core: schedule.PullSchedule
     """The asyncio object behind this one."""
 
-    def __init__(
-        self,
-        group: str,
-        namesrv_addr: str | Iterable[str] | None = None,
-        *,
-        message_model: MessageModel = MessageModel.CLUSTERING,
-        allocate_strategy: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        **settings: Unpack[PullSettings],
-    ) -> None:
-        SyncWrapper.__init__(
-            self,
-            schedule.PullSchedule(
-                group,
-                namesrv_addr,
-                message_model=message_model,
-                allocate_strategy=allocate_strategy,
-                offset_store=offset_store,
-                **settings,
-            ),
-        )
+    @arguments_of(schedule.PullSchedule)
+    def __init__(self) -> None: ...
 
     @checks_arguments
     def register(self, topic: str, callback: PullTask) -> None:

@@ -20,7 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Concatenate, Generic, ParamSpec, TypeVar
+from typing import Concatenate, Generic, ParamSpec, TypeVar, cast
 
 import uvloop
 
@@ -36,6 +36,7 @@ R = TypeVar("R")
 C = TypeVar("C")
 V = TypeVar("V")
 C_co = TypeVar("C_co", covariant=True)
+S = TypeVar("S", bound="SyncWrapper[object]")
 
 _log = logging.getLogger(__name__)
 
@@ -314,6 +315,19 @@ class SyncWrapper(Generic[C_co]):
     def __init__(self, core: C_co) -> None:
         self.core = core
         """The asyncio object behind this one; it lives on the loop of `loop_thread()`."""
+
+
+def arguments_of(kind: Callable[P, C]) -> Callable[[Callable[[S], None]], Callable[Concatenate[S, P], None]]:
+    """An `__init__` with the arguments of the asyncio class `kind`; it wraps an object of that class."""
+
+    def declare(_: Callable[[S], None]) -> Callable[Concatenate[S, P], None]:
+        @functools.wraps(cast("type[C]", kind).__init__)
+        def create(wrapper: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            SyncWrapper.__init__(wrapper, kind(*args, **kwargs))
+
+        return create
+
+    return declare
 
 
 def on_own_thread(callback: Callable[P, object]) -> Callable[P, object]:

@@ -12,13 +12,11 @@ It is not part of `orbitmq.client.sync` because it needs LMDB (`orbitmq[outbox]`
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 from orbitmq.client.outbox import outbox
-from orbitmq.client.outbox.losses import OnLoss
-from orbitmq.client.outbox.outbox import OutboxLimits, RedeliveryRule, StoreRule
-from orbitmq.client.outbox.record import LossReason, worth_keeping
-from orbitmq.client.sync_wrapper import SyncWrapper, blocking, direct
+from orbitmq.client.outbox.outbox import OutboxLimits
+from orbitmq.client.outbox.record import LossReason
+from orbitmq.client.sync_wrapper import SyncWrapper, arguments_of, blocking, direct
 
 __all__ = ["Outbox", "OutboxLimits"]
 
@@ -26,30 +24,8 @@ __all__ = ["Outbox", "OutboxLimits"]
 class Outbox(SyncWrapper[outbox.Outbox]):
     """Keeps messages whose send failed; belongs to one `orbitmq.client.sync.Producer`."""
 
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        limits: OutboxLimits | None = None,
-        should_store: StoreRule = worth_keeping,
-        next_pause: RedeliveryRule | None = None,
-        on_loss: OnLoss | None = None,
-        drop_oldest: bool = False,
-        durable: bool = False,
-        raises: bool = True,
-    ) -> None:
-        super().__init__(
-            outbox.Outbox(
-                path,
-                limits=limits,
-                should_store=should_store,
-                next_pause=next_pause,
-                on_loss=on_loss,
-                drop_oldest=drop_oldest,
-                durable=durable,
-                raises=raises,
-            )
-        )
+    @arguments_of(outbox.Outbox)
+    def __init__(self) -> None: ...
 
     entries = direct(outbox.Outbox.entries)
     purge = blocking(outbox.Outbox.purge)
