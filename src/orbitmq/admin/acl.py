@@ -145,7 +145,7 @@ async def versions(session: Session, broker: str | None = None) -> Found[AclFile
 
     async def one(node: Node) -> list[AclFileStatus]:
         await _must_be_on(session, node)
-        found = await acl_version(session.remoting, node.address, timeout_ms=session.timeout_ms)
+        found = await session.request(acl_version, node)
         name = _label(node)
         return [
             AclFileStatus(name, node.address, path, version.counter, version.timestamp or None)
@@ -174,7 +174,7 @@ async def plan_account(session: Session, access_key: str, wanted: AccountChanges
             plan.warnings.append(EMPTIED)
         rights[_label(node)] = _rights(before)
         after = wanted.over(before or AccountConfig(access_key, ""))
-        make = partial(put_account, session.remoting, node.address, after, timeout_ms=session.timeout_ms)
+        make = partial(session.request, put_account, node, after)
         plan.changes.append(_change(session, node, "set account", access_key, before, after, make))
     return plan
 
@@ -191,7 +191,7 @@ async def plan_delete(session: Session, access_key: str, broker: str | None = No
         before = _of(config, access_key)
         if before is not None:
             rights[_label(node)] = _rights(before)
-            make = partial(delete_account, session.remoting, node.address, access_key, timeout_ms=session.timeout_ms)
+            make = partial(session.request, delete_account, node, access_key)
             plan.changes.append(_change(session, node, "delete account", access_key, before, None, make))
     if not plan.changes and not plan.failures:
         known = {one.access_key for config in gathered.answers.values() for one in config.plain_access_configs}
@@ -220,9 +220,7 @@ def _white(
     async def read_back() -> Value:
         return _listed((await _accounts(session, node)).global_white_addrs)
 
-    make = partial(
-        put_white_addresses, session.remoting, node.address, addresses, file=file, timeout_ms=session.timeout_ms
-    )
+    make = partial(session.request, put_white_addresses, node, addresses, file=file)
     before = _listed(config.global_white_addrs)
     step = Step(str(node), "set white list", file or "main file", before, _listed(addresses))
     return Change(step, make, None if file else read_back)
@@ -261,14 +259,14 @@ def _again(
     secret: str | None,
 ) -> Change:
     if rights is None:  # there was no such account
-        remove = partial(delete_account, session.remoting, node.address, access_key, timeout_ms=session.timeout_ms)
+        remove = partial(session.request, delete_account, node, access_key)
         return _change(session, node, "delete account", access_key, before, None, remove)
     key = before.secret_key if before is not None else secret
     if key is None:
         hint = "its secret was not kept; give one: --secret-env or --secret-file"
         raise NotFound(f"there is no account {access_key} at {node}", hint)
     after = AccountConfig(access_key, key, **asdict(rights))
-    make = partial(put_account, session.remoting, node.address, after, timeout_ms=session.timeout_ms)
+    make = partial(session.request, put_account, node, after)
     return _change(session, node, "restore account", access_key, before, after, make)
 
 
@@ -362,11 +360,11 @@ async def _each(session: Session, broker: str | None) -> Gathered[Node, AclConfi
 
 async def _accounts(session: Session, node: Node) -> AclConfig:
     await _must_be_on(session, node)
-    return await accounts(session.remoting, node.address, timeout_ms=session.timeout_ms)
+    return await session.request(accounts, node)
 
 
 async def _must_be_on(session: Session, node: Node) -> None:
     """RocketMQ leaves these requests without an answer while access control is off. Conflict instead of the wait."""
-    settings = await broker_settings(session.remoting, node.address, timeout_ms=session.timeout_ms)
+    settings = await session.request(broker_settings, node)
     if settings.values.get("aclEnable", "").strip().lower() == "false":
         raise Conflict(f"{OFF} at {node}", "aclEnable=true in its configuration file, and a restart")

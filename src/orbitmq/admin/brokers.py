@@ -130,9 +130,7 @@ async def status(session: Session, broker: str | None = None) -> Found[BrokerSta
 
 async def runtime_table(session: Session, broker: str | None = None) -> Found[BrokerEntry]:
     """The same as the broker writes it, key by key."""
-    return await _entries(
-        session, broker, lambda node: runtime_info(session.remoting, node.address, timeout_ms=session.timeout_ms)
-    )
+    return await _entries(session, broker, partial(session.request, runtime_info))
 
 
 async def settings(session: Session, broker: str | None = None, *, containing: str = "") -> Found[BrokerEntry]:
@@ -141,7 +139,7 @@ async def settings(session: Session, broker: str | None = None, *, containing: s
 
 
 async def _settings(session: Session, node: Node) -> dict[str, str]:
-    return (await broker_settings(session.remoting, node.address, timeout_ms=session.timeout_ms)).values
+    return (await session.request(broker_settings, node)).values
 
 
 async def _entries(
@@ -183,7 +181,7 @@ async def plan_settings(
 
 def _setting(session: Session, node: Node, key: str, before: str | None, after: str) -> Change:
     async def make() -> None:
-        await change_broker_settings(session.remoting, node.address, {key: after}, timeout_ms=session.timeout_ms)
+        await session.request(change_broker_settings, node, {key: after})
 
     async def read_back() -> str | None:
         return (await _settings(session, node)).get(key)
@@ -226,7 +224,7 @@ async def consumption(session: Session, broker: str | None = None, *, lag_min: i
 
     async def one(node: Node) -> list[Consumption]:
         timeout_ms = max(CONSUME_STATS_TIMEOUT_MS, session.timeout_ms)
-        answer = await broker_consume_stats(session.remoting, node.address, timeout_ms=timeout_ms)
+        answer = await session.request(broker_consume_stats, node, timeout_ms=timeout_ms)
         return [
             Consumption(
                 queue.topic,
@@ -260,7 +258,7 @@ async def plan_cleaning(session: Session, what: Cleaning, broker: str | None = N
         [
             Change(
                 Step(str(node), "remove", what.value, None, "removed"),
-                partial(_CLEANING[what], session.remoting, node.address, timeout_ms=timeout_ms),
+                partial(session.request, _CLEANING[what], node, timeout_ms=timeout_ms),
             )
             for node in nodes
         ],
@@ -281,7 +279,7 @@ async def plan_writing(session: Session, broker: str, *, allowed: bool) -> Plan:
     plan = Plan(f"{'allow' if allowed else 'forbid'} writing to {broker}", failures=list(before.failures))
     for server, now in before.answers.items():
         step = Step(server, "allow writing" if allowed else "forbid writing", broker, now, allowed)
-        make = _without_answer(partial(change, session.remoting, server, broker, timeout_ms=session.timeout_ms))
+        make = _without_answer(partial(session.request, change, server, broker))
         plan.changes.append(Change(step, make, partial(writable, session, server, broker)))
     if allowed:
         plan.warnings.append("topics that were meant to be read only are written, too, until the broker registers anew")
@@ -302,7 +300,7 @@ def _without_answer(question: Callable[[], Awaitable[object]]) -> Callable[[], A
 
 async def writable(session: Session, server: str, broker: str) -> bool | None:
     """Whether this name server's routes say so, by the topic every broker has, its own; None when it has none."""
-    found = await route(session.remoting, server, broker, timeout_ms=session.timeout_ms)
+    found = await session.request(route, server, broker)
     queues = [] if found is None else [one for one in found.queue_datas if one.broker_name == broker]
     return bool(queues[0].perm & PERM_WRITE) if queues else None
 

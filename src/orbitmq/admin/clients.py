@@ -275,7 +275,7 @@ async def membership(session: Session, group: str) -> GroupMembership:
     nodes = await session.readable()
     came = await session.each_node(
         nodes,
-        lambda node: asked.consumer_connections(session.remoting, node.address, group, timeout_ms=session.timeout_ms),
+        lambda node: session.request(asked.consumer_connections, node, group),
         slaves_suffice=True,  # consumers tell slaves of themselves, too
     )
     return GroupMembership(group, members_of(came.answers), came.answers, came.failures)
@@ -292,10 +292,14 @@ async def running(
 
     async def ask(client_id: str) -> ConsumerRunningInfo:
         home = wanted[client_id]
-        return await running_info(
-            session.remoting, home.address, who.group, client_id, stacks=stacks,
+        return await session.request(
+            running_info,
+            home,
+            who.group,
+            client_id,
+            stacks=stacks,
             timeout_ms=max(session.timeout_ms, CLIENT_TIMEOUT_MS),
-        )  # fmt: skip
+        )
 
     return await session.each({client: f"client {client}" for client in wanted}, ask)
 
@@ -371,7 +375,7 @@ async def producers(session: Session, group: str | None = None) -> Found[Produce
     """Producers of every group, or of one. A broker that does not list all groups is asked for the one."""
 
     async def ask(node: Node) -> list[ProducerMember]:
-        everybody = await asked.all_producers(session.remoting, node.address, timeout_ms=session.timeout_ms)
+        everybody = await session.request(asked.all_producers, node)
         return [
             ProducerMember(
                 name, one.client_id or "", (one.remote_ip or "").lstrip("/") or None, one.language,
@@ -395,7 +399,7 @@ async def producers(session: Session, group: str | None = None) -> Found[Produce
 
 
 async def _of_group(session: Session, node: Node, group: str) -> list[ProducerMember]:
-    found = await asked.producer_connections(session.remoting, node.address, group, timeout_ms=session.timeout_ms)
+    found = await session.request(asked.producer_connections, node, group)
     return [
         ProducerMember(
             group, one.client_id or "", one.client_addr, one.language,

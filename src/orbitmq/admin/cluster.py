@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -127,9 +128,7 @@ async def collect(session: Session) -> tuple[ClusterEvidence, list[Failure]]:
     """Ask every broker and every name server once."""
     nodes = await session.nodes()
     runtimes = await each_runtime(session, nodes)
-    views = await session.every_name_server(
-        lambda address: cluster_info(session.remoting, address, timeout_ms=session.timeout_ms)
-    )
+    views = await session.every_name_server(partial(session.request, cluster_info))
     registered = {address: _registered(info, session.cluster) for address, info in views.answers.items()}
     silent = [failure.target for failure in views.failures]
     listed = _masters_listed(views.answers.values())
@@ -142,7 +141,7 @@ async def each_runtime(session: Session, nodes: list[Node]) -> Gathered[Node, Ru
     """The figures of each of them."""
 
     async def one(node: Node) -> Runtime:
-        return parse(await runtime_info(session.remoting, node.address, timeout_ms=session.timeout_ms))
+        return parse(await session.request(runtime_info, node))
 
     return await session.each_node(nodes, one)
 

@@ -140,7 +140,7 @@ def _topic(
     async def read_back() -> Value:
         return topic_changes.plain_config(await told.of(node, after.name))  # type: ignore[arg-type]
 
-    make = partial(create_topic, session.remoting, node.address, after, timeout_ms=session.timeout_ms)
+    make = partial(session.request, create_topic, node, after)
     action = "create topic" if before is None else "alter topic"
     step = Step(str(node), action, after.name, topic_changes.plain_config(before), topic_changes.plain_config(after))
     return Change(step, make, read_back)
@@ -175,7 +175,7 @@ def _group(
     async def read_back() -> Value:
         return groups.plain_rules(await told.of(node, after.name))  # type: ignore[arg-type]
 
-    make = partial(create_group, session.remoting, node.address, after, timeout_ms=session.timeout_ms)
+    make = partial(session.request, create_group, node, after)
     action = "create group" if before is None else "alter group"
     step = Step(str(node), action, after.name, groups.plain_rules(before), groups.plain_rules(after))
     return Change(step, make, read_back)
@@ -249,9 +249,7 @@ async def export(session: Session, sections: Iterable[str] = ("topics", "groups"
 
 async def _topic_entries(session: Session, tables: Tables[TopicConfig]) -> list[TopicEntry]:
     system = await topics.system_names(session)
-    orders = await session.any_name_server(
-        lambda server: kv_table(session.remoting, server, ORDER_NAMESPACE, timeout_ms=session.timeout_ms)
-    )
+    orders = await session.any_name_server(lambda server: session.request(kv_table, server, ORDER_NAMESPACE))
     entries = []
     for name in sorted(_surplus_topics(tables, set(), system)):
         for config, brokers in _versions(tables, name):
@@ -343,4 +341,4 @@ async def _group_tables(session: Session) -> Gathered[Node, Mapping[str, Subscri
 
 
 async def _groups_of(session: Session, node: Node) -> Mapping[str, SubscriptionGroup]:
-    return (await all_groups(session.remoting, node.address, timeout_ms=session.timeout_ms)).groups
+    return (await session.request(all_groups, node)).groups

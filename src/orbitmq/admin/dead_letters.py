@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -42,9 +43,7 @@ class Reason(Struct, frozen=True, rename="camel"):
 
 async def listed(session: Session, containing: str = "") -> Found[DeadLetters]:
     """Groups that have dead letters, the latest first."""
-    names = await session.any_name_server(
-        lambda server: topics(session.remoting, server, timeout_ms=session.timeout_ms)
-    )
+    names = await session.any_name_server(partial(session.request, topics))
     chosen = sorted(one for one in names if one.startswith(DLQ_PREFIX) and containing.lower() in one.lower())
     found = Found[DeadLetters](failures=await session.absent())
     if len(chosen) > GROUPS_MAX:

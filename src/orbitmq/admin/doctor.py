@@ -60,7 +60,7 @@ async def response_times(session: Session) -> Gathered[str, float]:
 
     async def one(server: str) -> float:
         began = time.perf_counter()
-        await cluster_info(session.remoting, server, timeout_ms=session.timeout_ms)
+        await session.request(cluster_info, server)
         return (time.perf_counter() - began) * 1000
 
     return await session.every_name_server(one)
@@ -125,7 +125,7 @@ async def _permissions(session: Session, nodes: list[Node]) -> list[Finding]:
     rows = []
     for node in nodes:
         try:
-            settings = await broker_settings(session.remoting, node.address, timeout_ms=session.timeout_ms)
+            settings = await session.request(broker_settings, node)
         except BrokerError as error:
             failure = failure_of(str(node), error)
             text = f"this account may not administer {node}: {failure.message}"
@@ -154,9 +154,7 @@ async def _wiped(session: Session, names: list[str]) -> list[Finding]:
 
 async def _trace_topic(session: Session) -> Finding:
     """Without this topic the traces of clients are lost silently."""
-    found = await session.any_name_server(
-        lambda server: route(session.remoting, server, TRACE_TOPIC, timeout_ms=session.timeout_ms)
-    )
+    found = await session.any_name_server(lambda server: session.request(route, server, TRACE_TOPIC))
     if found is None:
         text = f"there is no {TRACE_TOPIC}: clients cannot trace messages, except to a topic of their own"
         remedy = "traceTopicEnable=true in a broker's configuration, for traces"

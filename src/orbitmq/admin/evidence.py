@@ -185,7 +185,7 @@ async def _unsubscribed(
 
 
 async def _permission(session: Session, node: Node) -> int:
-    settings = await broker_settings(session.remoting, node.address, timeout_ms=session.timeout_ms)
+    settings = await session.request(broker_settings, node)
     text = settings.values.get("brokerPermission", "6")
     return int(text) if text.isdecimal() else 6
 
@@ -216,7 +216,7 @@ async def _newest_tags(session: Session, queue: MessageQueue, known: Sequence[Gr
     one = next(one for one in known if _at(one) == queue)
     first = max(one.min_offset or 0, (one.max_offset or 0) - SAMPLED_MESSAGES)
     header = pull_header(queue, first, SAMPLED_MESSAGES)
-    reply = await pulls.pull(session.remoting, node.address, header, timeout_ms=session.timeout_ms)
+    reply = await session.request(pulls.pull, node, header)
     return [decode_properties(unit.properties).get(TAGS, "") for unit in decode_units(reply.body)]
 
 

@@ -198,8 +198,7 @@ class _Known:
 
 async def _tables(session: Session, node: Node) -> tuple[dict[str, SubscriptionGroup], dict[str, dict[int, int]]]:
     rules, offsets = await asyncio.gather(
-        all_groups(session.remoting, node.address, timeout_ms=session.timeout_ms),
-        all_consumer_offsets(session.remoting, node.address, timeout_ms=session.timeout_ms),
+        session.request(all_groups, node), session.request(all_consumer_offsets, node)
     )
     return rules.groups, offsets
 
@@ -274,7 +273,7 @@ async def _sums(session: Session, node: Node) -> _Summed:
     """
     timeout_ms = max(session.timeout_ms, SUMS_TIMEOUT_MS)
     told, table = await asyncio.gather(
-        broker_consume_stats(session.remoting, node.address, timeout_ms=timeout_ms), table_of(session, node)
+        session.request(broker_consume_stats, node, timeout_ms=timeout_ms), table_of(session, node)
     )
     uneven = {name for name, config in table.topics.items() if config.read_queues != config.write_queues}
     pairs = sorted(
@@ -290,7 +289,7 @@ async def _sums(session: Session, node: Node) -> _Summed:
 
     async def exact(pair: tuple[str, str]) -> ConsumeStats:
         try:
-            return await consume_stats(session.remoting, node.address, *pair, timeout_ms=session.timeout_ms)
+            return await session.request(consume_stats, node, *pair)
         except BrokerError as error:
             if error.code in GONE:
                 return ConsumeStats()
@@ -357,7 +356,7 @@ def rules_in(came: Gathered[Node, dict[str, SubscriptionGroup]], name: str) -> F
 
 
 async def _rules_at(session: Session, node: Node) -> dict[str, SubscriptionGroup]:
-    return (await all_groups(session.remoting, node.address, timeout_ms=session.timeout_ms)).groups
+    return (await session.request(all_groups, node)).groups
 
 
 # ----------------------------------------------------------------------------------------------------------- changing
@@ -372,7 +371,7 @@ async def _targets(session: Session, brokers: Collection[str]) -> list[Node]:
 
 def _put(session: Session, node: Node, before: SubscriptionGroup | None, after: SubscriptionGroup) -> Change:
     async def make() -> None:
-        await create_group(session.remoting, node.address, after, timeout_ms=session.timeout_ms)
+        await session.request(create_group, node, after)
 
     async def read_back() -> Value:
         return plain_rules((await _rules_at(session, node)).get(after.name))
@@ -480,7 +479,7 @@ def _add_deletion(
     before: dict[str, object] = {**(plain_rules(group) or {}), **gone}
 
     async def make() -> None:
-        await delete_group(session.remoting, node.address, name, with_offsets=offsets, timeout_ms=session.timeout_ms)
+        await session.request(delete_group, node, name, with_offsets=offsets)
 
     async def read_back() -> Value:
         table, left = await _tables(session, node)
@@ -507,12 +506,8 @@ async def _add_topic(session: Session, plan: Plan, topic: str) -> None:
     """
     tables = await session.each_node(await session.masters(), partial(table_of, session))
     homes = {node: table.topics[topic] for node, table in tables.answers.items() if topic in table.topics}
-    stats = await session.each_node(
-        list(homes), lambda node: topic_stats(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
-    )
-    routes = await session.every_name_server(
-        lambda server: route(session.remoting, server, topic, timeout_ms=session.timeout_ms)
-    )
+    stats = await session.each_node(list(homes), lambda node: session.request(topic_stats, node, topic))
+    routes = await session.every_name_server(lambda server: session.request(route, server, topic))
     failures = [*plan.failures, *tables.failures, *stats.failures, *routes.failures]
     plan.failures = list(dict.fromkeys(failures))
     left = sum(one.max_offset - one.min_offset for node in stats.answers.values() for one in node.offset_table.values())

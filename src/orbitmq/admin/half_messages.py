@@ -63,10 +63,9 @@ async def _pending(session: Session, node: Node, topic: str | None, group: str |
     offset = 0
     while offset >= 0 and len(found) < PENDING_MAX:
         try:
-            page = await transactions.pending_transactions(
-                session.remoting, node.address, offset=offset, limit=PAGE, topic=topic, producer_group=group,
-                timeout_ms=session.timeout_ms,
-            )  # fmt: skip
+            page = await session.request(
+                transactions.pending_transactions, node, offset=offset, limit=PAGE, topic=topic, producer_group=group
+            )
         except BrokerError as error:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
@@ -89,9 +88,7 @@ async def half_of(session: Session, message: MessageExt) -> HalfRecord:
     node = await session.node(message.broker_name)
     checks = int(message.properties.get(TRANSACTION_CHECK_TIMES, "0"))
     try:
-        page = await transactions.pending_transactions(
-            session.remoting, node.address, offset=message.queue_offset, limit=1, timeout_ms=session.timeout_ms
-        )
+        page = await session.request(transactions.pending_transactions, node, offset=message.queue_offset, limit=1)
     except BrokerError as error:
         if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise
@@ -104,16 +101,12 @@ async def half_of(session: Session, message: MessageExt) -> HalfRecord:
 
 async def _looked_up(session: Session, node: Node, message: MessageExt) -> HalfState:
     half_queue = MessageQueue(HALF_TOPIC, node.name, message.queue_id)
-    passed = await offsets.query_consumer_offset(
-        session.remoting, node.address, TRANSACTION_GROUP, half_queue, timeout_ms=session.timeout_ms
-    )
+    passed = await session.request(offsets.query_consumer_offset, node, TRANSACTION_GROUP, half_queue)
     if passed is not None and message.queue_offset < passed:
         return HalfState.DECIDED
     ops = MessageQueue(OP_HALF_TOPIC, node.name, message.queue_id)
-    begin = await offsets.search_offset(
-        session.remoting, node.address, ops, message.store_timestamp, timeout_ms=session.timeout_ms
-    )
-    end = await offsets.max_offset(session.remoting, node.address, ops, timeout_ms=session.timeout_ms)
+    begin = await session.request(offsets.search_offset, node, ops, message.store_timestamp)
+    end = await session.request(offsets.max_offset, node, ops)
     at = begin
     while at < end:
         if at - begin >= OPS_MAX:
@@ -132,17 +125,13 @@ async def _looked_up(session: Session, node: Node, message: MessageExt) -> HalfS
 
 
 async def _places(session: Session, node: Node, queue: MessageQueue, at: int) -> list[int]:
-    found = await queue_entries(
-        session.remoting, node.address, queue.topic, queue.queue_id, at, OPS_STEP, timeout_ms=session.timeout_ms
-    )
+    found = await session.request(queue_entries, node, queue.topic, queue.queue_id, at, OPS_STEP)
     return [one.physical_offset for one in found.queue_data]
 
 
 async def _op_body(session: Session, node: Node, place: int) -> bytes:
     try:
-        return decode_unit(
-            await view_message(session.remoting, node.address, place, timeout_ms=session.timeout_ms)
-        ).body
+        return decode_unit(await session.request(view_message, node, place)).body
     except UnitError:
         return b""
 
@@ -169,9 +158,7 @@ async def plan_resume(session: Session, offset_id: str) -> Plan:
     node = await session.node(message.broker_name)
 
     async def make() -> None:
-        await transactions.resume_check(
-            session.remoting, node.address, message.offset_msg_id, timeout_ms=session.timeout_ms
-        )
+        await session.request(transactions.resume_check, node, message.offset_msg_id)
 
     topic = message.properties.get("REAL_TOPIC", "unknown topic")
     before, warnings = await _standing(session, message)

@@ -101,7 +101,7 @@ class Outlet:
             chosen = hash_selector(queues, message, ordering_key) if ordering_key else turn.select(queues)
         session, address = self._session, masters[chosen.broker_name].address
         header = packed.header(PRODUCER_GROUP, chosen, self._clock.now_ms())
-        reply = await sends.send(session.remoting, address, header, packed.body, timeout_ms=session.timeout_ms)
+        reply = await session.request(sends.send, address, header, packed.body, timeout_ms=session.timeout_ms)
         result = "SEND_OK" if reply.code == ResponseCode.SUCCESS else ResponseCode(reply.code).name
         return Sent(
             topic=packed.topic,
@@ -256,10 +256,14 @@ async def _direct(session: Session, message: MessageExt, group: str, client: str
     node, offset_id = await session.node(message.broker_name), message.offset_msg_id
 
     async def make() -> None:
-        result = await membership.consume_directly(
-            session.remoting, node.address, group, client, offset_id,
+        result = await session.request(
+            membership.consume_directly,
+            node,
+            group,
+            client,
+            offset_id,
             timeout_ms=session.timeout_ms + membership.RELAY_TIMEOUT_MS,
-        )  # fmt: skip
+        )
         if result.consume_result not in (ConsumeResult.CR_SUCCESS, ConsumeResult.CR_COMMIT):
             said = result.consume_result.name if result.consume_result else "nothing"
             raise AdminError(f"the listener of {client} said {said}: {result.remark or 'no remark'}")

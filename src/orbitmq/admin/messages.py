@@ -53,9 +53,7 @@ async def _holders(session: Session, place: StoredPlace) -> list[Node]:
 
 async def _at(session: Session, node: Node, place: StoredPlace) -> MessageExt | None:
     try:
-        unit = await pulls.view_message(
-            session.remoting, node.address, place.commit_log_offset, timeout_ms=session.timeout_ms
-        )
+        unit = await session.request(pulls.view_message, node, place.commit_log_offset)
         return message_of(decode_unit(unit), node.name, decompress=False)
     except UnitError:  # RocketMQ takes any bytes there for a message
         return None
@@ -131,10 +129,7 @@ async def _crowded(
 
 async def _query(session: Session, node: Node, topic: str, key: str, begin_ms: int, end_ms: int) -> list[MessageExt]:
     # Not to say whether it is a unique id is taken by every version, signed or not, and finds both.
-    reply = await queries.query_messages(
-        session.remoting, node.address, topic, key, ANSWER_MAX, begin_ms, end_ms,
-        unique=None, timeout_ms=session.timeout_ms,
-    )  # fmt: skip
+    reply = await session.request(queries.query_messages, node, topic, key, ANSWER_MAX, begin_ms, end_ms, unique=None)
     return [message_of(unit, node.name, decompress=False) for unit in decode_units(reply.body)]
 
 

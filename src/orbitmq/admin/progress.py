@@ -461,7 +461,7 @@ def _plus(one: float | None, other: float | None) -> float | None:
 async def _at_broker(
     session: Session, node: Node, group: str, topic: str | None, subscribed: Collection[str]
 ) -> _AtBroker:
-    stats = await consume_stats(session.remoting, node.address, group, topic, timeout_ms=session.timeout_ms)
+    stats = await session.request(consume_stats, node, group, topic)
     found = _AtBroker()
     found.rates.handed_out = stats.consume_tps
     by_topic: dict[str, dict[MessageQueue, QueueProgress]] = {name: {} for name in subscribed}
@@ -469,7 +469,7 @@ async def _at_broker(
         by_topic.setdefault(queue.topic, {})[queue] = at
     stored: Mapping[str, Mapping[int, int]] | None = None
     if any(at.consumer_offset == 0 for at in stats.offset_table.values()):  # stored, or the broker's word for none
-        stored = await all_consumer_offsets(session.remoting, node.address, timeout_ms=session.timeout_ms)
+        stored = await session.request(all_consumer_offsets, node)
     for name, queues in sorted(by_topic.items()):
         await _add_topic(session, node, group, name, queues, stored, found)
     return found
@@ -548,9 +548,7 @@ async def _dead_letters(session: Session, group: str) -> tuple[DeadLetterCount, 
         homes = await session.homes(topic)
     except NotFound:
         return DeadLetterCount(0), []
-    came = await session.each_node(
-        homes, lambda node: topic_stats(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
-    )
+    came = await session.each_node(homes, lambda node: session.request(topic_stats, node, topic))
     if came.failures:
         return DeadLetterCount(None), came.failures
     ranges = [one for stats in came.answers.values() for one in stats.offset_table.values()]

@@ -253,7 +253,7 @@ async def _pulled(
 ) -> tuple[list[MessageExt], int]:
     """Messages from `offset` on, and where to go on, which is further than `offset` always."""
     header = pull_header(queue, offset, min(count, PULL_COUNT), tag)
-    reply = await pulls.pull(session.remoting, node.address, header, timeout_ms=session.timeout_ms)
+    reply = await session.request(pulls.pull, node, header)
     messages = [message_of(unit, node.name, decompress=False) for unit in decode_units(reply.body)]
     if reply.next_begin_offset > offset:
         return messages, reply.next_begin_offset
@@ -417,9 +417,7 @@ async def _follow(
     while True:
         header = pull_header(part.queue, offset, PULL_COUNT, tag, flags=PULL_SUSPEND, suspend_ms=HOLD_MS)
         try:
-            reply = await pulls.pull(
-                session.remoting, part.node.address, header, timeout_ms=HOLD_MS + session.timeout_ms
-            )
+            reply = await session.request(pulls.pull, part.node, header, timeout_ms=HOLD_MS + session.timeout_ms)
             messages = [message_of(one, part.node.name, decompress=False) for one in decode_units(reply.body)]
         except OrbitMQError as error:
             if is_well:  # once an outage
@@ -455,12 +453,12 @@ async def at_queue_offset(session: Session, queue: MessageQueue, offset: int) ->
     """The message at this offset of a queue. NotFound says whether it has expired or has not been written yet."""
     node = await session.node(queue.broker_name)
     header = pull_header(queue, offset, 1)
-    reply = await pulls.pull(session.remoting, node.address, header, timeout_ms=session.timeout_ms)
+    reply = await session.request(pulls.pull, node, header)
     if reply.code == ResponseCode.SUCCESS:
         for unit in decode_units(reply.body):
             if unit.queue_offset == offset:
                 return message_of(unit, node.name, decompress=False)
-    first = await offsets.min_offset(session.remoting, node.address, queue, timeout_ms=session.timeout_ms)
+    first = await session.request(offsets.min_offset, node, queue)
     what = "has expired" if offset < first else "is not written yet"
     raise NotFound(
         f"offset {offset} of {queue.topic}/{queue.broker_name}/{queue.queue_id} {what}",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from orbitmq.admin.bodies import real_topic, unique_id
 from orbitmq.admin.half_messages import half_of
@@ -148,9 +149,7 @@ async def _look(session: Session, looked: _Looked, topic: str | None, trace_topi
 
 
 async def _look_everywhere(session: Session, looked: _Looked, topics_max: int) -> None:
-    known = await session.any_name_server(
-        lambda address: all_topics(session.remoting, address, timeout_ms=session.timeout_ms)
-    )
+    known = await session.any_name_server(partial(session.request, all_topics))
     plain = sorted(one for one in known if not is_system_topic(one) and not one.startswith("%"))
     derived = sorted(one for one in known if one.startswith((RETRY_PREFIX, DLQ_PREFIX)))
     chosen = [*plain, *derived][:topics_max]
@@ -269,10 +268,7 @@ async def _delayed(session: Session, message: MessageExt, records: Sequence[Mess
     of its level is past it.
     """
     node = await session.node(message.broker_name)
-    entries = await queue_entries(
-        session.remoting, node.address, SCHEDULE_TOPIC, message.queue_id, message.queue_offset, 1,
-        timeout_ms=session.timeout_ms,
-    )  # fmt: skip
+    entries = await session.request(queue_entries, node, SCHEDULE_TOPIC, message.queue_id, message.queue_offset, 1)
     due_ms = next(
         (one.tags_code for one in entries.queue_data if one.physical_offset == message.commit_log_offset), None
     )
@@ -280,7 +276,7 @@ async def _delayed(session: Session, message: MessageExt, records: Sequence[Mess
     for one in records:
         if one.topic == target and one.reconsume_times == message.reconsume_times and not _is_before(one, message):
             return Delayed(message, due_ms, is_delivered=True)
-    progress = await all_delay_offsets(session.remoting, node.address, timeout_ms=session.timeout_ms)
+    progress = await session.request(all_delay_offsets, node)
     delivered = progress.get(message.queue_id + 1)
     return Delayed(message, due_ms, None if delivered is None else delivered > message.queue_offset)
 
@@ -302,10 +298,7 @@ async def _passed(session: Session, retries: Sequence[MessageExt]) -> dict[str, 
 
 async def _expired(session: Session, identity: Identity) -> str | None:
     """Why a message of this id cannot be there any more, None when it could."""
-    asked = await session.each_node(
-        await session.readable(),
-        lambda node: runtime_info(session.remoting, node.address, timeout_ms=session.timeout_ms),
-    )
+    asked = await session.each_node(await session.readable(), partial(session.request, runtime_info))
     figures = {node: parse(table) for node, table in asked.answers.items()}
     place, made = identity.place, identity.made
     for node, found in figures.items():

@@ -168,9 +168,7 @@ async def plan_delete(session: Session, topic: str) -> Plan:
     """
     await _refuse_system(session, topic)
     _, present, failures = await _present(session, topic, ())
-    routes = await session.every_name_server(
-        lambda server: route(session.remoting, server, topic, timeout_ms=session.timeout_ms)
-    )
+    routes = await session.every_name_server(lambda server: session.request(route, server, topic))
     known = {server: found is not None for server, found in routes.answers.items()}
     homes = {node: config for node, config in present.items() if config is not None}
     if not homes and not any(known.values()) and not failures:
@@ -250,9 +248,7 @@ async def plan_undo(session: Session, undo: Mapping[str, Any]) -> Plan:
 
 async def order_setting(session: Session, topic: str) -> str | None:
     """What the first name server that answers has."""
-    return await session.any_name_server(
-        lambda server: kv_value(session.remoting, server, ORDER_NAMESPACE, topic, timeout_ms=session.timeout_ms)
-    )
+    return await session.any_name_server(lambda server: session.request(kv_value, server, ORDER_NAMESPACE, topic))
 
 
 def _order_of(setting: str) -> dict[str, int]:
@@ -292,7 +288,7 @@ async def _present(
 
 def _put(session: Session, node: Node, before: TopicConfig | None, after: TopicConfig, action: str) -> Change:
     async def make() -> None:
-        await create_topic(session.remoting, node.address, after, timeout_ms=session.timeout_ms)
+        await session.request(create_topic, node, after)
 
     step = Step(str(node), action, after.name, plain_config(before), plain_config(after))
     return Change(step, make, partial(_read_back, session, node, after.name))
@@ -300,7 +296,7 @@ def _put(session: Session, node: Node, before: TopicConfig | None, after: TopicC
 
 def deletion(session: Session, node: Node, topic: str, config: TopicConfig) -> Change:
     """The topic at one broker."""
-    make = partial(delete_topic, session.remoting, node.address, topic, timeout_ms=max(30_000.0, session.timeout_ms))
+    make = partial(session.request, delete_topic, node, topic, timeout_ms=max(30_000.0, session.timeout_ms))
     return Change(
         Step(str(node), "delete topic", topic, plain_config(config), None),
         make,
@@ -312,9 +308,9 @@ def forgetting(session: Session, server: str, topic: str, there: bool) -> Change
     """The topic at one name server. Brokers have told it themselves by now, perhaps; asking again costs nothing."""
 
     async def read_back() -> Value:
-        return "routed" if await route(session.remoting, server, topic, timeout_ms=session.timeout_ms) else None
+        return "routed" if await session.request(route, server, topic) else None
 
-    make = partial(delete_topic_route, session.remoting, server, topic, timeout_ms=session.timeout_ms)
+    make = partial(session.request, delete_topic_route, server, topic)
     return Change(Step(server, "forget topic", topic, "routed" if there else None, None), make, read_back)
 
 

@@ -96,8 +96,8 @@ async def _at_broker(session: Session, node: Node) -> _AtBroker:
     timeout_ms = max(session.timeout_ms, groups.SUMS_TIMEOUT_MS)
     table, offsets, stats = await asyncio.gather(
         topics.table_of(session, node),
-        all_consumer_offsets(session.remoting, node.address, timeout_ms=session.timeout_ms),
-        broker_consume_stats(session.remoting, node.address, timeout_ms=timeout_ms),
+        session.request(all_consumer_offsets, node),
+        session.request(broker_consume_stats, node, timeout_ms=timeout_ms),
     )
     return await asyncio.to_thread(_read, table.topics, offsets, stats)
 
