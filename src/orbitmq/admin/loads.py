@@ -208,12 +208,8 @@ async def sending(session: Session, topic: str, load: Load, clients: Clients) ->
         one = _sender(producer, topic, load)
         counts.start()
         found.warnings += await _early(_paced(counts, one))
-    found.items.append(counts.report("send", topic, since=_since(load)))
+    found.items.append(counts.report("send", topic, since=Since.DUE if load.rate else Since.BEGUN))
     return _told(found, counts)
-
-
-def _since(load: Load) -> Since:
-    return Since.DUE if load.rate else Since.BEGUN
 
 
 def _told(found: Found[LoadReport], counts: _Counts) -> Found[LoadReport]:
@@ -391,12 +387,8 @@ async def consuming(session: Session, topic: str, load: Load, clients: Clients) 
     report = counts.report("consume", topic, since=None)
     mean = sizes["bytes"] // counts.messages if counts.messages else 0
     rate = round(sizes["bytes"] / report.seconds, 1) if report.seconds else 0.0
-    found.items.append(_with_sizes(report, mean, rate))
+    found.items.append(replace(report, size_bytes=mean, bytes_per_s=rate))
     return found
-
-
-def _with_sizes(report: LoadReport, size_bytes: int, bytes_per_s: float) -> LoadReport:
-    return replace(report, size_bytes=size_bytes, bytes_per_s=bytes_per_s)
 
 
 Take = Callable[[Sequence[MessageExt]], None]

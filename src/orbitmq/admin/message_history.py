@@ -359,7 +359,7 @@ def _sentence(facts: Facts, state: MessageState, groups: Sequence[GroupHistory])
         MessageState.DELAYED: _delayed,
         MessageState.PENDING: _pending,
         MessageState.COMMITTED: _committed,
-        MessageState.ROLLED_BACK: _rolled_back,
+        MessageState.ROLLED_BACK: lambda facts: f"It was rolled back, so {facts.topic} never got it",
         MessageState.DECIDED: _decided,
         MessageState.GIVEN_UP: _given_up,
         MessageState.COPIES: _copies,
@@ -404,10 +404,6 @@ def _pending(facts: Facts) -> str:
 def _committed(facts: Facts) -> str:
     found = "is not known to have it" if facts.is_partial else "does not have it any more"
     return f"It was committed, and {facts.topic} {found}"
-
-
-def _rolled_back(facts: Facts) -> str:
-    return f"It was rolled back, so {facts.topic} never got it"
 
 
 def _decided(facts: Facts) -> str:

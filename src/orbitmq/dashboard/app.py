@@ -105,10 +105,15 @@ class Dashboard:
         self._local.began = now
         for name in pages.MODULES:
             import_module(f"{pages.__name__}.{name}")
-        self.asgi = Headers(Starlette(routes=self._routes(), exception_handlers=self._handlers()))
+        self.asgi = Headers(
+            Starlette(routes=self._routes(), exception_handlers={HTTPException: self._http_error, Exception: self._bug})
+        )
 
     def _routes(self) -> list[Route | Mount]:
-        below = [Route(f"/c/{{cluster}}/{page.path}", self._serves(page), methods=_methods(page)) for page in PAGES]
+        below = [
+            Route(f"/c/{{cluster}}/{page.path}", self._serves(page), methods=["POST"] if page.writes else ["GET"])
+            for page in PAGES
+        ]
         return [
             Mount("/static", StaticFiles(packages=[("orbitmq.dashboard", "static")])),
             Route("/", self.guarded(self._first)),
@@ -120,9 +125,6 @@ class Dashboard:
             Route("/c/{cluster}/plans/{plan}", self.guarded(self._plan), methods=["GET"]),
             Route("/c/{cluster}/plans/{plan}", self.guarded(self._confirm), methods=["POST"]),
         ]
-
-    def _handlers(self) -> Mapping[Any, Any]:
-        return {HTTPException: self._http_error, Exception: self._bug}
 
     # ------------------------------------------------------------------------------------------------------- who it is
 
@@ -382,10 +384,6 @@ class Dashboard:
 
 def _peer(request: Request) -> str:
     return request.client.host if request.client else ""
-
-
-def _methods(page: PageRoute) -> list[str]:
-    return ["POST"] if page.writes else ["GET"]
 
 
 def local_path(text: str) -> str:

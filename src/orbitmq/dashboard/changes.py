@@ -81,7 +81,7 @@ class Changes:
             one.plan.changes.clear()  # they may hold messages
             request.cluster.forget()
             steps = [plain(step) for step in made.items[:STEPS_MAX]]
-            outcome = "done" if _is_whole(made) else "failed"
+            outcome = "done" if not made.failures and all(step.outcome in _MADE for step in made.items) else "failed"
             errors = [plain(failure) for failure in made.failures]
             more = {"steps": steps, "stepsInAll": len(made.items), "errors": errors}
             if not await self._record_outcome(request, peer, one.plan.title, outcome, **more):
@@ -166,7 +166,3 @@ async def _made(plan: Plan) -> Found[Step]:
         _log.exception("event=plan_not_read_back title=%r", plan.title)
         made.warnings.append(f"the change was made, but could not be read back: {error!r}")
         return made
-
-
-def _is_whole(made: Found[Step]) -> bool:
-    return not made.failures and all(step.outcome in _MADE for step in made.items)

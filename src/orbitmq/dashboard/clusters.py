@@ -196,10 +196,12 @@ class DashboardCluster:
 
     async def verdicts(self, patience_seconds: float = PATIENCE_SECONDS) -> Cached[GroupVerdicts] | None:
         """The verdict of every group; None while they are looked at for the first time."""
-        return await self.cached_soon("verdicts", self._judge, VERDICTS_SECONDS, patience_seconds)
-
-    async def _judge(self, session: Session) -> GroupVerdicts:
-        return await group_verdicts(session, clock=self.clock, paces=self.paces, watch_seconds=0)
+        return await self.cached_soon(
+            "verdicts",
+            lambda session: group_verdicts(session, clock=self.clock, paces=self.paces, watch_seconds=0),
+            VERDICTS_SECONDS,
+            patience_seconds,
+        )
 
     async def _sample(self) -> None:
         logged = ""  # a lasting fault is logged once

@@ -270,7 +270,7 @@ class ExporterMetrics:
 
     def _diffs(self, view: View, groups: Mapping[str, GroupMembers], prefix: str) -> Iterator[Sample | None]:
         totals: dict[tuple[str, str], int | None] = {}
-        for (_, topic, group), value in _totals(view, _plain):
+        for (_, topic, group), value in _totals(view, lambda lags: sum(lag.plain for lag in lags)):
             before = totals.get((group, topic), 0)
             totals[group, topic] = None if before is None or value is None else before + value
             yield None
@@ -349,10 +349,6 @@ def _totals(
     for key, places in view.places.items():
         lags = [view.lags(*place) for place in places]
         yield key, None if None in lags else of([lag for part in lags for lag in part or ()])
-
-
-def _plain(lags: Sequence[ReadQueueLag]) -> int:
-    return sum(lag.plain for lag in lags)
 
 
 def _broker(poller: BrokerPoller) -> tuple[str, str, str]:

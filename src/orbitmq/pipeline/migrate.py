@@ -115,7 +115,7 @@ def run(context: JobContext[MigrateJob]) -> JobResult:
     goals = enlist(migration, options, source, target)
     if options.dry_run:
         rows = [_row(move, goals.get(move.source, move.done) - move.done) for move in migration.moves]
-        return JobResult({"queues": len(rows), "messages to copy": _sum(rows)}, rows)
+        return JobResult({"queues": len(rows), "messages to copy": sum(int(row["messages"]) for row in rows)}, rows)
     migration.save(path)
     began, before = time.monotonic(), _copied(migration)
     spark = context.spark()
@@ -529,10 +529,6 @@ def _row(move: Move, messages: int) -> dict[str, int | str]:
     there = f"{move.target.broker_name}/{move.target.queue_id} from {move.base}"
     topic, broker, queue = _queue(move.source)
     return {"topic": topic, "broker": broker, "queue": queue, "to": there, "messages": messages}
-
-
-def _sum(rows: Sequence[Mapping[str, int | str]]) -> int:
-    return sum(int(row["messages"]) for row in rows)
 
 
 JOB = Job(

@@ -139,7 +139,11 @@ def ordered(frame: DataFrame, options: ReplayJob) -> DataFrame:
     """The rows for the sink, partitioned and sorted so that rows whose order is kept are in one task."""
     coordinates = [functions.coalesce(functions.col(name).cast("string"), functions.lit("")) for name in COORDINATES]
     source_queue = functions.concat_ws("/", *coordinates[:3])
-    sharding = {"queue": source_queue, "exact": source_queue, "key": _first_key()}.get(options.preserve)
+    sharding = {
+        "queue": source_queue,
+        "exact": source_queue,
+        "key": functions.coalesce(functions.element_at(functions.split("keys", " "), 1), functions.col("msgId")),
+    }.get(options.preserve)
     origin = functions.create_map(
         functions.lit(ORIGIN_MSG_ID), functions.coalesce("msgId", functions.lit("")),
         functions.lit(ORIGIN_QUEUE_OFFSET), functions.concat_ws("/", *coordinates),
@@ -180,11 +184,6 @@ def _check_target(options: ReplayJob) -> None:
     """SourceError when a target topic does not exist: tasks would find out much later."""
     goals = (options.target,) if options.target else parts(options.topics, ",")
     ClusterClient(options.name_servers, TIMEOUT_MS, RETRIES, options.protection).queues(*goals)
-
-
-def _first_key() -> Column:
-    """The first key of a message, or else its id."""
-    return functions.coalesce(functions.element_at(functions.split("keys", " "), 1), functions.col("msgId"))
 
 
 def _without_origin() -> Column:

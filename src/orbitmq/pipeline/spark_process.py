@@ -68,17 +68,13 @@ def launch(settings: Mapping[str, str], *, is_verbose: bool) -> None:
         if gateway is not None:
             _end(gateway)
         voice.join(END_SECONDS)
-        raise ConfigurationError(f"Spark does not start{reason}: {_said(voice)}") from error
+        raise ConfigurationError(f"Spark does not start{reason}: {_plain(tuple(voice.last)) or NOT_SAID}") from error
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, PySparkRuntimeError) and NO_JVM in str(error):
         return ", which needs Java 17 or later"  # its own words say no more than that the JVM has ended
     return f" ({_plain(str(error).splitlines())})"
-
-
-def _said(voice: StderrReader) -> str:
-    return _plain(tuple(voice.last)) or NOT_SAID
 
 
 def _plain(lines: Iterable[str]) -> str:

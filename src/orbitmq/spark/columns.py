@@ -62,10 +62,6 @@ def _topics(rows: ColumnSource) -> pa.Array:
     return pa.array(map(rows.names.unwrap, encoded.dictionary.to_pylist()), pa.string()).take(encoded.indices)
 
 
-def _properties(rows: ColumnSource) -> pa.Array:
-    return rows.units.properties.maps()
-
-
 def _property(name: str) -> Callable[[ColumnSource], pa.Array]:
     return lambda rows: rows.units.properties.column(name)
 
@@ -87,7 +83,7 @@ COLUMNS: dict[str, MessageColumn] = {
     "body": MessageColumn(
         BinaryType(), lambda rows: rows.units.bodies() if rows.decompress else rows.units.stored_bodies()
     ),
-    PROPERTIES: MessageColumn(PROPERTIES_TYPES["map"], _properties),
+    PROPERTIES: MessageColumn(PROPERTIES_TYPES["map"], lambda rows: rows.units.properties.maps()),
     "bornTimestamp": MessageColumn(TimestampType(), _timestamp("born_timestamp")),
     "storeTimestamp": MessageColumn(TimestampType(), _timestamp("store_timestamp")),
     "bornHost": MessageColumn(StringType(), lambda rows: rows.units.born_hosts),

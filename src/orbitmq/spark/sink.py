@@ -75,7 +75,7 @@ class SinkTask:
         self._known = known
         self._topics: dict[str, TopicProgress] = {}
         self._rows = 0
-        self._ids = _unique_ids()
+        self._ids = UniqueIds(address_bytes(client_address(own_addresses())), os.getpid(), os.urandom(4))
         self._sender: SinkSender
         self.written = WriteReport()
 
@@ -252,10 +252,6 @@ def _fixed(route: TopicRoute, ids: Sequence[int | None], names: pa.StringArray |
         row = found.index(len(places))
         raise bad_row(f"queue {ids[row]} of broker {brokers[0] if names is None else names[row]} is not writable")
     return np.array(found, np.int64)
-
-
-def _unique_ids() -> UniqueIds:
-    return UniqueIds(address_bytes(client_address(own_addresses())), os.getpid(), os.urandom(4))
 
 
 class Reporting:

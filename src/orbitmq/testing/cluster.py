@@ -87,7 +87,10 @@ class Cluster:
         self._options = {
             **SMALL_FILES,
             "listenPort": "0",
-            **{key: _text(value) for key, value in {**options, **more}.items()},
+            **{
+                key: (str(value).lower() if isinstance(value, bool) else str(value))
+                for key, value in {**options, **more}.items()
+            },
         }
         self._nodes = [_Node("store")] if brokers == 1 else [_named(letter) for letter in ascii_lowercase[:brokers]]
         is_encrypted = any(key.startswith("tls.") for key in self._options)
@@ -368,7 +371,3 @@ class Cluster:
 def _named(letter: str) -> _Node:
     name = f"broker-{letter}"
     return _Node(f"store-{letter}", {"brokerName": name})
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -177,17 +177,9 @@ def _record(kind: type[Record], values: Sequence[str]) -> Record:
     return kind(**parsed)  # type: ignore[arg-type]
 
 
-def _optional(text: str) -> str | None:
-    return None if text == NULL else text
-
-
-def _truth(text: str) -> bool:
-    return text == "true"
-
-
 _PARSERS: Mapping[str, Callable[[str], object]] = {
     "int": int,
-    "bool": _truth,
+    "bool": lambda text: text == "true",
     "str": str,
-    "str | None": _optional,
+    "str | None": lambda text: None if text == NULL else text,
 }

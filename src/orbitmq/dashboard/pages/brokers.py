@@ -7,10 +7,7 @@ import asyncio
 from orbitmq.admin import brokers as admin
 from orbitmq.admin import cluster
 from orbitmq.admin.brokers import FIXED_SETTINGS, Cleaning, Consumption
-from orbitmq.admin.cluster import ClusterBroker, Replica
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.results import Found
-from orbitmq.admin.session import Session
 from orbitmq.dashboard.choices import registered
 from orbitmq.dashboard.formats import part
 from orbitmq.dashboard.lists import Column, listing
@@ -28,14 +25,12 @@ HERE, MASTERS, EVERYWHERE = "here", "masters", "everywhere"
 
 @shows("brokers", "brokers.html")
 async def brokers(request: DashboardRequest) -> PageContent:
-    cached = await request.cluster.cached("brokers", _members)
+    cached = await request.cluster.cached(
+        "brokers", lambda session: asyncio.gather(cluster.listed(session), cluster.replicas(session))
+    )
     members, replicas = cached.value
     behind = {(one.broker, one.broker_id): one for one in replicas.items}
     return PageContent({"members": members.items, "behind": behind}, members, replicas, age_seconds=cached.age_seconds)
-
-
-async def _members(session: Session) -> tuple[Found[ClusterBroker], Found[Replica]]:
-    return await asyncio.gather(cluster.listed(session), cluster.replicas(session))
 
 
 @shows("brokers/{broker}", "broker.html")

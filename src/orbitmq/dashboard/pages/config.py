@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from orbitmq.admin import brokers, config_as_code
-from orbitmq.admin.brokers import Difference
-from orbitmq.admin.config_as_code import SECTIONS, Divergence
+from orbitmq.admin.config_as_code import SECTIONS
 from orbitmq.admin.declared import SecretReference, dump, parse
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.results import Found
-from orbitmq.admin.session import Session
 from orbitmq.dashboard.lists import ROWS
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, Download, PageContent, PageResult, plans, shows
@@ -25,7 +22,11 @@ FRESH_SECONDS = 10.0
 
 @shows("config", "config.html")
 async def config(request: DashboardRequest) -> PageContent:
-    cached = await request.cluster.cached("differences", _differences, FRESH_SECONDS)
+    cached = await request.cluster.cached(
+        "differences",
+        lambda session: asyncio.gather(brokers.differences(session), config_as_code.compare(session)),
+        FRESH_SECONDS,
+    )
     settings, tables = cached.value
     names = sorted(
         {name for row in settings.items for name in row.values} | {name for row in tables.items for name in row.values}
@@ -38,10 +39,6 @@ async def config(request: DashboardRequest) -> PageContent:
         "sections": SECTIONS,
     }
     return PageContent(values, settings, tables, age_seconds=cached.age_seconds)
-
-
-async def _differences(session: Session) -> tuple[Found[Difference], Found[Divergence]]:
-    return await asyncio.gather(brokers.differences(session), config_as_code.compare(session))
 
 
 @shows("config/export", "config.html")

@@ -13,7 +13,6 @@ from orbitmq.admin.groups import groups as all_groups
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.results import Found
 from orbitmq.admin.rosters import Roster, roster
-from orbitmq.admin.session import Session
 from orbitmq.dashboard.choices import registered_names
 from orbitmq.dashboard.clusters import FRESH_SECONDS, Cached, DashboardCluster
 from orbitmq.dashboard.lists import Column, listing
@@ -89,14 +88,12 @@ async def groups(request: DashboardRequest) -> PageContent:
 async def _listed(cluster: DashboardCluster, *, system: bool) -> tuple[Found[GroupSummary], float]:
     """The furthest behind first; groups of the system by name, as their lag rarely matters."""
     if system:
-        cached = await cluster.cached("groups of the system", _with_system)
+        cached = await cluster.cached(
+            "groups of the system", lambda session: all_groups(session, system=True, lag=True)
+        )
         return cached.value, cached.age_seconds
     moment = await cluster.moment()
     return Found(moment.value.items[0].groups, moment.value.warnings, moment.value.failures), moment.age_seconds
-
-
-async def _with_system(session: Session) -> Found[GroupSummary]:
-    return await all_groups(session, system=True, lag=True)
 
 
 def _joined(row: GroupSummary, known: Roster) -> GroupSummary:

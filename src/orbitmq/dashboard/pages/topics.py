@@ -102,7 +102,7 @@ async def topic(request: DashboardRequest) -> PageContent:
         "is_whole": is_whole,
         "skew": skew([row.messages for row in status.items]) if is_whole else None,
         "configurations": configurations.items,
-        "differs": _differ([(one.read_queues, one.write_queues, one.perm) for one in configurations.items]),
+        "differs": len({(one.read_queues, one.write_queues, one.perm) for one in configurations.items}) > 1,
         "groups": [row for row in flow.items if row.group is not None],
         "flow": first,
         "order": ordered,
@@ -110,10 +110,6 @@ async def topic(request: DashboardRequest) -> PageContent:
         "queues_max": QUEUES_MAX,
     }
     return PageContent(values, route, status, configurations, flow)
-
-
-def _differ(ways: Sequence[object]) -> bool:
-    return len(set(ways)) > 1
 
 
 @shows("new-topic", "topic_new.html", Role.ADMIN)

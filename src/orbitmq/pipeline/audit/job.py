@@ -29,7 +29,7 @@ from orbitmq.pipeline.audit.options import (
 )
 from orbitmq.pipeline.audit.overdue import delayed_messages, half_messages
 from orbitmq.pipeline.audit.report import ReportHead, page
-from orbitmq.pipeline.audit.results import AuditFinding, Section, Table, plain
+from orbitmq.pipeline.audit.results import AuditFinding, Section, plain
 from orbitmq.pipeline.audit.tables import Tables
 from orbitmq.pipeline.audit.traces import latency
 from orbitmq.pipeline.command import ERROR_OF_OURS
@@ -62,7 +62,13 @@ def run(context: JobContext[AuditJob]) -> JobResult:
         raise ConfigurationError("option out is missing; set it to a folder or URI for the report and the tables")
     place = StorageLocation(options.out)
     sections = Audit(context, spark, source, Tables(place, options.rows_max), now_ms, times[0], times[1]).look(wanted)
-    head = ReportHead(now_ms, options.input, _where(options), sorted(wanted), sorted(fatal))
+    head = ReportHead(
+        now_ms,
+        options.input,
+        {"pull": options.name_server, "store": options.path, "lake": options.lake}[options.input],
+        sorted(wanted),
+        sorted(fatal),
+    )
     _write(place, SUMMARY, json.dumps(summary(head, sections), indent=1))
     _write(place, REPORT, page(head, sections))
     return _outcome(sections, fatal, place)
@@ -169,12 +175,12 @@ def summary(head: ReportHead, sections: Sequence[Section]) -> dict[str, object]:
         ],
         "figures": {section.name: dict(section.figures) for section in sections},
         "missing": {section.name: section.missing for section in sections if section.missing},
-        "tables": {table.name: _table(table) for section in sections for table in section.tables},
+        "tables": {
+            table.name: {"rows": table.total, "first": [dict(row) for row in table.rows]}
+            for section in sections
+            for table in section.tables
+        },
     }
-
-
-def _table(table: Table) -> dict[str, object]:
-    return {"rows": table.total, "first": [dict(row) for row in table.rows]}
 
 
 def _findings(sections: Sequence[Section]) -> list[AuditFinding]:
@@ -196,10 +202,6 @@ def _outcome(sections: Sequence[Section], fatal: frozenset[str], place: StorageL
     failed += [f"{section.name}: {section.missing}" for section in sections if section.missing]
     figures = {name: value for section in sections for name, value in section.figures.items()}
     return JobResult({**figures, "findings": len(_findings(sections)), "report": place.uri(REPORT)}, rows, failed)
-
-
-def _where(options: AuditJob) -> str:
-    return {"pull": options.name_server, "store": options.path, "lake": options.lake}[options.input]
 
 
 def _write(place: StorageLocation, name: str, text: str) -> None:

@@ -78,7 +78,7 @@ class Bodies:
         """The batch with both columns. SourceError for a body that does not fit, if that stops the archive."""
         if self.mode == RAW:
             return batch
-        read = self._reader()
+        read = json_reader(self._type()) if self.mode == JSON else avro_reader(self.schema)
         found = [read(body or b"") for body in batch.column("body").to_pylist()]
         bad = [number for number, each in enumerate(found) if each.errors]
         if bad:
@@ -101,9 +101,6 @@ class Bodies:
 
     def _type(self) -> pa.DataType:
         return arrow_type(parsed_schema(self.schema))
-
-    def _reader(self) -> Callable[[bytes], ParsedBody]:
-        return json_reader(self._type()) if self.mode == JSON else avro_reader(self.schema)
 
 
 def _as_json(rescued: Mapping[str, Any]) -> str:
@@ -233,20 +230,12 @@ def _number(value: Any, kind: pa.DataType) -> float:
     return float(value)
 
 
-def _binary(value: Any, kind: pa.DataType) -> bytes:
-    return base64.b64decode(_text(value, kind), validate=True)
-
-
 def _time(value: Any, kind: pa.DataType) -> datetime:
     """ISO 8601, without an offset in UTC; or milliseconds since the epoch."""
     if isinstance(value, int) and not isinstance(value, bool):
         return EPOCH + timedelta(milliseconds=value)
     found = datetime.fromisoformat(_text(value, kind))
     return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _day(value: Any, kind: pa.DataType) -> date:
-    return date.fromisoformat(_text(value, kind))
 
 
 def _decimal(value: Any, kind: pa.DataType) -> Decimal:
@@ -266,8 +255,8 @@ _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType]
     (pa.types.is_boolean, _truth),
     (pa.types.is_integer, _whole),
     (pa.types.is_floating, _number),
-    (pa.types.is_binary, _binary),
+    (pa.types.is_binary, lambda value, kind: base64.b64decode(_text(value, kind), validate=True)),
     (pa.types.is_timestamp, _time),
-    (pa.types.is_date, _day),
+    (pa.types.is_date, lambda value, kind: date.fromisoformat(_text(value, kind))),
     (pa.types.is_decimal, _decimal),
 )
