@@ -496,9 +496,9 @@ def test_accounts_and_white_lists_on_the_page(guarded: System, monkeypatch: pyte
         form = visitor.get(f"account?key={key}")
         pages += [form, form.submit("account", topic_perms="news=DENY")]
         (step,) = pages[-1].table("Steps")
-        assert ("news=PUB" in step["There is"], "news=DENY" in step["There will be"]) == (True, True)
+        assert ("news=PUB" in step["Before"], "news=DENY" in step["After"]) == (True, True)
         mark = re.compile(r"\*{6} #(\w+)")
-        assert mark.findall(step["There is"]) == mark.findall(step["There will be"]), "the secret stays"
+        assert mark.findall(step["Before"]) == mark.findall(step["After"]), "the secret stays"
         pages.append(pages[-1].submit("plans/"))
         _wait(send(guarded, Credentials(key, secret), "news"), 1)
         deleting = form.submit("account/delete")
@@ -506,11 +506,11 @@ def test_accounts_and_white_lists_on_the_page(guarded: System, monkeypatch: pyte
         pages.append(deleting.submit("plans/", typed=key))
         pages.append(visitor.get("access"))
         assert key not in [row["Access key"] for row in pages[-1].table("Accounts")]
-        before = pages[-1].table("White lists")[0]["Requests need no account from"]
+        before = pages[-1].table("White lists")[0]["No account needed from"]
         done = pages[-1].submit("white-list", addresses="10.10.103.*\r\n192.168.9.*").submit("plans/")
         assert [row["Outcome"] for row in done.table("Steps")] == ["confirmed"]
         after = visitor.get("access")
-        assert after.table("White lists")[0]["Requests need no account from"] == "10.10.103.*, 192.168.9.*"
+        assert after.table("White lists")[0]["No account needed from"] == "10.10.103.*, 192.168.9.*"
         after.submit("white-list", addresses=before.replace(", ", "\n")).submit("plans/")
         told = site.audit_path.read_text() + "".join(page.text for page in pages)
     assert key in told
