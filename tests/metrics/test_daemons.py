@@ -28,6 +28,7 @@ from orbitmq.wire.headers import UpdateConsumerOffsetHeader
 from orbitmq.wire.requests import RequestCode
 from tests.support.live import BROKER as NAME
 from tests.support.live import Client, client_of, consumer, made_broker, running
+from tests.support.loops import until
 from tests.support.scraped import Scraped
 
 ON = MetricsOptions(exporter_type="PROM", port=0, queue_series=2)
@@ -107,6 +108,8 @@ async def test_decisions_about_transactions_are_counted(tmp_path: Path) -> None:
         async with TransactionProducer("payers", system.names.address, listener=Listener()) as producer:
             for decision in (True, True, False):
                 await producer.send_in_transaction(Message("payments", b"x"), decision)
+            ledger = system.broker.transactions.ledger  # decisions are oneway, and the topic has no files yet
+            await until(lambda: not sum(ledger.undecided(3)), "the third decision")
         found = await system.scrape()
     assert found.value("rocketmq_commit_messages_total", topic="payments") == 2
     assert found.value("rocketmq_rollback_messages_total", topic="payments") == 1
