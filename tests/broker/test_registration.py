@@ -44,7 +44,7 @@ class Listener:
         self.queries = 0
         self.answer = 0
         self.order_settings: dict[str, str] | None = None
-        self.registered = lambda: None
+        self.on_register = lambda: None
         self.router = Router("listener")
         self.router.add(RequestCode.REGISTER_BROKER, self._register)
         self.router.add(RequestCode.UNREGISTER_BROKER, self._unregister)
@@ -65,7 +65,7 @@ class Listener:
         self.known = table.data_version
         self.topics.append(sorted(table.topics))
         self.oneway.append(command.is_oneway)
-        self.registered()
+        self.on_register()
         body = b"" if self.order_settings is None else encode(KVTable(self.order_settings))
         return command.response(self.answer, body=body)
 
@@ -185,10 +185,10 @@ async def test_a_change_while_the_first_registration_ends_is_announced() -> None
     made = Party(one.address)
 
     def create() -> None:
-        one.registered = lambda: None
+        one.on_register = lambda: None
         made.registrar.topic_changed(BILLS)
 
-    one.registered = create
+    one.on_register = create
     await made.registrar.start()
     await until(lambda: one.topics == [["Bills", "Orders"], ["Bills"]])
     await made.registrar.stop()

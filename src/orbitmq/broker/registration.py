@@ -1,7 +1,7 @@
 """Keeps the broker registered with every name server: at start, every 30 s, and at once when topics change.
 
-Each name server has its own task, so a dead one delays nobody. Until the first success, and after a change that could
-not be announced, it is tried again with a growing pause, where RocketMQ would wait the whole period.
+Each name server has its own task, so a failed one does not delay the others. Until the first success, and after a
+change that could not be announced, the task retries with a growing pause, where RocketMQ would wait the whole period.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Registrar:
         registered = await asyncio.gather(*(self._try_once(address) for address in self._name_servers))
         for address, is_known in zip(self._name_servers, registered, strict=True):
             self._tasks[address] = asyncio.create_task(self._keep_registered(address, is_known=is_known))
-        self._announce_soon()  # a name server that knew the broker first has sent clients already
+        self._announce_soon()  # clients create topics as soon as one name server lists the broker
 
     async def again(self) -> None:
         """Register once more, out of turn: a slave does that while nobody knows its master."""

@@ -385,9 +385,10 @@ class Files:
         -1 when it is unknown.
         """
         disk = _disk_of(path)
-        if disk is None or (used := disk.f_blocks - disk.f_bfree) + disk.f_bavail <= 0:
+        if disk is None:
             return -1.0
-        return math.ceil(100 * used / (used + disk.f_bavail)) / 100
+        used = disk.f_blocks - disk.f_bfree
+        return math.ceil(100 * used / (used + disk.f_bavail)) / 100 if used + disk.f_bavail > 0 else -1.0
 
     def space(self, path: Path) -> tuple[int, int]:
         """Size and free space in bytes of the disk that `path` is or will be on; zeros when they are unknown."""
