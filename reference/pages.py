@@ -13,8 +13,6 @@ from importlib import import_module
 from typer import Typer
 from typer.testing import CliRunner
 
-from orbitmq.admin.envelope import schema
-from orbitmq.admin.kinds import KINDS, item_of
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli.foreign_keys import FIXED, WITHOUT_EFFECT
 from orbitmq.cli.lazy_commands import NOUNS
@@ -43,6 +41,7 @@ from orbitmq.wire.requests import RequestCode, served_by
 from reference.api import MODULES, api_page
 from reference.metrics import metrics_page
 from reference.pipeline import pipeline_page
+from reference.schemas import KINDS, item_of, schema
 
 _OPTIONS_HEAD = """\
 # Options

@@ -13,11 +13,11 @@ from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from orbitmq.admin.envelope import rfc3339, schema
-from orbitmq.admin.kinds import KINDS, item_of
+from orbitmq.admin.envelope import rfc3339
 from orbitmq.cli.lazy_commands import NOUNS
 from orbitmq.cli.main import app
 from orbitmq.cli.verbs import ANSWERS
+from reference.schemas import KINDS, item_of, schema
 from tests.cli.test_main import HEAVY, MODULES_MAX
 
 APPS: dict[str, Typer] = {name: import_module(f"orbitmq.cli.nouns.{name}").app for name in NOUNS}
@@ -32,7 +32,7 @@ OUR_KINDS = [kind for kind in ANSWERS if not kind.startswith("Thing")]  # those 
 
 @pytest.mark.parametrize("kind", OUR_KINDS)
 def test_each_answer_has_a_schema_that_knows_every_column(kind: str) -> None:
-    assert kind in KINDS, "name its items in orbitmq.admin.kinds"
+    assert kind in KINDS, "name its items in reference.schemas"
     described = schema(kind, item_of(kind))
     for column in ANSWERS[kind]:
         place = described["properties"]["items"]["items"]

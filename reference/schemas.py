@@ -1,31 +1,14 @@
-"""The kinds of answers: what `kind` says in their JSON, and of which items they are made; the published schemas come
-from this table. Must not know which command or page gives them.
-"""
+"""The published schemas: which items each kind of JSON output has, and their JSON Schema."""
 
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
-from msgspec import Struct
+import msgspec
 
-
-class NamedCluster(Struct, frozen=True, rename="camel"):
-    """One context."""
-
-    name: str
-    in_use: bool
-    """Whether commands use it unless they name another."""
-    name_servers: list[str]
-    cluster: str | None
-    access_key: str | None
-    secret: str | None
-    """Where the secret key is kept: `env MQ_SECRET`; never the secret."""
-    tls: bool
-    remember: str | None
-    """How long a stopped broker is expected back; None for the default of 72 hours."""
-    protected: bool
-    readonly: bool
-
+from orbitmq.admin.envelope import API_VERSION, FORMER_KEYS, INSTANT
+from orbitmq.admin.results import Failure
 
 # Kind -> module and class of its items.
 KINDS = {
@@ -42,7 +25,7 @@ KINDS = {
     "ClientReport": "orbitmq.admin.clients:ConsumerReport",
     "ClusterHealth": "orbitmq.admin.verdict:Finding",
     "ClusterOverview": "orbitmq.admin.cluster:Overview",
-    "ContextList": "orbitmq.admin.kinds:NamedCluster",
+    "ContextList": "orbitmq.cli.context_file:NamedCluster",
     "DelayQueueList": "orbitmq.admin.delays:DelayQueue",
     "GroupDiagnosis": "orbitmq.admin.verdict:Finding",
     "GroupList": "orbitmq.admin.groups:GroupSummary",
@@ -87,3 +70,43 @@ def item_of(kind: str) -> type:
     module, _, name = KINDS[kind].partition(":")
     item: type = getattr(import_module(module), name)
     return item
+
+
+def schema(kind: str, item: type) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of the output of this kind."""
+    (items, failures), definitions = msgspec.json.schema_components((item, Failure), ref_template="#/$defs/{name}")
+    for definition in definitions.values():
+        _describe_times(definition)
+    for former, key in FORMER_KEYS.get(kind, {}).items():
+        of_item = definitions[item.__name__]["properties"]
+        of_item[former] = {**of_item[key], "deprecated": True}
+    instant = {"type": "integer", "description": "milliseconds since 1970-01-01 UTC"}
+    properties = {
+        "apiVersion": {"const": API_VERSION},
+        "kind": {"const": kind},
+        "cluster": {"type": ["string", "null"]},
+        "generatedAtMs": instant,
+        "generatedAt": {"type": "string", "format": "date-time"},
+        "partial": {"type": "boolean", "description": "whether `errors` names nodes whose part is missing"},
+        "items": {"type": "array", "items": items},
+        "warnings": {"type": "array", "items": {"type": "string"}},
+        "errors": {"type": "array", "items": failures},
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": kind,
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+        "$defs": definitions,
+    }
+
+
+def _describe_times(definition: dict[str, Any]) -> None:
+    properties = definition.get("properties", {})
+    for key in [key for key in properties if key.endswith(INSTANT)]:
+        text = {"type": ["string", "null"], "format": "date-time"}
+        properties[key.removesuffix("Ms")] = text
+    if properties:
+        definition["additionalProperties"] = False
