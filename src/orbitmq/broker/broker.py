@@ -82,7 +82,6 @@ WAIT_SCAN_SECONDS = 0.1  # how late a send may learn that its flush takes too lo
 CLIENT_SCAN_SECONDS = 10.0
 FILTER_SAVE_SECONDS = 10.0  # as in RocketMQ
 LOCK_SWEEP_SECONDS = 60.0
-LOOK_MS = 3000  # for another master, at the start
 SAVE_AGAIN_SECONDS = 5.0  # as often as offsets are saved anyway
 CHANGES_SECONDS = 10.0  # for what administrators asked for last: a topic of thousands of queues takes seconds
 DRAIN_SECONDS = 5.0  # for slaves to get the last messages: whoever takes over then has all of them

@@ -480,15 +480,6 @@ class ConsumeQueueEntries(Struct, frozen=True):
     subscription_data: SubscriptionData | None = None
 
 
-class OffsetMovedEvent(Struct, frozen=True):
-    """The body of a message to OFFSET_MOVED_EVENT."""
-
-    consumer_group: str
-    message_queue: MessageQueue
-    offset_new: int
-    offset_request: int
-
-
 # Access control 1.0
 
 
