@@ -316,11 +316,14 @@ def test_slaves_stand_under_their_master_with_how_far_they_are_behind(monkeypatc
         4: {"behind_bytes": None},
     }
 
-    async def members(_: Session) -> tuple[Found[ClusterBroker], Found[Replica]]:
-        rows = [member(number, f"10.0.0.{number}:1") for number in range(5)]
-        return Found([*rows, away]), Found([replica(number, **more) for number, more in slaves.items()])
+    async def listed(_: Session) -> Found[ClusterBroker]:
+        return Found([*(member(number, f"10.0.0.{number}:1") for number in range(5)), away])
 
-    monkeypatch.setattr("orbitmq.dashboard.pages.brokers._members", members)
+    async def replicas(_: Session) -> Found[Replica]:
+        return Found([replica(number, **more) for number, more in slaves.items()])
+
+    monkeypatch.setattr("orbitmq.admin.cluster.listed", listed)
+    monkeypatch.setattr("orbitmq.admin.cluster.replicas", replicas)
     with Cluster() as running:
         _, page = asyncio.run(_asked_for(running, "brokers"))
     rows = page.table("Brokers")

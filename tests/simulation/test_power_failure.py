@@ -18,8 +18,9 @@ from unittest import mock
 
 import pytest
 
+from orbitmq.broker import schedule
 from orbitmq.runtime.clock import Clock
-from orbitmq.store import dispatch, recovery
+from orbitmq.store import recovery
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.coverage import Coverage, Proof
 from orbitmq.store.flusher import QueueFlusher
@@ -187,7 +188,7 @@ class HashesOnly(SimulatedStore):
     """Makes the entries of delayed messages anew with the hash of their tag, as RocketMQ does."""
 
     def open(self) -> None:
-        with mock.patch.object(dispatch, "delay_level", return_value=0):
+        with mock.patch.object(schedule, "delay_level", return_value=0):
             super().open()
 
 
