@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from orbitmq.errors import OrbitMQError
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.figures import runtime_info
+from orbitmq.operations.statistics import runtime_info
 
 LOOK_SECONDS = 0.25  # four looks a second cost either broker less than a thousandth of a core
 

@@ -19,8 +19,6 @@ from tests.support.markdown import headings
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "orbitmq"
-LEFT = Path(__file__).with_name("glossary_left.txt")
-"""Places that still use such a word, one a line: kind, tab, place, tab, word. Only ever remove lines."""
 
 
 def unused_words() -> list[str]:
@@ -109,23 +107,9 @@ def _titles_in(tag: str) -> str:
 KINDS = {"name": _public_names, "heading": _headings, "help": _help_texts, "page": _templates}
 
 
-def violations(kind: str) -> set[str]:
-    return {f"{kind}\t{place}\t{word}" for place, text in KINDS[kind]() for word in used(text)}
-
-
-def _left(kind: str) -> set[str]:
-    lines = LEFT.read_text(encoding="utf-8").splitlines() if LEFT.exists() else []
-    return {line for line in lines if line.startswith(f"{kind}\t")}
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_word_is_used_that_the_glossary_replaces(kind: str) -> None:
-    assert not sorted(violations(kind) - _left(kind))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_place_is_excepted_that_is_mended(kind: str) -> None:
-    assert not sorted(_left(kind) - violations(kind)), f"remove these lines from {LEFT.name}"
+    assert not [(place, word) for place, text in KINDS[kind]() for word in used(text)]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ def test_a_dead_broker_is_critical_and_its_disk_unknown(running: Cluster, here: 
 
 def test_nobody_to_ask_and_a_wrong_use_are_unknown(here: tuple[str, str]) -> None:
     orbitmq("check", "connection", "-n", "127.0.0.1:1", code=2)
+    orbitmq("check", "connection", "-n", f"{here[1]};127.0.0.1:1", code=1)
     orbitmq("check", "broker", "-n", "127.0.0.1:1", code=3)
     orbitmq("check", "lag", "no-such-group", *here, code=3)
     orbitmq("check", "disk", "-w", 90, "-c", 80, *here, code=3)

@@ -372,7 +372,7 @@ def test_every_command_that_judges_the_cluster_is_as_bad_as_its_worst_group(pair
     assert (row["severity"], row["message"]) == ("critical", reason["message"])
     assert reason["message"] in orbitmq("check", "group", *at, code=2).stdout
     assert reason["message"] in orbitmq("check", "group", "left", *at, code=2).stdout
-    assert f"messages behind: {reason['message']}" in orbitmq("check", "lag", "left", *at, code=2).stdout
+    orbitmq("check", "lag", "left", *at)  # its limits alone decide, and this lag is short
     assert (reason["sentence"], reason["command"]) == (reason["message"], reason["remedy"]), "former keys"
     assert "1 group is well" in orbitmq("check", "group", "through", *at).stdout
     assert reason["message"] in orbitmq("top", "--once", *at).stdout

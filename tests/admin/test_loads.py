@@ -225,7 +225,7 @@ def test_what_was_stored_without_an_answer_does_not_hide_what_is_lost(
         async with own_topic(session, [], 2) as topic:
             return await loads.end_to_end(session, topic, Load(Way.SYNC, 0.5, 0, 40, 8, 64), {})
 
-    cluster.lose_answer(RequestCode.SEND_MESSAGE_V2, times=3)
+    cluster.lose_response(RequestCode.SEND_MESSAGE_V2, times=3)
     try:
         found = asked(cluster.namesrv_address, look)
     finally:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from orbitmq.admin.runtime import DailyCount, DelayLevel, MeanRates, Replication, RequestQueue, Runtime, parse, size_of
-from orbitmq.operations.figures import runtime_info
+from orbitmq.operations.statistics import runtime_info
 from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, exchange
 

@@ -19,10 +19,10 @@ from orbitmq.broker.mastership.watch import SLAVES_MAX, when
 from orbitmq.broker.slave import promotion
 from orbitmq.errors import BrokerError, ConfigurationError, SendRequestError, StoreDamaged
 from orbitmq.message.model import MessageQueue
-from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.mastership import exchange_mastership, promote_slave
 from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.operations.routes import cluster_info
+from orbitmq.operations.statistics import runtime_info
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers_namesrv import RegisterBrokerResponseHeader
@@ -303,7 +303,7 @@ async def test_what_a_request_claims_of_masters_is_bounded_and_never_connected_t
         far = BrokerMastershipHeader(BROKER, "192.0.2.1:1", is_master=True, epoch=EPOCH_MAX)
         with pytest.raises(BrokerError, match="no broker has such an epoch"):
             await exchange_mastership(client.remoting, master.address, far, timeout_ms=3000)
-        master.watch.told(RegisterBrokerResponseHeader("192.0.2.1:2", "192.0.2.1:1", (1 << 63) - 1))
+        master.watch.note_registration(RegisterBrokerResponseHeader("192.0.2.1:2", "192.0.2.1:1", (1 << 63) - 1))
         assert (await client.send("T")).code == ResponseCode.SUCCESS
 
 

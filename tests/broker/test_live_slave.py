@@ -16,8 +16,8 @@ from orbitmq.errors import BrokerError, ConfigurationError, RequestRejected
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import PULL_COMMIT_OFFSET, pull_flag
 from orbitmq.message.model import MessageQueue
-from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.offsets import query_consumer_offset, update_consumer_offset
+from orbitmq.operations.statistics import runtime_info
 from orbitmq.replication.agreement import check_agreement
 from orbitmq.replication.master import SILENT_MAX, SLAVES_MAX, networks_of
 from orbitmq.replication.protocol import HEAD, REPORT

@@ -105,7 +105,7 @@ def test_a_broker_that_dies_behind_what_it_stored_makes_no_copy(
     def with_a_lost_answer() -> Iterator[pa.RecordBatch]:
         yield from batches(30)
         wait_until(lambda: cluster.message_count(topic) == 30, 60, "the first rows are stored")
-        lost.append(cluster.lose_answer("send", topic=topic))
+        lost.append(cluster.lose_response("send", topic=topic))
         yield sinks.rows(range(30, 34))
 
     monkeypatch.setattr(SinkSender, "_is_stored", after_a_kill)

@@ -111,7 +111,7 @@ def test_a_lost_answer_makes_a_copy_only_without_effectively_once(
 ) -> None:
     once = guarantee == "effectively-once"
     # The first send of an effectively-once task carries the mark; lose the answer of a later one, too.
-    lost = cluster.lose_answer("send", times=2, topic=topic)
+    lost = cluster.lose_response("send", times=2, topic=topic)
     written = run_task(settings(deliveryGuarantee=guarantee, sendTimeoutMs=400), batches(60))
     assert lost.hits == 2
     copies = sinks.copies(cluster.namesrv_address, topic)

@@ -21,10 +21,10 @@ from orbitmq.errors import BadArgument, ConfigurationError, Conflict, NotFound, 
 from orbitmq.message.flags import PERM_WRITE
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.cleanup import clean_expired_queues, clean_unused_topics, delete_expired_log
-from orbitmq.operations.figures import broker_consume_stats, runtime_info
 from orbitmq.operations.routes import add_write_permission, route, wipe_write_permission
 from orbitmq.operations.sends import send
 from orbitmq.operations.settings import broker_settings, change_broker_settings
+from orbitmq.operations.statistics import broker_consume_stats, runtime_info
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.wire.headers import SendMessageV2Header
 

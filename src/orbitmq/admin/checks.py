@@ -137,31 +137,26 @@ async def broker(session: Session, limits: Limits, name: str | None = None) -> C
 
 
 async def disk(session: Session, limits: Limits, name: str | None = None) -> CheckResult:
-    """How full the disks of brokers are; limits in percent."""
-    seen, failures = await _brokers(session, name, {**LIMITS, "disk": Limits(*(one / 100 for one in limits))})
+    """How full the disks of brokers are; limits in percent, and nothing else decides."""
+    seen, failures = await _brokers(session, name, LIMITS)
     measured = _measured(seen, "%", limits, _disk_percent)
     if not measured and not failures:
         return unknown("disk", "no broker reports how full its disk is")
     fullest = max(measured, key=lambda one: one.value, default=None)
     text = "" if fullest is None else f"the fullest disk is {fullest.label}'s with {fullest.value:g} %"
-    return result("disk", measured, text, found=_of_rules(seen, {"disk"}), failures=failures)
+    return result("disk", measured, text, failures=failures)
 
 
 async def lag(session: Session, limits: Limits, group: str) -> CheckResult:
-    """How many messages a group has not consumed, retries apart; limits in messages. A group that `group why` finds
-    critical is so with any lag.
-    """
+    """How many messages a group has not consumed, retries apart; limits in messages, and nothing else decides."""
     found = await progress(session, group, clients=False)
     (row,) = found.items
     if row.lag_messages is None and not found.failures:
         text = f"the lag of {group} is not known"
         return unknown("lag", f"{text}: it broadcasts" if row.model == "BROADCASTING" else text)
     behind = row.known_lag_messages if row.lag_messages is None else row.lag_messages
-    text = f"{group} is {behind} messages behind"
-    diagnosis = (await why(session, group)).items if behind else []
-    reasons = [replace(one, message=f"{text}: {one.message}") for one in diagnosis if one.severity is Severity.CRITICAL]
     measured = [Measurement(group, float(behind), "", *limits)]
-    return result("lag", measured, text, found=reasons, failures=found.failures)
+    return result("lag", measured, f"{group} is {behind} messages behind", failures=found.failures)
 
 
 async def dlq(session: Session, limits: Limits, group: str) -> CheckResult:

@@ -29,8 +29,8 @@ from orbitmq.admin.verdict import (
     worst_first,
 )
 from orbitmq.errors import RemotingError
-from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.routes import cluster_info
+from orbitmq.operations.statistics import runtime_info
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.wire.bodies import ClusterInfo
 

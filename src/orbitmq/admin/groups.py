@@ -37,9 +37,9 @@ from orbitmq.message.topics import (
     is_system_group,
     retry_topic,
 )
-from orbitmq.operations.figures import broker_consume_stats
 from orbitmq.operations.groups import consume_stats, create_group, delete_group
 from orbitmq.operations.routes import route
+from orbitmq.operations.statistics import broker_consume_stats
 from orbitmq.operations.tables import all_consumer_offsets, all_groups
 from orbitmq.operations.topics import topic_stats
 from orbitmq.wire.bodies import ConsumeStats, ConsumeStatsList

@@ -28,13 +28,13 @@ from orbitmq.errors import AdminError, BadArgument, BrokerError, Conflict, NotFo
 from orbitmq.message.config import SubscriptionGroup
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import RETRY_PREFIX
-from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.groups import END_OF_QUEUE, create_group, reset_offsets
 from orbitmq.operations.offsets import (
     query_consumer_offset,
     search_offset,
     update_consumer_offset,
 )
+from orbitmq.operations.statistics import runtime_info
 from orbitmq.operations.tables import all_consumer_offsets, all_groups
 from orbitmq.operations.topics import topic_stats
 from orbitmq.wire.bodies import QueueRange

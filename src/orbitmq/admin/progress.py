@@ -20,9 +20,9 @@ from orbitmq.admin.session import Node, Session
 from orbitmq.errors import BrokerError, NotFound
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import RETRY_PREFIX, dlq_topic
-from orbitmq.operations.figures import statistic
 from orbitmq.operations.groups import consume_stats, time_spans
 from orbitmq.operations.offsets import min_offset
+from orbitmq.operations.statistics import statistic
 from orbitmq.operations.tables import all_consumer_offsets
 from orbitmq.operations.topics import topic_stats
 from orbitmq.runtime.clock import Clock, SystemClock

@@ -33,9 +33,9 @@ from orbitmq.message.topics import (
     is_system_topic,
     retry_topic,
 )
-from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.queries import queue_entries
 from orbitmq.operations.routes import topics as all_topics
+from orbitmq.operations.statistics import runtime_info
 from orbitmq.operations.tables import all_delay_offsets
 
 STORIES_MAX = 5

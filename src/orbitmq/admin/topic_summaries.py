@@ -19,7 +19,7 @@ from orbitmq.admin.topics import TopicType, day_sum
 from orbitmq.errors import BrokerError
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.flags import perm_text
-from orbitmq.operations.figures import broker_consume_stats, statistic
+from orbitmq.operations.statistics import broker_consume_stats, statistic
 from orbitmq.operations.tables import all_consumer_offsets
 from orbitmq.operations.topics import topic_stats
 from orbitmq.wire.bodies import BrokerStatsData, ConsumeStatsList, TopicStatsTable

@@ -18,10 +18,10 @@ from orbitmq.admin.session import Node, Session
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.flags import perm_text
 from orbitmq.message.topics import DLQ_PREFIX, ORDER_NAMESPACE, RETRY_PREFIX, is_system_topic
-from orbitmq.operations.figures import statistic
 from orbitmq.operations.groups import consume_stats
 from orbitmq.operations.kv import kv_table
 from orbitmq.operations.routes import name_server_system_topics, topics, topics_of_cluster
+from orbitmq.operations.statistics import statistic
 from orbitmq.operations.topics import all_topics, groups_of_topic, system_topics, topic_stats
 from orbitmq.wire.bodies import BrokerStatsData, StatsItem, TopicTable
 

@@ -102,8 +102,8 @@ class Filters:
             remark = f"The broker does not support consumer to filter message by {kind}"  # RocketMQ's words
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
 
-    def told(self, topic: str, group: str) -> GroupFilter | None:
-        """What a tool is told of a group's filter."""
+    def report(self, topic: str, group: str) -> GroupFilter | None:
+        """A group's filter as a tool sees it."""
         found = self.find(topic, group)
         return None if found is None else self._saved(found)
 

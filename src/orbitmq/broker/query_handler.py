@@ -92,7 +92,7 @@ class QueryHandler:
         is_upper = (header.boundary or "").upper() == Boundary.UPPER
         search = self._store.last_offset_by_time if is_upper else self._store.offset_by_time
         offset = search(header.topic, header.queue_id, header.timestamp)
-        self._resumption.told(connection, header.topic, header.queue_id, offset)
+        self._resumption.reported(connection, header.topic, header.queue_id, offset)
         boundary = Boundary.UPPER if is_upper else Boundary.LOWER
         found = SearchOffsetResponseHeader(offset, None if header.boundary is None else boundary)
         return command.response(ResponseCode.SUCCESS, header=found)
@@ -100,7 +100,7 @@ class QueryHandler:
     def max_offset(self, connection: Connection, command: Command) -> Command:
         header = command.header(GetMaxOffsetHeader)
         offset = self._store.max_offset(header.topic, header.queue_id)
-        self._resumption.told(connection, header.topic, header.queue_id, offset)
+        self._resumption.reported(connection, header.topic, header.queue_id, offset)
         return command.response(ResponseCode.SUCCESS, header=GetMaxOffsetResponseHeader(offset))
 
     def min_offset(self, _connection: Connection, command: Command) -> Command:

@@ -42,7 +42,7 @@ class MasterRole:
     ) -> None:
         self._name = identity.name
         self.watch = MasterWatch(identity.name, options.name_servers, record, remoting, identity.address, step_down)
-        self.take_master = self.watch.told
+        self.take_master = self.watch.note_registration
         self.must_register_anew = self.watch.must_register_anew
         self.confirm = self.watch.confirm
         self.begin = self.watch.begin

@@ -155,7 +155,7 @@ class SendHandler:
             if refused is None:
                 answer = self._store_and_answer(connection, command, header)
             else:
-                answer = self.answer(command, refused, header.queue_id)
+                answer = self.response(command, refused, header.queue_id)
         except RoomAwaited as awaited:
             self._writing.when_room(awaited, partial(self._send_later, connection, command, header))
             return
@@ -183,7 +183,7 @@ class SendHandler:
             connection.defer(command)
             self._writing.when_durable(result, partial(self._answer_late, connection, command, result, queue_id))
             return None
-        return self.answer(command, result, queue_id)
+        return self.response(command, result, queue_id)
 
     async def _answer_when_saved(
         self, command: Command, topic: str, result: PutResult, queue_id: int, *, waits: bool
@@ -195,13 +195,13 @@ class SendHandler:
             await self._topics.saved(topic)
         except StoreError as error:
             return self.refusal(command, error.response_code, str(error))
-        return self.answer(command, result, queue_id)
+        return self.response(command, result, queue_id)
 
     def _answer_late(
         self, connection: Connection, command: Command, result: PutResult, queue_id: int, status: PutStatus
     ) -> None:
         result.status = status
-        connection.complete(command, self.answer(command, result, queue_id))
+        connection.complete(command, self.response(command, result, queue_id))
 
     def topic_of(self, header: AnySendHeader) -> TopicConfig:
         """The topic of a message that may be sent there; RequestRejected for others."""
@@ -311,7 +311,7 @@ class SendHandler:
         self._lines.tell(_log, text, group, topic.name, PutStatus.PROPERTIES_SIZE_EXCEEDED.name)
         return result
 
-    def answer(self, command: Command, result: PutResult, queue_id: int) -> Command:
+    def response(self, command: Command, result: PutResult, queue_id: int) -> Command:
         code, remark = outcome_of(result, self._writing.disk_use)
         answer = command.response(code, remark)
         answer.ext = ext = {"MSG_REGION": self._region, "TRACE_ON": self._trace}

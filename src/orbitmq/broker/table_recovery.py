@@ -18,8 +18,8 @@ from orbitmq.errors import OrbitMQError, RequestRejected
 from orbitmq.message.config import SubscriptionGroup
 from orbitmq.message.topics import RETRY_PREFIX, SCHEDULE_TOPIC, TRANSACTION_GROUP, is_lmq, is_system_topic
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.routes import cluster_info
+from orbitmq.operations.statistics import runtime_info
 from orbitmq.operations.tables import all_consumer_offsets, all_delay_offsets, all_groups
 from orbitmq.operations.topics import all_topics
 from orbitmq.runtime.files import DAMAGED, damaged_files

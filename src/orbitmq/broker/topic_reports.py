@@ -173,7 +173,7 @@ class TopicReports:
         return found is None or FilterLook(self._filters, found).may_take(extension)
 
     def _filter_text(self, topic: str, group: str) -> str:
-        found = self._filters.told(topic, group)
+        found = self._filters.report(topic, group)
         return "null" if found is None else dumps_pretty(plain(found))
 
     def _subscription(self, group: str, topic: str) -> SubscriptionData | None:

@@ -8,11 +8,10 @@ import ipaddress
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -22,6 +21,7 @@ from orbitmq.cli.contexts import Context, choose, load, path_of
 from orbitmq.cli.daemons import run_until_stopped, serve
 from orbitmq.cli.execution import memory_of
 from orbitmq.cli.exit_codes import one_line_errors
+from orbitmq.cli.nouns.dashboard import DashboardFlags
 from orbitmq.cli.page_process import listen
 from orbitmq.cli.places import state_folder
 from orbitmq.cli.tls import tls_context
@@ -35,7 +35,6 @@ from orbitmq.dashboard.roles import Role, role_of
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.hosts import address_text
 from orbitmq.net.remoting import Remoting
-from orbitmq.runtime import logging
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.wire.signature import sign
 
@@ -44,73 +43,44 @@ DEFAULT_PLACE = "local"
 STOP_SECONDS = 3  # for requests under way
 
 
-class DashboardClusters(NamedTuple):
-    """What was said of the clusters."""
-
-    name_servers: tuple[str, ...]
-    contexts: tuple[str, ...]
-    every_context: bool
-    cluster: str | None
-    mapped: tuple[str, ...]
-    timeout_ms: float
-
-
-class Serving(NamedTuple):
-    """What was said of the page."""
-
-    host: str
-    port: int
-    descriptor: int | None
-    """A socket that listens already."""
-    accounts: Path | None
-    readonly: bool
-    hosts: frozenset[str]
-    certificate: Path | None
-    key: Path | None
-    audit_log: Path | None
-    sample_seconds: float
-    proxies: tuple[str, ...] = ()
-    """Trusted proxies: their X-Forwarded-For and X-Forwarded-Proto headers are used."""
-
-
-def run(wanted: DashboardClusters, serving: Serving, log_level: logging.Level) -> None:
+def run(flags: DashboardFlags) -> None:
     """Ends with the process."""
     with one_line_errors("dashboard"):
-        places = [_place(context, wanted, serving) for context in _contexts(wanted)]
-        found = _accounts(serving, places)
-        if (serving.certificate is None) != (serving.key is None):
+        places = [_place(context, flags) for context in _contexts(flags)]
+        found = _accounts(flags, places)
+        if (flags.certificate is None) != (flags.key is None):
             raise ConfigurationError("--tls-cert and --tls-key belong together")
-        _check_proxies(serving.proxies)
-        listening = _listening(serving)
+        _check_proxies(flags.proxies or ())
+        listening = _listening(flags)
         settings = DashboardSettings(
             places,
             found,
-            readonly=serving.readonly,
-            hosts=frozenset(name.lower() for name in serving.hosts),
-            is_secure=serving.certificate is not None,
+            readonly=flags.read_only,
+            hosts=frozenset(name.lower() for name in flags.allowed_hosts or ()),
+            is_secure=flags.certificate is not None,
             cookie=f"{COOKIE}-{listening.getsockname()[1]}",
-            audit=AuditLog(serving.audit_log or state_folder("dashboard-audit.jsonl"), SystemClock()),
+            audit=AuditLog(flags.audit_log or state_folder("dashboard-audit.jsonl"), SystemClock()),
             save_undo=undo_files.save,
         )
         settings.audit.open()
-        run_until_stopped(lambda stopped: _serve(settings, listening, serving, stopped), log_level)
+        run_until_stopped(lambda stopped: _serve(settings, listening, flags, stopped), flags.log_level)
 
 
-def _contexts(wanted: DashboardClusters) -> list[Context]:
-    names: tuple[str | None, ...] = wanted.contexts or (None,)
-    if wanted.every_context:
+def _contexts(flags: DashboardFlags) -> list[Context]:
+    names: Sequence[str | None] = flags.contexts or [None]
+    if flags.every_context:
         names = tuple(load(path_of()).get("contexts", {}))
         if not names:
             raise ConfigurationError(f"there is no context in {path_of()}; orbitmq context add NAME")
-    return [choose(wanted.name_servers, name, wanted.cluster, wanted.mapped) for name in names]
+    return [choose(flags.name_servers or (), name, flags.cluster, flags.mapped or ()) for name in names]
 
 
-def _place(context: Context, wanted: DashboardClusters, serving: Serving) -> DashboardCluster:
+def _place(context: Context, flags: DashboardFlags) -> DashboardCluster:
     credentials = context.credentials()
     tls = tls_context(context)
     remoting = partial(
         Remoting,
-        connect_timeout_ms=wanted.timeout_ms,
+        connect_timeout_ms=flags.timeout * 1000,
         sign=None if credentials is None else partial(sign, credentials=credentials),
         direct=None if not context.addresses else lambda address, _: context.addresses.get(address, address),
         tls=tls,
@@ -119,13 +89,13 @@ def _place(context: Context, wanted: DashboardClusters, serving: Serving) -> Das
         context.name_servers,
         remoting,
         context.cluster,
-        wanted.timeout_ms,
+        flags.timeout * 1000,
         readonly=context.readonly,
         protected=context.protected,
         memory=memory_of(context),
         has_account=credentials is not None,
     )
-    return DashboardCluster(context.name or DEFAULT_PLACE, access, sample_seconds=serving.sample_seconds)
+    return DashboardCluster(context.name or DEFAULT_PLACE, access, sample_seconds=flags.sample)
 
 
 def accounts_path(environment: dict[str, str] | None = None) -> Path:
@@ -133,17 +103,17 @@ def accounts_path(environment: dict[str, str] | None = None) -> Path:
     return Path(home).expanduser() / "orbitmq" / "dashboard.toml"
 
 
-def _accounts(serving: Serving, places: list[DashboardCluster]) -> AccountFile | None:
+def _accounts(flags: DashboardFlags, places: list[DashboardCluster]) -> AccountFile | None:
     """None where nobody has to log in: on loopback, with no account of a cluster to lend."""
-    path = serving.accounts or accounts_path()
-    if serving.accounts is not None or path.exists():
+    path = flags.accounts or accounts_path()
+    if flags.accounts is not None or path.exists():
         found = AccountFile(path)
         if not found.accounts():
             raise ConfigurationError(f"{path}: there is no account; orbitmq dashboard account NAME --role admin")
         return found
-    if not _is_loopback(serving.host):
+    if not _is_loopback(flags.host):
         raise ConfigurationError(
-            f"--host {serving.host} is more than loopback, and nobody would have to log in; "
+            f"--host {flags.host} is more than loopback, and nobody would have to log in; "
             "make an account first: orbitmq dashboard account NAME --role admin"
         )
     for place in places:
@@ -155,7 +125,7 @@ def _accounts(serving: Serving, places: list[DashboardCluster]) -> AccountFile |
     return None
 
 
-def _check_proxies(proxies: tuple[str, ...]) -> None:
+def _check_proxies(proxies: Sequence[str]) -> None:
     """Names would be taken for addresses that nobody has, and `*` for everybody's."""
     for text in proxies:
         try:
@@ -171,49 +141,49 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _listening(serving: Serving) -> socket.socket:
-    if serving.descriptor is not None:
-        return socket.socket(fileno=serving.descriptor)
-    return listen(serving.host, serving.port)
+def _listening(flags: DashboardFlags) -> socket.socket:
+    if flags.descriptor is not None:
+        return socket.socket(fileno=flags.descriptor)
+    return listen(flags.host, flags.port)
 
 
-def _config(asgi: ASGIApp, serving: Serving) -> uvicorn.Config:
+def _config(asgi: ASGIApp, flags: DashboardFlags) -> uvicorn.Config:
     config = uvicorn.Config(
         asgi,
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=bool(serving.proxies),
-        forwarded_allow_ips=list(serving.proxies),
+        proxy_headers=bool(flags.proxies),
+        forwarded_allow_ips=flags.proxies or [],
         limit_concurrency=CONNECTIONS_MAX,
         timeout_graceful_shutdown=STOP_SECONDS,
-        ssl_certfile=serving.certificate,
-        ssl_keyfile=serving.key,
+        ssl_certfile=flags.certificate,
+        ssl_keyfile=flags.key,
         ws="none",
         http=BoundedConnection,
     )
     try:
         config.load()
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"--tls-cert {serving.certificate}, --tls-key {serving.key}: {error}") from error
+        raise ConfigurationError(f"--tls-cert {flags.certificate}, --tls-key {flags.key}: {error}") from error
     return config
 
 
 async def _serve(
-    settings: DashboardSettings, listening: socket.socket, serving: Serving, stopped: asyncio.Event
+    settings: DashboardSettings, listening: socket.socket, flags: DashboardFlags, stopped: asyncio.Event
 ) -> None:
-    server = _Server(_config(Dashboard(settings).asgi, serving))
+    server = _Server(_config(Dashboard(settings).asgi, flags))
     for place in settings.clusters:
         place.start()
-    if serving.descriptor is not None:
+    if flags.descriptor is not None:
         _end_with_input(stopped)
     serving_task = asyncio.create_task(server.serve([listening]))
-    kind = "https" if serving.certificate is not None else "http"
+    kind = "https" if flags.certificate is not None else "http"
     port = listening.getsockname()[1]
     try:
         ended = asyncio.create_task(_first(stopped, serving_task))
-        await serve(ended, f"  {'dashboard':<12} {kind}://{address_text(serving.host, port)}/\n")
+        await serve(ended, f"  {'dashboard':<12} {kind}://{address_text(flags.host, port)}/\n")
     finally:
         server.should_exit = True
         await serving_task

@@ -49,7 +49,7 @@ def up(
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Where everything is kept that the file does not place elsewhere.",
+            help="Directory for everything whose place the file does not set.",
             show_default="~/.orbitmq",
             file_okay=False,
             metavar="DIR",
@@ -86,36 +86,43 @@ def up(
 
 @app.command()
 def host(
-    brokers: Annotated[int, typer.Option(min=1, max=64, metavar="N", help="How many; one a core is much.")] = 2,
+    brokers: Annotated[
+        int, typer.Option(min=1, max=64, metavar="N", help="Number of brokers, at most one per core.")
+    ] = 2,
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Where they keep everything.", show_default="~/.orbitmq", file_okay=False, metavar="DIR"),
+        typer.Option(
+            help="Directory for everything they keep.", show_default="~/.orbitmq", file_okay=False, metavar="DIR"
+        ),
     ] = None,
     namesrv_port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free port.")] = 9876,
     broker_port: Annotated[
         int,
-        typer.Option(min=0, max=65535, metavar="PORT", help="Of the first; others follow, 10 apart. 0: free ports."),
+        typer.Option(
+            min=0,
+            max=65535,
+            metavar="PORT",
+            help="Port of the first broker; the others follow, 10 apart. 0 takes free ports.",
+        ),
     ] = 10911,
     config: Annotated[
         Path | None,
-        typer.Option("-c", help="Properties for all of them, taken at a broker's first start.", metavar="FILE"),
+        typer.Option("-c", help="Properties of all brokers, used at a broker's first start.", metavar="FILE"),
     ] = None,
     namesrv_addresses: Annotated[
         str | None,
-        typer.Option(
-            "-n", help="Name servers that run elsewhere, joined by ';', instead of one here.", metavar="NAMESRV"
-        ),
+        typer.Option("-n", help="Use these name servers, joined by ';', and start none here.", metavar="NAMESRV"),
     ] = None,
     prefix: Annotated[
-        str, typer.Option(metavar="NAME", help="Brokers are called NAME-0, NAME-1 and so on.")
+        str, typer.Option(metavar="NAME", help="The brokers are named NAME-0, NAME-1 and so on.")
     ] = "broker",
     log_level: LogLevel = "warning",
 ) -> None:
-    """Run a name server and several brokers of one cluster, a process each, begun again when one dies.
+    """Run a name server and several brokers of one cluster, each in a process that is restarted when it dies.
 
     \b
-    A broker works on one core; topics are made on all of them, and their queues share the load.
-    What a broker keeps is in DIR/NAME-0 and so on, what it was told in DIR/NAME-0.conf.
+    A broker uses one core. Topics are created on all brokers, so their queues share the load.
+    The data of a broker is in DIR/NAME-0 and so on, its settings are in DIR/NAME-0.conf.
 
     \b
     Examples:
@@ -129,7 +136,7 @@ def host(
 
 health = typer.Typer(
     name="health",
-    help="Ask a running name server or broker whether it is ready, as a probe does.",
+    help="Readiness probes for a running name server or broker.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -139,9 +146,11 @@ ProbedConfig = Annotated[
     Path | None, typer.Option("-c", help="Properties file of the daemon: its address and TLS.", metavar="FILE")
 ]
 ProbedAddress = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Where to ask instead.", show_default="on this machine")
+    str | None, typer.Option(metavar="HOST:PORT", help="Address to probe.", show_default="on this machine")
 ]
-ProbeTimeout = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="No answer in this time is not ready.")]
+ProbeTimeout = Annotated[
+    float, typer.Option(min=0.1, metavar="SECONDS", help="Not ready without a response in this time.")
+]
 
 
 @health.command("namesrv")
@@ -151,10 +160,10 @@ def health_namesrv(
     address: ProbedAddress = None,
     timeout: ProbeTimeout = 3.0,
 ) -> None:
-    """Whether a name server gives routes.
+    """Whether a name server returns routes.
 
     \b
-    Exit code: 0 ready, 1 not and why, 2 wrong usage or configuration.
+    Exit code: 0 ready, 1 not ready (it says why), 2 wrong usage or configuration.
 
     \b
     Examples:
@@ -173,11 +182,11 @@ def health_broker(
     address: ProbedAddress = None,
     timeout: ProbeTimeout = 3.0,
 ) -> None:
-    """Whether a broker, master or slave, has opened its store and its disk has not failed.
+    """Whether a broker, master or slave, has opened its store and can write to its disk.
 
     \b
-    Where access control is on, a broker that asks for an account is ready; nothing is told of its disk then.
-    Exit code: 0 ready, 1 not and why, 2 wrong usage or configuration.
+    With access control, a broker that requires an account counts as ready; its disk is not checked then.
+    Exit code: 0 ready, 1 not ready (it says why), 2 wrong usage or configuration.
 
     \b
     Examples:
@@ -191,16 +200,18 @@ def health_broker(
 
 store = typer.Typer(
     name="store",
-    help="Look into the store directory of a broker, orbitmq's or Apache RocketMQ's, and repair it.",
+    help="Inspect and repair the store directory of a broker of orbitmq or Apache RocketMQ.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 app.add_typer(store)
 
-StoreDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="The store directory, which holds commitlog.")]
+StoreDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="The store directory, which contains commitlog.")]
 CommitLogs = Annotated[
     list[Path] | None,
-    typer.Option("--commit-log", metavar="DIR", help="Where the commit log lies if not in DIR/commitlog; repeatable."),
+    typer.Option(
+        "--commit-log", metavar="DIR", help="Directory of the commit log if it is not DIR/commitlog; repeatable."
+    ),
 ]
 
 
@@ -214,7 +225,7 @@ def verify(
 
     \b
     Exit code: 0 sound, 1 damaged, 2 the directory cannot be read.
-    Damage is told with its file, its position there in bytes, and what it means.
+    Each damage is shown with its file, its position there in bytes, and what it means.
 
     \b
     Examples:
@@ -229,23 +240,25 @@ def verify(
 @store.command()
 def dump(
     directory: StoreDirectory,
-    topic: Annotated[str | None, typer.Option(metavar="NAME", help="Messages of this topic.")] = None,
-    queue: Annotated[int | None, typer.Option(metavar="ID", help="Messages of queues with this id.")] = None,
+    topic: Annotated[str | None, typer.Option(metavar="NAME", help="Only messages of this topic.")] = None,
+    queue: Annotated[int | None, typer.Option(metavar="ID", help="Only messages of queues with this id.")] = None,
     begin: Annotated[
         str | None,
-        typer.Option("--from", metavar="TIME", help="Stored then or later; 2026-11-21T10:00 or milliseconds."),
+        typer.Option(
+            "--from", metavar="TIME", help="Only messages stored since then: 2026-11-21T10:00 or milliseconds."
+        ),
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Stored then or earlier.")] = None,
-    key: Annotated[str | None, typer.Option(metavar="KEY", help="Messages with this key or unique id.")] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only messages stored until then.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="Only messages with this key or unique id.")] = None,
     limit: Annotated[int | None, typer.Option(min=0, metavar="N", help="At most so many.")] = None,
-    body: Annotated[bool, typer.Option("--body", help="With the body, in base64.")] = False,
+    body: Annotated[bool, typer.Option("--body", help="Print the body, in base64.")] = False,
     commit_log: CommitLogs = None,
 ) -> None:
-    """Print messages, one JSON object a line, in the order they were stored. Changes nothing; a broker may be running.
+    """Print messages as JSON lines, in the order they were stored. Changes nothing; a broker may be running.
 
     \b
-    Exit code: 0 all is printed, 1 the log is damaged (what is whole is printed), 2 the directory cannot be read.
-    Bodies are unpacked; msg_id is the offset message id; times are milliseconds, local time if no zone is given.
+    Exit code: 0 all is printed, 1 the log is damaged (intact messages are printed), 2 the directory cannot be read.
+    Bodies are decompressed; msg_id is the offset message id; times are milliseconds, local time if no zone is given.
 
     \b
     Examples:
@@ -262,16 +275,16 @@ def rebuild(
     directory: StoreDirectory,
     config: Annotated[
         Path | None,
-        typer.Option("-c", help="Properties file of the broker, for what the directory does not tell.", metavar="FILE"),
+        typer.Option("-c", help="Properties file of the broker, for what the directory does not show.", metavar="FILE"),
     ] = None,
     commit_log: CommitLogs = None,
 ) -> None:
-    """Make queues and index anew from the commit log of a stopped broker. An interruption leaves the old ones.
+    """Rebuild queues and index from the commit log of a stopped broker. If interrupted, the old ones stay.
 
     \b
-    Sizes of files are those of the old ones. Where none is left, and for the delays of messages that wait, the
-    broker's configuration is asked, else the defaults hold.
-    Exit code: 0 done, 1 the log is damaged (what lies before is in), 2 it could not be done, 7 a broker is running.
+    File sizes are those of the old files. If none is left, and for the times of delayed messages, the broker's
+    configuration is used, else the defaults.
+    Exit code: 0 done, 1 the log is damaged (messages before the damage are in), 2 failed, 7 a broker is running.
 
     \b
     Examples:
@@ -289,7 +302,7 @@ def rebuild(
     add_help_option=False,
 )
 def pipeline(context: typer.Context) -> None:
-    """Run a job over topics, stores and the lake with Spark; without arguments it tells which there are.
+    """Run a job over topics, stores and the lake with Spark; without arguments, list the jobs.
 
     \b
     Examples:
@@ -314,41 +327,50 @@ def exporter(
             "-n",
             "--namesrv",
             metavar="HOST:PORT",
-            help="Name servers, joined by `;`. Else NAMESRV_ADDR, or the context.",
+            help="Name servers, joined by `;` (else NAMESRV_ADDR, or the context).",
         ),
     ] = None,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free port.")] = 5557,
-    context_name: Annotated[str | None, typer.Option("--context", metavar="NAME", help="A named cluster.")] = None,
+    context_name: Annotated[
+        str | None, typer.Option("--context", metavar="NAME", help="A cluster of `orbitmq context list`.")
+    ] = None,
     cluster: Annotated[
-        str | None, typer.Option("-c", "--cluster", metavar="NAME", help="Only this one, of several.")
+        str | None, typer.Option("-c", "--cluster", metavar="NAME", help="Only this one of the name servers' clusters.")
     ] = None,
     mapped: Annotated[
         list[str] | None,
-        typer.Option("--map-addr", metavar="REGISTERED=REACHED", help="Where a broker is reached; repeatable."),
+        typer.Option(
+            "--map-addr",
+            metavar="REGISTERED=REACHED",
+            help="Connect to REACHED for the broker registered at REGISTERED; repeatable.",
+        ),
     ] = None,
-    interval: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="From one round to the next.")] = 15,
+    interval: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Time between two polls.")] = 15,
     deadline: Annotated[
-        float, typer.Option(min=1, metavar="SECONDS", help="For one broker in one round; the rest comes in the next.")
+        float,
+        typer.Option(min=1, metavar="SECONDS", help="Time for one broker in one poll; the rest follows in the next."),
     ] = 30,
     forget_after: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long a broker that left is still told as down.")
+        float, typer.Option(min=0, metavar="SECONDS", help="How long a broker that left is reported as down.")
     ] = 3600,
     queue_series: Annotated[
         int,
-        typer.Option(min=0, max=10_000, metavar="N", help="Queues with series of their own: the farthest behind."),
+        typer.Option(
+            min=0, max=10_000, metavar="N", help="Number of queues with series of their own: those with the most lag."
+        ),
     ] = 1000,
-    clients: Annotated[bool, typer.Option(help="Ask consumers for their own figures, through the brokers.")] = True,
+    clients: Annotated[bool, typer.Option(help="Collect metrics of consumers, through the brokers.")] = True,
     steady_labels: Annotated[
-        bool, typer.Option("--steady-labels", help="Leave labels empty that make new series all the time.")
+        bool, typer.Option("--steady-labels", help="Leave labels empty whose values change all the time.")
     ] = False,
     log_level: LogLevel = "info",
 ) -> None:
-    """Serve the figures of a cluster, orbitmq's or Apache RocketMQ's, to Prometheus at /metrics.
+    """Serve the metrics of a cluster of orbitmq or Apache RocketMQ to Prometheus, at /metrics.
 
     \b
-    An account is taken from ORBITMQ_ACCESS_KEY and ORBITMQ_SECRET_KEY, from the context, or from
-    $ROCKETMQ_HOME/conf/tools.yml; it stands on no command line.
+    The account comes from ORBITMQ_ACCESS_KEY and ORBITMQ_SECRET_KEY, from the context, or from
+    $ROCKETMQ_HOME/conf/tools.yml; there is no flag for it.
 
     \b
     Examples:
@@ -370,10 +392,10 @@ def exporter(
 def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:
-    """Print the script with which a shell completes commands, flags, and the names of topics, groups and brokers.
+    """Print the completion script of a shell: commands, flags, and names of topics, groups and brokers.
 
     \b
-    Names come from the cluster that the line means so far, and are kept for 30 s.
+    Names come from the cluster that the command line selects; they are cached for 30 s.
 
     \b
     Examples:
@@ -392,11 +414,10 @@ def completion(
     add_help_option=False,
 )
 def mqadmin(context: typer.Context) -> None:
-    """The commands of RocketMQ's own tool by their names and letters, so that scripts move unchanged.
+    """RocketMQ's mqadmin: the same commands, flags and output, so that scripts work unchanged.
 
     \b
-    They print what that tool prints; but a failure is one line, and an exit code that is not 0. `orbitmq mqadmin`
-    lists them.
+    A failure is one line and an exit code that is not 0. `orbitmq mqadmin` lists the commands.
 
     \b
     Examples:

@@ -21,9 +21,9 @@ from orbitmq.message.config import TopicConfig
 from orbitmq.message.topics import SYSTEM_GROUPS, is_system_group
 from orbitmq.metrics.lag import queue_lags
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.figures import runtime_info, statistic
 from orbitmq.operations.groups import all_producers, consumer_connections, time_spans
 from orbitmq.operations.membership import running_info
+from orbitmq.operations.statistics import runtime_info, statistic
 from orbitmq.operations.tables import all_consumer_offsets, all_groups
 from orbitmq.operations.topics import all_topics, topic_stats
 from orbitmq.wire.bodies import ConsumerConnection, ConsumerRunningInfo, ProducerInfo, QueueRange, StatsItem

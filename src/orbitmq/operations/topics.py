@@ -9,7 +9,7 @@ from orbitmq.message.config import TopicConfig
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.call import call
-from orbitmq.operations.figures import runtime_info
+from orbitmq.operations.statistics import runtime_info
 from orbitmq.wire.bodies import GroupList, TopicList, TopicStatsTable, TopicTable
 from orbitmq.wire.headers_admin import (
     CreateTopicHeader,

@@ -9,12 +9,13 @@ import asyncio
 import shutil
 import tempfile
 import threading
-from collections.abc import Coroutine, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import ascii_lowercase
 from types import MappingProxyType, TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import uvloop
 
@@ -311,11 +312,20 @@ class Cluster:
         """Lose requests: they have no effect and no response. Otherwise as `refuse`."""
         return self._faults.add(Kind.DROP, request, times, topic, broker)
 
-    def lose_answer(
+    def lose_response(
         self, request: str | int, *, times: int | None = 1, topic: str | None = None, broker: str | None = None
     ) -> Fault:
         """Process requests and lose their responses, which causes duplicates. Otherwise as `refuse`."""
-        return self._faults.add(Kind.LOSE_ANSWER, request, times, topic, broker)
+        return self._faults.add(Kind.LOSE_RESPONSE, request, times, topic, broker)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Fault]:
+            """The former name of a method."""
+            if name != "lose_answer":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            warnings.warn("Cluster.lose_answer is now Cluster.lose_response", DeprecationWarning, stacklevel=2)
+            return self.lose_response
 
     def disconnect(
         self, request: str | int, *, times: int | None = 1, topic: str | None = None, broker: str | None = None

@@ -37,7 +37,8 @@ class Kind(Enum):
 
     REFUSE = "it has no effect, and its response is an error"
     DROP = "it has no effect and no response: the client times out"
-    LOSE_ANSWER = "it takes effect, and the response is lost"
+    LOSE_RESPONSE = "it takes effect, and the response is lost"
+    LOSE_ANSWER = LOSE_RESPONSE  # the former name, for one version
     DISCONNECT = "it has no effect, and the connection is closed"
     DELAY = "it takes effect later"
 
@@ -158,7 +159,7 @@ async def _go_wrong(fault: Fault, handler: Handler, connection: Connection, comm
     answer = handler(connection, command)
     if isawaitable(answer):
         answer = await answer
-    if fault.kind is Kind.LOSE_ANSWER:
+    if fault.kind is Kind.LOSE_RESPONSE:
         command.flag |= FLAG_ONEWAY  # for a handler that completes it later
         return None
     return answer

@@ -21,10 +21,10 @@ from orbitmq.message.model import MASTER_ID
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
-from orbitmq.operations.figures import answer_of
 from orbitmq.operations.mastership import SLAVE, exchange_mastership, has_other_name
 from orbitmq.operations.routes import cluster_info
 from orbitmq.operations.settings import broker_settings
+from orbitmq.operations.statistics import probe
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_namesrv import RegisterBrokerResponseHeader
@@ -113,7 +113,7 @@ class MasterWatch:
                 other = await self._listed(server)
                 if other in (None, self._address(), asked_already):
                     continue
-                answer = await answer_of(self._remoting, other, ASK_MS)
+                answer = await probe(self._remoting, other, ASK_MS)
             except OrbitMQError:
                 continue  # who does not answer does not stand in the way
             if await has_other_name(self._remoting, other, self._name, timeout_ms=ASK_MS):
@@ -273,8 +273,8 @@ class MasterWatch:
             self._refused.pop(other.broker_addr, None)
         return command.response(ResponseCode.SUCCESS, header=self.own)
 
-    def told(self, found: RegisterBrokerResponseHeader) -> None:
-        """A name server answers a registration: with the later master, where it knows one."""
+    def note_registration(self, found: RegisterBrokerResponseHeader) -> None:
+        """The response of a name server to a registration: it names a later master if there is one."""
         if found.master_addr and found.master_epoch is not None and self.epoch < found.master_epoch < EPOCH_MAX:
             self._step_down(found.master_epoch, found.master_addr)
 

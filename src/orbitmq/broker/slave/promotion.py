@@ -23,9 +23,9 @@ from orbitmq.message.model import MASTER_ID
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
-from orbitmq.operations.figures import answer_of
 from orbitmq.operations.mastership import has_other_name
 from orbitmq.operations.routes import cluster_info
+from orbitmq.operations.statistics import probe
 from orbitmq.replication.agreement import log_limits
 from orbitmq.replication.slave import Following, is_refused
 from orbitmq.runtime.clock import Clock
@@ -187,7 +187,7 @@ class Promotion:
             listed.add(known)
         for address in sorted(listed):
             try:
-                answer = await answer_of(self._remoting, address, ASK_MS)
+                answer = await probe(self._remoting, address, ASK_MS)
                 if not await has_other_name(self._remoting, address, self._options.broker_name, timeout_ms=ASK_MS):
                     return f"the master at {address} {answer}", doubts
             except OrbitMQError as error:

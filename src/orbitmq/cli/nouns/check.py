@@ -46,19 +46,20 @@ def _unknown() -> Iterator[None]:
         raise typer.Exit(UNKNOWN) from error
 
 
-app = noun("check", "One question for a monitoring system: exit code 0 well, 1 warning, 2 critical, 3 unknown.", Checks)
+app = noun("check", "Checks for a monitoring system: exit code 0 ok, 1 warning, 2 critical, 3 unknown.", Checks)
 
 Question = Callable[..., Any]
 """One of `admin.checks`, which is not imported before it is asked: help must be there at once."""
 
-Warning_ = Annotated[float | None, typer.Option("-w", "--warning", metavar="N", help="From this value on.")]
-Critical = Annotated[float | None, typer.Option("-c", "--critical", metavar="N", help="From this value on.")]
+Warning_ = Annotated[float | None, typer.Option("-w", "--warning", metavar="N", help="Limit; else the default.")]
+Critical = Annotated[float | None, typer.Option("-c", "--critical", metavar="N", help="Limit; else the default.")]
 Form = Annotated[str, typer.Option("--format", metavar="FORMAT", help="nagios, json or prometheus.")]
 Broker = Annotated[
-    str | None, typer.Option("--broker", "-b", metavar="BROKER", help="Name, name:id or host:port; else all of them.")
+    str | None,
+    typer.Option("--broker", "-b", metavar="BROKER", help="The broker's name, name:id or host:port; else all brokers."),
 ]
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
-AnyGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="The consumer group; else all of them.")]
+AnyGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="The consumer group; else all groups.")]
 
 
 def _answer(
@@ -156,8 +157,8 @@ def disk(*, name: Broker = None) -> Question:
 def lag(*, group: Group) -> Question:
     """How many messages a group has not consumed. Limits in messages: 10000, 100000.
 
-    A group that `orbitmq group why` finds critical is critical with any lag. A broker that does not respond makes it
-    unknown, unless the lag on the others is critical already.
+    A broker that does not respond makes it unknown, unless the lag on the others is critical already. A group that
+    does not process a short lag is within the limits: `orbitmq check group` finds that.
 
     \b
     Examples:

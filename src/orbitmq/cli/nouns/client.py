@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
-app = noun("client", "Clients: producers and consumers that are connected, and what a consumer says of itself.")
+app = noun("client", "Connected producers and consumers, and what a consumer reports about itself.")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group's name.")]
 Clients = Annotated[
-    list[str] | None, typer.Option("--client", "-i", metavar="ID", help="Only this one; repeatable. Else all members.")
+    list[str] | None,
+    typer.Option("--client", "-i", metavar="ID", help="Only this client; repeatable. Else all members."),
 ]
 
 
@@ -32,9 +33,9 @@ Clients = Annotated[
 )  # fmt: skip
 async def producers(
     session: Session,
-    group: Annotated[str | None, typer.Option("--group", "-g", metavar="GROUP", help="Only this one.")] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", metavar="GROUP", help="Only this group.")] = None,
 ) -> Found[ProducerMember]:
-    """Producers that are connected, as all masters together know them.
+    """Producers that are connected to any master.
 
     \b
     Examples:
@@ -78,7 +79,7 @@ async def consumers(session: Session, group: GroupArgument) -> Found[ConsumerMem
     ),
 )  # fmt: skip
 async def show(session: Session, group: GroupArgument, clients: Clients = None) -> Found[ConsumerReport]:
-    """What members of a group say of themselves: queues with what is cached, rates, settings.
+    """What members of a group report about themselves: queues with cached messages, rates, settings.
 
     \b
     Examples:
@@ -92,7 +93,7 @@ async def show(session: Session, group: GroupArgument, clients: Clients = None) 
 
 @reads(app, "stack", "ClientReport", ("CLIENT=clientId", "STACK=stack"))
 async def stack(session: Session, group: GroupArgument, clients: Clients = None) -> Found[ConsumerReport]:
-    """Where the threads of members stand: what to look at when a listener is stuck.
+    """Stack traces of members: what to read when a listener hangs.
 
     \b
     Examples:
@@ -115,7 +116,7 @@ async def positions(
     group: GroupArgument,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
 ) -> Found[Position]:
-    """Where members are in a topic, as they have it in memory; brokers are told some seconds later.
+    """Offsets of members in a topic, from their memory; they commit them some seconds later.
 
     \b
     Examples:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from orbitmq.admin.session import Session
     from orbitmq.admin.verdict import Finding
 
-app = noun("cluster", "The cluster as a whole: whether it is well, its brokers, its slaves.")
+app = noun("cluster", "The cluster as a whole: health, brokers and replication.")
 
 
 @reads(
@@ -30,9 +30,9 @@ app = noun("cluster", "The cluster as a whole: whether it is well, its brokers, 
     ),
 )  # fmt: skip
 async def overview(session: Session) -> Found[Overview]:
-    """Each cluster in a line, with a verdict in words: all is well, or the worst that was found.
+    """Each cluster in a line, with its verdict: all is well, or the worst finding.
 
-    A sum is unknown (-) while one of its brokers does not answer.
+    A sum is unknown (-) while one of its brokers does not respond.
 
     \b
     Examples:
@@ -58,10 +58,10 @@ async def overview(session: Session) -> Found[Overview]:
     ),
 )  # fmt: skip
 async def list_(session: Session) -> Found[ClusterBroker]:
-    """Every broker with its figures, masters (id 0) and slaves.
+    """Every broker with its metrics, masters (id 0) and slaves.
 
-    One that does not answer stays in the list, without figures, as does one that was registered lately and is no more;
-    the exit code is 5.
+    A broker that does not respond stays in the list, without metrics, as does one that was registered recently and is
+    gone; the exit code is then 5.
 
     \b
     Examples:
@@ -82,22 +82,26 @@ async def list_(session: Session) -> Found[ClusterBroker]:
 async def health(
     session: Session,
     expect: Annotated[
-        list[str] | None, typer.Option("--expect", metavar="BROKER", help="A broker that must be there; repeatable.")
+        list[str] | None,
+        typer.Option("--expect", metavar="BROKER", help="A broker that must be registered; repeatable."),
     ] = None,
     until_healthy: Annotated[
         float,
         typer.Option(
-            "--exit-when-healthy", min=0, metavar="SECONDS", help="Ask again until all is well, at most so long."
+            "--exit-when-healthy",
+            min=0,
+            metavar="SECONDS",
+            help="Repeat until the cluster is healthy, for at most SECONDS.",
         ),
     ] = 0,
 ) -> Found[Finding]:
     """Whether the cluster is well, and if not, what is wrong and what to do about it.
 
-    A broker that is stopped leaves no trace at a name server: one that was registered lately is missed all the same,
-    others that must be there are named with --expect.
+    Name servers forget a broker that stops. One that was registered recently is reported as missing anyway; name others
+    that must be there with --expect.
 
     \b
-    Exit code: 0 well or warnings only, 8 something is critical, 5 nobody could be asked.
+    Exit code: 0 well or warnings only, 8 something is critical, 5 no name server or broker responds.
 
     \b
     Examples:
@@ -114,18 +118,18 @@ def forget(
     broker: Annotated[
         str,
         typer.Argument(
-            metavar="BROKER", help="Its name, with all its ids, or name:id.", autocompletion=COMPLETED["BROKER"]
+            metavar="BROKER", help="The broker's name, for all its ids, or name:id.", autocompletion=COMPLETED["BROKER"]
         ),
     ],
     name_servers: NameServers = None,
     context_name: ContextName = None,
 ) -> None:
-    """Do not miss a broker any more that was taken away for good.
+    """Stop reporting a broker as missing that was removed for good.
 
     \b
-    Brokers that were registered lately and are no more make figures partial: what they have is lacking in them. They
-    are missed for 72 hours, or for what `remember` of the context or ORBITMQ_REMEMBER says. Nothing is changed in the
-    cluster; a broker that comes back is known again.
+    Without a broker that was registered recently, sums are partial. It is reported as missing for 72 hours, or as long
+    as `remember` of the context or ORBITMQ_REMEMBER says. This command changes nothing in the cluster; a broker that
+    comes back is known again.
 
     \b
     Examples:
@@ -147,7 +151,7 @@ def forget(
     ),
 )  # fmt: skip
 async def ha(session: Session) -> Found[Replica]:
-    """Every slave and how many bytes of its master's log it lacks.
+    """Every slave, and how many bytes it is behind its master.
 
     \b
     Examples:

@@ -25,30 +25,38 @@ if TYPE_CHECKING:
     from orbitmq.cli.execution import Aside
     from orbitmq.message.model import MessageExt
 
-app = noun("msg", "Messages: where one is, what is in it, reading and sending them.")
+app = noun("msg", "Messages: find, show, read and send them.")
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The message's topic.")]
 TraceTopic = Annotated[
-    str | None, typer.Option("--trace-topic", metavar="TOPIC", help="Where traces are, else RMQ_SYS_TRACE_TOPIC.")
+    str | None,
+    typer.Option("--trace-topic", metavar="TOPIC", help="The topic with the traces; else RMQ_SYS_TRACE_TOPIC."),
 ]
-Form = Annotated[str, typer.Option("--body", metavar="FORM", help="auto, text, json, hex, base64 or none.")]
-Charset = Annotated[str, typer.Option("--charset", metavar="NAME", help="Of texts: utf-8, gbk, latin-1.")]
-Full = Annotated[bool, typer.Option("--full", help="Bodies in full; else their first 64 KiB.")]
+Form = Annotated[
+    str, typer.Option("--body", metavar="FORM", help="How to show the body: auto, text, json, hex, base64 or none.")
+]
+Charset = Annotated[
+    str, typer.Option("--charset", metavar="NAME", help="Character set of text bodies: utf-8, gbk, latin-1.")
+]
+Full = Annotated[bool, typer.Option("--full", help="Show whole bodies; else their first 64 KiB.")]
 Tag = Annotated[
-    str | None, typer.Option("--tag", metavar="TAG", help="Only with this tag; the broker leaves out others.")
+    str | None, typer.Option("--tag", metavar="TAG", help="Only messages with this tag; filtered by the broker.")
 ]
-Key = Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="Only with exactly this key.")]
-Property = Annotated[str | None, typer.Option("--property", metavar="NAME=VALUE", help="Only with this property.")]
-Grep = Annotated[str | None, typer.Option("--grep", metavar="TEXT", help="Only with this text in the body.")]
+Key = Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="Only messages with exactly this key.")]
+Property = Annotated[
+    str | None, typer.Option("--property", metavar="NAME=VALUE", help="Only messages with this property.")
+]
+Grep = Annotated[str | None, typer.Option("--grep", metavar="TEXT", help="Only messages with this text in the body.")]
 Begin = Annotated[
-    str | None, typer.Option("--begin", metavar="TIME", help="Stored then or later: @2h, 2024-05-01T08:00:00Z.")
+    str | None,
+    typer.Option("--begin", metavar="TIME", help="Only messages stored since then: @2h, 2024-05-01T08:00:00Z."),
 ]
-End = Annotated[str | None, typer.Option("--end", metavar="TIME", help="Stored then or earlier.")]
-Broker = Annotated[str | None, typer.Option("--broker", "-b", metavar="BROKER", help="Only of this broker.")]
-Queue = Annotated[int | None, typer.Option("--queue", min=0, metavar="ID", help="Only of this queue.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="So many at most.")]
-Budget = Annotated[int, typer.Option("--budget", min=1, metavar="N", help="Look at so many messages at most.")]
+End = Annotated[str | None, typer.Option("--end", metavar="TIME", help="Only messages stored until then.")]
+Broker = Annotated[str | None, typer.Option("--broker", "-b", metavar="BROKER", help="Only this broker.")]
+Queue = Annotated[int | None, typer.Option("--queue", min=0, metavar="ID", help="Only this queue.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Show at most N.")]
+Budget = Annotated[int, typer.Option("--budget", min=1, metavar="N", help="Read at most N messages.")]
 
 _ROW = (
     "ID=msgId", "QUEUE=queueId", "OFFSET=queueOffset", "STORED=storedAtMs", "TAGS=tags", "KEYS=keys",
@@ -64,13 +72,13 @@ async def find(
     topic: TopicOption = None,
     trace_topic: TraceTopic = None,
     limit: Limit = 5,
-    topics: Annotated[int, typer.Option("--topics", min=1, metavar="N", help="Look into so many at most.")] = 500,
+    topics: Annotated[int, typer.Option("--topics", min=1, metavar="N", help="Search at most N topics.")] = 500,
 ) -> Found[MessageHistory]:
-    """Where a message is: one sentence, what happened when, and how it stands in each group.
+    """Where a message is: one sentence, what happened when, and its state in each group.
 
-    Takes the id a producer was given, an offset id, a transaction id, a key. Without --topic it is looked for in
-    delayed and half messages, in traces, and in the topics of the cluster.
-    Exit code: 3 when there is no such message.
+    Takes the id that the producer got, an offset id, a transaction id or a key. Without --topic it searches delayed and
+    half messages, traces, and the topics of the cluster.
+    Exit code: 3 if there is no such message.
 
     \b
     Examples:
@@ -125,7 +133,7 @@ async def decode(
     session: Session,  # noqa: ARG001 - nobody is asked
     names: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of any kind.")],
 ) -> Found[Identity]:
-    """What ids say by themselves: the place of an offset id; who made a unique id, and when. Asks nobody.
+    """Decode ids, without a request: the broker and physical offset of an offset id; origin and time of a unique id.
 
     \b
     Examples:
@@ -153,18 +161,21 @@ async def query(
     broker: Broker = None,
     queue: Queue = None,
     offset: Annotated[
-        int | None, typer.Option("--offset", min=0, metavar="N", help="The one at this place of --broker and --queue.")
+        int | None,
+        typer.Option("--offset", min=0, metavar="N", help="The message at this queue offset of --broker and --queue."),
     ] = None,
     limit: Limit = 64,
-    oldest_first: Annotated[bool, typer.Option("--oldest-first", help="Else the newest come first.")] = False,
+    oldest_first: Annotated[
+        bool, typer.Option("--oldest-first", help="Show the oldest first; else the newest.")
+    ] = False,
     budget: Budget = 10_000,
     form: Form = "auto",
     charset: Charset = "utf-8",
     full: Full = False,
 ) -> Found[StoredMessage]:
-    """Messages of a topic by key, by time, by place, or by what is in them.
+    """Messages of a topic by key, time, offset or content.
 
-    A key is looked up in the brokers' index; other conditions are held against messages as they are read.
+    A key is looked up in the brokers' index; other conditions are checked against messages as they are read.
 
     \b
     Examples:
@@ -206,7 +217,7 @@ async def count(
     queue: Queue = None,
     budget: Budget = 10_000,
 ) -> Found[TagCount]:
-    """How many messages of each tag there are. It reads them: --budget limits how many.
+    """Count messages by tag. All are read; --budget limits how many.
 
     \b
     Examples:
@@ -230,11 +241,16 @@ async def tail(
     aside: Aside,
     topic: TopicArgument,
     begin: Annotated[
-        str, typer.Option("--from", metavar="PLACE", help="-10 (the last ten), begin, end, offset:N, @2h or a time.")
+        str,
+        typer.Option(
+            "--from", metavar="PLACE", help="Where to start: -10 (the last ten), begin, end, offset:N, @2h or a time."
+        ),
     ] = "-10",
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Stop there: end, or a time.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Where to stop: end, or a time.")] = None,
     exit_at_end: Annotated[bool, typer.Option("--exit-at-end", "-e", help="The same as --until end.")] = False,
-    number: Annotated[int | None, typer.Option("--num", "-c", min=1, metavar="N", help="Stop after so many.")] = None,
+    number: Annotated[
+        int | None, typer.Option("--num", "-c", min=1, metavar="N", help="Stop after N messages.")
+    ] = None,
     pattern: Annotated[
         str | None,
         typer.Option(
@@ -253,9 +269,9 @@ async def tail(
     form: Form = "auto",
     charset: Charset = "utf-8",
 ) -> AsyncIterator[StoredMessage]:
-    """Messages as they come, as tail -f shows a file; nothing is committed. With -o jsonl as `msg send --jsonl` takes
-    them; each message is written by itself, with -o json as an object a line, too: an item of the schema, no envelope.
-    Exit code: 5 when a broker did not answer meanwhile.
+    """Show messages as they arrive, like tail -f; commits nothing. -o jsonl writes what `msg send --jsonl` reads.
+    -o json also writes an object per line: an item of the schema, without an envelope.
+    Exit code: 5 if a broker did not respond meanwhile.
 
     \b
     Examples:
@@ -290,32 +306,36 @@ async def tail(
 )
 async def send(
     session: Session,
-    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="May be in the lines with --jsonl.")] = None,
+    topic: Annotated[
+        str | None, typer.Argument(metavar="TOPIC", help="The topic's name; with --jsonl lines may name it.")
+    ] = None,
     bodies: Annotated[
-        list[str] | None, typer.Argument(metavar="BODY...", help="One message each; none: a message a line of stdin.")
+        list[str] | None,
+        typer.Argument(metavar="BODY...", help="A message each; without any, each line of standard input is one."),
     ] = None,
     jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="Lines of stdin are JSON, as msg tail -o jsonl writes it.")
+        bool, typer.Option("--jsonl", help="Read JSON lines, as `msg tail -o jsonl` writes them.")
     ] = False,
-    tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="Of every message.")] = None,
+    tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="Tag of every message.")] = None,
     keys: Annotated[
-        list[str] | None, typer.Option("--key", "-k", metavar="KEY", help="Of every message; repeatable.")
+        list[str] | None, typer.Option("--key", "-k", metavar="KEY", help="Key of every message; repeatable.")
     ] = None,
     properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="Of every message; repeatable.")
+        list[str] | None,
+        typer.Option("--property", metavar="NAME=VALUE", help="Property of every message; repeatable."),
     ] = None,
     delay_level: Annotated[
-        int, typer.Option("--delay-level", min=0, metavar="N", help="Delivered later; 0 at once.")
+        int, typer.Option("--delay-level", min=0, metavar="N", help="Delay level; 0 delivers at once.")
     ] = 0,
     ordering_key: Annotated[
-        str | None, typer.Option("--ordering-key", metavar="KEY", help="Messages with one key keep their order.")
+        str | None, typer.Option("--ordering-key", metavar="KEY", help="Messages with the same key keep their order.")
     ] = None,
     broker: Broker = None,
     queue: Queue = None,
 ) -> AsyncIterator[Sent]:
-    """Send messages: given here, or line by line from standard input.
+    """Send messages: from arguments, or line by line from standard input.
 
-    A JSON line is an object with body (a text, or form and content), and where wanted tags, keys, properties,
+    A JSON line is an object with body (a text, or form and content), and optionally tags, keys, properties,
     delayLevel, orderingKey, topic. The topic must exist.
 
     \b
@@ -349,17 +369,17 @@ async def resend(
     session: Session,
     names: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of any kind, or keys: the newest of each.")],
     topic: TopicOption = None,
-    to: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="A copy goes to this topic.")] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="Send a copy to this topic.")] = None,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", metavar="GROUP", help="Only this group gets it, as a retry.")
+        str | None, typer.Option("--group", "-g", metavar="GROUP", help="Deliver it only to this group, as a retry.")
     ] = None,
     client: Annotated[
-        str | None, typer.Option("--client", metavar="ID", help="Straight to the listener of this member.")
+        str | None, typer.Option("--client", metavar="ID", help="Deliver it directly to the listener of this member.")
     ] = None,
 ) -> Plan:
-    """Have stored messages come again: a dead letter to its group, any other to its topic, unless you say where.
+    """Send stored messages again: a dead letter to its group, any other to its topic, unless you say where.
 
-    With --group as a retry of that group, with --client too at once and to that member, without a queue.
+    --group delivers it as a retry of that group; --client too delivers it at once to that member, without a queue.
 
     \b
     Examples:
@@ -380,9 +400,11 @@ async def resend(
 async def pending(
     session: Session,
     topic: TopicOption = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", metavar="GROUP", help="Of these producers.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", metavar="GROUP", help="Only messages of this producer group.")
+    ] = None,
 ) -> Found[PendingHalf]:
-    """Half messages whose producers have not decided, oldest first. Brokers of RocketMQ do not tell.
+    """Pending transactions, the oldest first. Brokers of RocketMQ do not report them.
 
     \b
     Examples:
@@ -400,7 +422,7 @@ async def pending(
      "TOPIC=nextTopic", "ID=nextMsgId", "+DELIVERED=deliveredOffset", "+END=endOffset"),
 )  # fmt: skip
 async def delayed(session: Session) -> Found[DelayQueue]:
-    """Delay levels at which messages wait, retries too: how many, and which is next.
+    """Delayed messages and retries by delay level: how many wait, and which is next.
 
     \b
     Examples:
@@ -416,9 +438,9 @@ async def delayed(session: Session) -> Found[DelayQueue]:
 @changes(app, "resume")
 async def resume(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="OFFSET-ID", help="As msg find or msg pending -o wide tells it.")],
+    name: Annotated[str, typer.Argument(metavar="OFFSET-ID", help="As `msg find` or `msg pending -o wide` shows it.")],
 ) -> Plan:
-    """Have the producer of a half message asked again, from the beginning, when it was given up.
+    """Check a pending transaction again that was given up; its checks are counted from the start.
 
     \b
     Examples:

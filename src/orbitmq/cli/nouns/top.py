@@ -13,8 +13,10 @@ app = noun("top", "Live view of the cluster: its verdict, brokers and groups wit
 
 @app.command("top")
 def top(
-    every: Annotated[float, typer.Option("--every", min=0.2, metavar="SECONDS", help="Between two looks.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once; so it is where there is no terminal.")] = False,
+    every: Annotated[
+        float, typer.Option("--every", min=0.2, metavar="SECONDS", help="Time between two updates.")
+    ] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print once, as without a terminal.")] = False,
     name_servers: NameServers = None,
     context_name: ContextName = None,
     cluster: ClusterName = None,

@@ -23,22 +23,22 @@ app = noun("wait", "Wait until something is so: for scripts and tests.")
 async def wait(
     session: Session,
     thing: Annotated[str, typer.Argument(metavar="THING", help="cluster, broker, topic, group or message.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Which one; not of the cluster.")] = "",
-    condition: Annotated[str, typer.Option("--for", metavar="CONDITION", help="See above.")] = "",
-    within: Annotated[float, typer.Option("--within", min=0, metavar="SECONDS", help="Then give up.")] = 60,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name; not for the cluster.")] = "",
+    condition: Annotated[str, typer.Option("--for", metavar="CONDITION", help="The condition, see above.")] = "",
+    within: Annotated[float, typer.Option("--within", min=0, metavar="SECONDS", help="Give up after SECONDS.")] = 60,
 ) -> Found[Waited]:
-    """Wait until something is so.
+    """Wait for a condition.
 
     \b
-    cluster --for healthy             every registered broker answers, nothing critical is found
-    broker NAME --for up              it is registered and answers
+    cluster --for healthy             every registered broker responds, nothing is critical
+    broker NAME --for up              it is registered and responds
     topic NAME --for exists, gone     every name server has a route to it, or none
     group NAME --for online, offline  a member is connected, or none
-    group NAME --for lag=N            it has N messages to do at most, retries included
+    group NAME --for lag=N            its lag is at most N messages, retries included
     message ID --for stored           found by its offset id, or as TOPIC/KEY
 
     \b
-    Exit code: 0 it is so, 8 it was not so in time.
+    Exit code: 0 the condition is met, 8 it was not met in time.
 
     \b
     Examples:

@@ -271,10 +271,10 @@ class ClusterInput:
         return reader.options(columns=",".join(names), **how).load()
 
     def _ask(self, name: str, place: BrokerAddresses, code: RequestCode) -> bytes:
-        def question(channel: Channel) -> list[Command]:
+        def requests(channel: Channel) -> list[Command]:
             return channel.call(request(code))
 
-        (response,) = self._cluster.call_broker(name, place.addresses, question)
+        (response,) = self._cluster.call_broker(name, place.addresses, requests)
         return bytes(succeeded(f"{code.name} of {name}", response).body)
 
 

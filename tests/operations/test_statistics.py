@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from orbitmq.errors import BrokerError
-from orbitmq.operations.figures import broker_consume_stats, runtime_info, statistic
+from orbitmq.operations.statistics import broker_consume_stats, runtime_info, statistic
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, exchange

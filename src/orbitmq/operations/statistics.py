@@ -1,4 +1,4 @@
-"""What a broker tells of itself in figures."""
+"""The numbers that a broker reports about itself."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ NEVER_COUNTED = "not exist"  # in the remark: the code is that of any other fail
 
 
 async def runtime_info(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> dict[str, str]:
-    """GET_BROKER_RUNTIME_INFO: figures by name, all as text. BrokerError when the broker refuses."""
-    answer = await call(remoting, address, RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms=timeout_ms)
-    return decode(KVTable, answer.body).table
+    """GET_BROKER_RUNTIME_INFO: numbers by name, all as text. BrokerError when the broker refuses."""
+    response = await call(remoting, address, RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms=timeout_ms)
+    return decode(KVTable, response.body).table
 
 
 async def statistic(
     remoting: Remoting, address: str, name: str, key: str, *, timeout_ms: float = 6000
 ) -> BrokerStatsData | None:
-    """VIEW_BROKER_STATS_DATA: one figure over the last minute, hour and day; None when nothing was counted under it."""
+    """VIEW_BROKER_STATS_DATA: one number over the last minute, hour and day; None when nothing was counted under it."""
     header = ViewBrokerStatsDataHeader(name, key)
     accept = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
     code = RequestCode.VIEW_BROKER_STATS_DATA
-    answer = await call(remoting, address, code, header, timeout_ms=timeout_ms, accept=accept)
-    if answer.code == ResponseCode.SUCCESS:
-        return decode(BrokerStatsData, answer.body)
-    if NEVER_COUNTED in (answer.remark or ""):
+    response = await call(remoting, address, code, header, timeout_ms=timeout_ms, accept=accept)
+    if response.code == ResponseCode.SUCCESS:
+        return decode(BrokerStatsData, response.body)
+    if NEVER_COUNTED in (response.remark or ""):
         return None
-    raise BrokerError(answer.code, answer.remark, address)
+    raise BrokerError(response.code, response.remark, address)
 
 
 async def broker_consume_stats(
@@ -44,12 +44,12 @@ async def broker_consume_stats(
     global order.
     """
     header = GetBrokerConsumeStatsHeader(is_order=ordered)
-    answer = await call(remoting, address, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_ms=timeout_ms)
-    return await asyncio.to_thread(decode, ConsumeStatsList, answer.body)
+    response = await call(remoting, address, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_ms=timeout_ms)
+    return await asyncio.to_thread(decode, ConsumeStatsList, response.body)
 
 
-async def answer_of(remoting: Remoting, address: str, timeout_ms: float) -> str:
-    """That a broker answers, in words. One that refuses does so, too. RemotingError when there is no answer."""
+async def probe(remoting: Remoting, address: str, timeout_ms: float) -> str:
+    """That a broker responds, in words; a refusal is a response. RemotingError when there is none."""
     try:
         await runtime_info(remoting, address, timeout_ms=timeout_ms)
     except BrokerError as error:
