@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
 from orbitmq.admin import checks
 from orbitmq.admin.checks import CheckResult, Measurement, nagios, prometheus, result
 from orbitmq.admin.results import Failure
+from orbitmq.admin.runtime import Runtime
+from orbitmq.admin.session import Session
+from orbitmq.admin.verdict import ClusterEvidence, Limits
 from orbitmq.client.sync import Producer
 from orbitmq.message.model import Message
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.requests import RequestCode
+from tests.admin.test_verdict import WELL, seen
 from tests.support.commands import orbitmq
 
 SILENT = Failure("broker-b (10.0.0.2:10911)", None, "TIMEOUT", "no answer", None, retryable=True)
@@ -89,9 +94,21 @@ def test_a_dead_broker_is_critical_and_its_disk_unknown(running: Cluster, here: 
         running.heal()
 
 
+@pytest.mark.parametrize(("master", "slave"), [(WELL, None), (None, WELL)])
+async def test_a_broker_that_does_not_respond_is_critical_also_if_it_is_a_slave(
+    monkeypatch: pytest.MonkeyPatch, master: Runtime | None, slave: Runtime | None
+) -> None:
+    async def brokers(*_: object) -> tuple[ClusterEvidence, list[Failure]]:
+        return seen(master, slave), []
+
+    monkeypatch.setattr(checks, "_brokers", brokers)
+    checked = await checks.broker(cast("Session", None), Limits(200, 1000))
+    assert (checked.state, "does not respond" in checked.message) == ("CRITICAL", True)
+
+
 def test_nobody_to_ask_and_a_wrong_use_are_unknown(here: tuple[str, str]) -> None:
     orbitmq("check", "connection", "-n", "127.0.0.1:1", code=2)
-    orbitmq("check", "connection", "-n", f"{here[1]};127.0.0.1:1", code=1)
+    orbitmq("check", "connection", "-n", f"{here[1]};127.0.0.1:1", code=2)
     orbitmq("check", "broker", "-n", "127.0.0.1:1", code=3)
     orbitmq("check", "lag", "no-such-group", *here, code=3)
     orbitmq("check", "disk", "-w", 90, "-c", 80, *here, code=3)

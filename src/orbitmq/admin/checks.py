@@ -120,19 +120,18 @@ def unknown(check: str, text: str) -> CheckResult:
 
 
 async def connection(session: Session, limits: Limits) -> CheckResult:
-    """How fast each name server responds; one that does not is a warning, and critical where no other does."""
+    """How fast each name server responds; one that does not is critical."""
     responses = await response_times(session)
     measured = [Measurement(server, round(ms, 1), "ms", *limits) for server, ms in responses.answers.items()]
-    return result(
-        "connection", measured, _count(len(measured), "name server", "responds"), found=name_servers(responses)
-    )
+    found = _critical(name_servers(responses))
+    return result("connection", measured, _count(len(measured), "name server", "responds"), found=found)
 
 
 async def broker(session: Session, limits: Limits, name: str | None = None) -> CheckResult:
-    """Whether brokers respond and take messages, and how long sends wait there; limits in ms."""
+    """Whether brokers, slaves too, respond and take messages, and how long sends wait there; limits in ms."""
     seen, _ = await _brokers(session, name, {**LIMITS, "writes": limits})
     measured = _measured(seen, "ms", limits, send_wait_ms)
-    found = _of_rules(seen, {"brokers", "reachable", "store", "writes"})
+    found = _critical(_of_rules(seen, {"brokers", "reachable", "store"})) + _of_rules(seen, {"writes"})
     return result("broker", measured, _count(len(seen.nodes), "broker", "responds"), found=found)
 
 
@@ -213,6 +212,11 @@ async def _brokers(
 
 def _of_rules(evidence: ClusterEvidence, rules: Collection[str]) -> list[Finding]:
     return [one for one in findings(evidence) if one.rule in rules]
+
+
+def _critical(found: Iterable[Finding]) -> list[Finding]:
+    """What a check is about is critical to it, even where the cluster still works."""
+    return [replace(one, severity=Severity.CRITICAL) for one in found if one.severity is not Severity.WELL]
 
 
 def _measured(

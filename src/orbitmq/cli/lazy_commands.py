@@ -1,5 +1,5 @@
-"""The group of all commands: a noun's module is imported when the noun is called, not to list it. Help of the whole
-must be there at once, and a dozen nouns with a hundred verbs are half a second of building flags.
+"""The group of all commands. A noun's module is imported when the noun is called, not to list it: building the flags of
+a hundred verbs takes half a second, and `orbitmq --help` must print at once.
 """
 
 from __future__ import annotations
@@ -13,27 +13,35 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-# Name -> what the list of all commands says of it. `orbitmq.cli.nouns.NAME` holds the verbs.
+# Name -> its line in the list of all commands. `orbitmq.cli.nouns.NAME` holds the verbs.
 NOUNS = {
     "namesrv": "Run a name server, or show and change those of a cluster.",
     "broker": "Run a broker, or show and change those of a cluster.",
-    "cluster": "The cluster as a whole: health, brokers and replication.",
+    "cluster": "The cluster as a whole: health, brokers, replication.",
     "topic": "Topics: list, inspect, create and change them.",
     "acl": "Access control: accounts and white lists of brokers.",
-    "group": "Consumer groups: list and change them, their lag, and why one does not consume.",
-    "offset": "Offsets of consumer groups: show and move them, with a preview and undo.",
-    "client": "Connected producers and consumers, and what a consumer reports about itself.",
+    "group": "Consumer groups: settings, lag, and why one does not consume.",
+    "offset": "Offsets of consumer groups: show, reset, skip, clone, undo.",
+    "client": "Connected producers and consumers.",
     "msg": "Messages: find, show, read and send them.",
     "trace": "Message traces that producers and consumers recorded.",
-    "config": "Configuration as code: keep topics, groups and accounts in a file and apply it.",
-    "doctor": "Check everything that could keep a client from working, and say what to do.",
+    "config": "Configuration as code: topics, groups, accounts in a file.",
+    "doctor": "Find what could keep clients from working, and what to do.",
     "bench": "Benchmarks: sending, consuming and end-to-end latency.",
     "check": "Checks for a monitoring system, as a Nagios plugin.",
     "wait": "Wait for a condition, in scripts and tests.",
-    "dashboard": "The web page of a cluster, and its accounts.",
-    "top": "Live view of the cluster: brokers, groups with the longest lag, findings.",
+    "dashboard": "Serve the web page of a cluster.",
+    "top": "Live view of brokers, lag and findings.",
     "context": "Named clusters, and which one commands use.",
 }
+
+SECTIONS = {
+    "Run": ("up", "namesrv", "broker", "host", "dashboard", "exporter"),
+    "Manage": ("cluster", "topic", "group", "offset", "msg", "trace", "client", "acl", "config"),
+    "Monitor": ("doctor", "top", "check", "health", "wait", "bench"),
+    "Tools": ("store", "pipeline", "context", "completion", "mqadmin"),
+}
+"""The commands as help lists them."""
 
 
 class Nouns(TyperGroup):
@@ -56,16 +64,22 @@ class Nouns(TyperGroup):
         return self.commands[cmd_name]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, self.list_commands(ctx)))
         with self._names_only():
-            super().format_commands(ctx, formatter)
+            for title, names in SECTIONS.items():
+                found = ((name, self.get_command(ctx, name)) for name in names)
+                with formatter.section(title):
+                    formatter.write_dl(
+                        [(f"{name:{width}}", command.get_short_help_str(formatter.width)) for name, command in found]
+                    )
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         with self._names_only():
             return super().shell_complete(ctx, incomplete)
 
     def main(self, *args: Any, **more: Any) -> Any:
-        """A shell that completes asks through a variable; typer knows it only where its own scripts are offered, which
-        lose addresses that were typed before.
+        """Shells request completion through a variable. Typer reads it only with its own scripts, which lose addresses
+        that were typed before.
         """
         if os.environ.get("_ORBITMQ_COMPLETE"):
             import_module("typer.completion").completion_init()

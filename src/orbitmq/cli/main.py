@@ -1,6 +1,6 @@
 """The command table of `orbitmq`: names, flags and help, nothing else.
 
-`orbitmq --help` must answer at once, so nothing heavier than typer is imported here; each command imports its work
+`orbitmq --help` must print at once, so nothing heavier than typer is imported here; each command imports its work
 when it is called. Must not know what a daemon is made of.
 """
 
@@ -27,9 +27,9 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
-        # Files are asked, no module: to import one would take longer than the rest of the answer.
+def _version(wanted: bool) -> None:
+    if wanted:
+        # A look for files, because importing a module would take longer than all the rest.
         is_compiled = any(Path(__file__).parents[1].glob("store/index/loops.*.so"))
         typer.echo(f"orbitmq {__version__}{' (compiled)' if is_compiled else ''}")
         raise typer.Exit
@@ -44,6 +44,11 @@ def root(
     """A message system compatible with Apache RocketMQ 4.9 on the wire and on disk."""
 
 
+NamesrvPort = Annotated[
+    int, typer.Option(min=0, max=65535, metavar="PORT", help="Port of the name server; 0 picks a free one.")
+]
+
+
 @app.command()
 def up(
     data_dir: Annotated[
@@ -55,15 +60,22 @@ def up(
             metavar="DIR",
         ),
     ] = None,
-    namesrv_port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free port.")] = 9876,
+    namesrv_port: NamesrvPort = 9876,
     broker_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free port.", show_default="10911")
+        int | None,
+        typer.Option(
+            min=0, max=65535, metavar="PORT", help="Port of the broker; 0 picks a free one.", show_default="10911"
+        ),
     ] = None,
     config: Annotated[Path | None, typer.Option("-c", help="Properties file of the broker.", metavar="FILE")] = None,
     dashboard_port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65535, metavar="PORT", help="0 takes a free port.", show_default="8082, else a free one"
+            min=0,
+            max=65535,
+            metavar="PORT",
+            help="Port of the web page; 0 picks a free one.",
+            show_default="8082, else a free one",
         ),
     ] = None,
     dashboard: Annotated[
@@ -71,7 +83,7 @@ def up(
     ] = True,
     log_level: LogLevel = "warning",
 ) -> None:
-    """Run a name server, a broker and the web page, for development and small installations.
+    """Run a name server, a broker and the web page. For development and small installations.
 
     \b
     Examples:
@@ -87,22 +99,22 @@ def up(
 @app.command()
 def host(
     brokers: Annotated[
-        int, typer.Option(min=1, max=64, metavar="N", help="Number of brokers, at most one per core.")
+        int, typer.Option(min=1, max=64, metavar="N", help="Number of brokers; use at most one per core.")
     ] = 2,
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Directory for everything they keep.", show_default="~/.orbitmq", file_okay=False, metavar="DIR"
+            help="Directory for all data and settings.", show_default="~/.orbitmq", file_okay=False, metavar="DIR"
         ),
     ] = None,
-    namesrv_port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free port.")] = 9876,
+    namesrv_port: NamesrvPort = 9876,
     broker_port: Annotated[
         int,
         typer.Option(
             min=0,
             max=65535,
             metavar="PORT",
-            help="Port of the first broker; the others follow, 10 apart. 0 takes free ports.",
+            help="Port of the first broker; the others follow, 10 apart. 0 picks free ones.",
         ),
     ] = 10911,
     config: Annotated[
@@ -118,7 +130,7 @@ def host(
     ] = "broker",
     log_level: LogLevel = "warning",
 ) -> None:
-    """Run a name server and several brokers of one cluster, each in a process that is restarted when it dies.
+    """Run several brokers of one cluster and a name server. Each has a process that is restarted when it dies.
 
     \b
     A broker uses one core. Topics are created on all brokers, so their queues share the load.
@@ -182,7 +194,7 @@ def health_broker(
     address: ProbedAddress = None,
     timeout: ProbeTimeout = 3.0,
 ) -> None:
-    """Whether a broker, master or slave, has opened its store and can write to its disk.
+    """Whether a broker has its store open and can write to its disk. Masters and slaves alike.
 
     \b
     With access control, a broker that requires an account counts as ready; its disk is not checked then.
@@ -200,7 +212,7 @@ def health_broker(
 
 store = typer.Typer(
     name="store",
-    help="Inspect and repair the store directory of a broker of orbitmq or Apache RocketMQ.",
+    help="Inspect and repair the store of a broker. Reads stores of Apache RocketMQ, too.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -250,7 +262,7 @@ def dump(
     ] = None,
     end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only messages stored until then.")] = None,
     key: Annotated[str | None, typer.Option(metavar="KEY", help="Only messages with this key or unique id.")] = None,
-    limit: Annotated[int | None, typer.Option(min=0, metavar="N", help="At most so many.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, metavar="N", help="Print at most N messages.")] = None,
     body: Annotated[bool, typer.Option("--body", help="Print the body, in base64.")] = False,
     commit_log: CommitLogs = None,
 ) -> None:
@@ -302,7 +314,7 @@ def rebuild(
     add_help_option=False,
 )
 def pipeline(context: typer.Context) -> None:
-    """Run a job over topics, stores and the lake with Spark; without arguments, list the jobs.
+    """Run a Spark job over topics, stores and the lake. Without arguments, list the jobs.
 
     \b
     Examples:
@@ -331,7 +343,9 @@ def exporter(
         ),
     ] = None,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free port.")] = 5557,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="Port to listen on; 0 picks a free one.")
+    ] = 5557,
     context_name: Annotated[
         str | None, typer.Option("--context", metavar="NAME", help="A cluster of `orbitmq context list`.")
     ] = None,
@@ -342,8 +356,8 @@ def exporter(
         list[str] | None,
         typer.Option(
             "--map-addr",
-            metavar="REGISTERED=REACHED",
-            help="Connect to REACHED for the broker registered at REGISTERED; repeatable.",
+            metavar="FROM=TO",
+            help="Connect to TO for the broker registered at FROM; repeatable.",
         ),
     ] = None,
     interval: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Time between two polls.")] = 15,
@@ -366,10 +380,10 @@ def exporter(
     ] = False,
     log_level: LogLevel = "info",
 ) -> None:
-    """Serve the metrics of a cluster of orbitmq or Apache RocketMQ to Prometheus, at /metrics.
+    """Serve the metrics of a cluster to Prometheus, at /metrics. Also for clusters of Apache RocketMQ.
 
     \b
-    The account comes from ORBITMQ_ACCESS_KEY and ORBITMQ_SECRET_KEY, from the context, or from
+    The account is read from ORBITMQ_ACCESS_KEY and ORBITMQ_SECRET_KEY, from the context, or from
     $ROCKETMQ_HOME/conf/tools.yml; there is no flag for it.
 
     \b
@@ -392,7 +406,7 @@ def exporter(
 def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:
-    """Print the completion script of a shell: commands, flags, and names of topics, groups and brokers.
+    """Print the completion script of a shell. It completes commands, flags, and names of topics, groups and brokers.
 
     \b
     Names come from the cluster that the command line selects; they are cached for 30 s.
@@ -414,7 +428,7 @@ def completion(
     add_help_option=False,
 )
 def mqadmin(context: typer.Context) -> None:
-    """RocketMQ's mqadmin: the same commands, flags and output, so that scripts work unchanged.
+    """Run a command of RocketMQ's mqadmin. Commands, flags and output are the same, so scripts work unchanged.
 
     \b
     A failure is one line and an exit code that is not 0. `orbitmq mqadmin` lists the commands.

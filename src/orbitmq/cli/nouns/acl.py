@@ -89,7 +89,7 @@ async def set_(
     admin: Annotated[bool | None, typer.Option("--admin/--no-admin", help="Grant every permission.")] = None,
     broker: BrokerOption = None,
 ) -> Plan:
-    """Create or change an account. What you do not give stays. Secrets are shown as short hashes, so a change shows.
+    """Create or change an account. What you do not give stays. Secrets are shown as short hashes.
 
     \b
     Examples:
@@ -137,8 +137,8 @@ async def undo(
     secret_env: SecretVariable = None,
     secret_file: SecretFile = None,
 ) -> Plan:
-    """Restore an account's permissions, or a white list, from an undo file. The file has no secret: an existing account
-    keeps its own, one that was deleted needs a new one.
+    """Restore an account or a white list from an undo file. The file has no secret: an existing account keeps its own,
+    one that was deleted needs a new one.
 
     \b
     Examples:
@@ -155,7 +155,7 @@ async def undo(
 
 @reads(app, "versions", "AclVersions", ("BROKER=broker", "FILE=path", "VERSION=version", "CHANGED=changedAtMs"))
 async def versions(session: Session, broker: BrokerOption = None) -> Found[AclFileStatus]:
-    """The access control files of every broker, and how often and when last each was changed.
+    """The access control files of every broker. With the number of changes to each, and the time of the last one.
 
     \b
     Examples:

@@ -53,9 +53,7 @@ async def send(
     clients: dict[str, Any],
     way: Annotated[
         Literal["sync", "async", "oneway", "batch", "transaction"],
-        typer.Option(
-            help="sync; async, as tasks; oneway, without a response; batch; or transaction, half message and commit."
-        ),
+        typer.Option(help="How to send. A transaction is a half message and its commit."),
     ] = "sync",
     topic: Topic = None,
     seconds: Seconds = 10,
@@ -63,7 +61,7 @@ async def send(
     rate: Rate = None,
     in_flight: InFlight = 16,
     size: Size = 128,
-    messages: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most so many.")] = None,
+    messages: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N messages.")] = None,
     batch: Annotated[
         int, typer.Option(min=1, max=1000, metavar="N", help="Messages per request with --way batch.")
     ] = 32,
@@ -108,12 +106,12 @@ async def consume(
         ),
     ] = None,
     seconds: Seconds = 30,
-    messages: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many.")] = 50_000,
+    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Stop after N messages.")] = 50_000,
     in_flight: InFlight = 16,
     size: Size = 128,
     queues: Queues = 8,
 ) -> Found[LoadReport]:
-    """Measure the throughput of a consumer, from the first message of a topic. Its group is removed afterwards.
+    """Measure the throughput of a consumer. It starts at a topic's first message; its group is removed afterwards.
 
     \b
     Examples:
@@ -148,7 +146,7 @@ async def latency(
     tags: Tags = None,
     queues: Queues = 8,
 ) -> Found[LoadReport]:
-    """Measure the end-to-end latency at a rate, from when a message was due until a listener has it.
+    """Measure the end-to-end latency at a rate. It counts from when a message was due until a listener has it.
 
     \b
     Exit code: 8 if a message that was stored was not delivered.

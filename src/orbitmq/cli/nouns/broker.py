@@ -64,7 +64,7 @@ def broker_promote(
         typer.Option("--sync/--async", help="Make it a SYNC_MASTER or an ASYNC_MASTER; else the former master's role."),
     ] = None,
 ) -> None:
-    """Make a running slave the master of its broker name, when the master is dead.
+    """Make a running slave the master of its broker name. Do this when the master is dead.
 
     Refused while the master responds. Without --force also refused while the master may be alive, or if it had messages
     that are missing here; the number of missing bytes is shown. brokerRole and brokerId=0 are written to the slave's
@@ -109,7 +109,7 @@ Pairs = Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Settin
     ),
 )  # fmt: skip
 async def status(session: Session, broker: BrokerArgument = None) -> Found[BrokerStatus]:
-    """Metrics of a broker or of all, with units; the table shows some, -o json all. Rates are of the last minute.
+    """Metrics of a broker or of all, with units. The table shows some, -o json all. Rates are of the last minute.
 
     What a broker does not report is unknown (-): right after its start it has no mean over ten minutes.
 
@@ -125,7 +125,7 @@ async def status(session: Session, broker: BrokerArgument = None) -> Found[Broke
 
 @reads(app, "runtime", "BrokerEntries", ("BROKER=broker", "KEY=key", "VALUE=value", "+ADDRESS=address"))
 async def runtime(session: Session, broker: BrokerArgument = None) -> Found[BrokerEntry]:
-    """The runtime metrics of a broker as it reports them, key by key.
+    """Raw runtime metrics of a broker, key by key.
 
     \b
     Examples:
@@ -151,7 +151,7 @@ async def consume_stats(
     broker: BrokerArgument = None,
     lag_min: Annotated[int, typer.Option("--lag-min", metavar="N", help="Only queues with at least this lag.")] = 0,
 ) -> Found[Consumption]:
-    """Progress of every group in every queue of a broker, or of all. Includes queues that were never consumed.
+    """Offset and lag of every group in every queue. Of a broker, or of all; includes queues that were never consumed.
 
     \b
     Examples:
@@ -219,9 +219,9 @@ async def clean(
 
 @changes(app, "forbid-writing")
 async def forbid_writing(session: Session, broker: BrokerName) -> Plan:
-    """Remove a broker from the routes of producers at every name server, for example before you stop it.
+    """Remove a broker from the routes of producers. At every name server, for example before you stop it.
 
-    Producers follow within 30 s. It ends as soon as the broker registers with changed topics.
+    Producers stop within 30 s. It ends as soon as the broker registers with changed topics.
 
     \b
     Examples:
@@ -235,7 +235,7 @@ async def forbid_writing(session: Session, broker: BrokerName) -> Plan:
 
 @changes(app, "allow-writing")
 async def allow_writing(session: Session, broker: BrokerName) -> Plan:
-    """Return a broker to the routes of producers at every name server. All its topics become readable and writable in
+    """Return a broker to the routes of producers. At every name server; all its topics become readable and writable in
     the routes, read-only ones too, until it registers again.
 
     \b

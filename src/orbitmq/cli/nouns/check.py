@@ -51,8 +51,12 @@ app = noun("check", "Checks for a monitoring system: exit code 0 ok, 1 warning, 
 Question = Callable[..., Any]
 """One of `admin.checks`, which is not imported before it is asked: help must be there at once."""
 
-Warning_ = Annotated[float | None, typer.Option("-w", "--warning", metavar="N", help="Limit; else the default.")]
-Critical = Annotated[float | None, typer.Option("-c", "--critical", metavar="N", help="Limit; else the default.")]
+Warning_ = Annotated[
+    float | None, typer.Option("-w", "--warning", metavar="N", help="Warning limit; else the first above.")
+]
+Critical = Annotated[
+    float | None, typer.Option("-c", "--critical", metavar="N", help="Critical limit; else the second above.")
+]
 Form = Annotated[str, typer.Option("--format", metavar="FORMAT", help="nagios, json or prometheus.")]
 Broker = Annotated[
     str | None,
@@ -111,7 +115,7 @@ def _check(function: Callable[..., Question]) -> Callable[..., Question]:
 def connection() -> Question:
     """How fast each name server responds. Limits in ms: 500, 2000.
 
-    One that does not respond is a warning, and critical where no other does.
+    One that does not respond is critical.
 
     \b
     Examples:
@@ -125,9 +129,9 @@ def connection() -> Question:
 
 @_check
 def broker(*, name: Broker = None) -> Question:
-    """Whether brokers respond and take messages, and how long sends wait there. Limits in ms: 200, 1000.
+    """Whether brokers respond and take messages. Limits of the time that sends wait there, in ms: 200, 1000.
 
-    A slave that does not respond is a warning, a master is critical.
+    A broker that does not respond is critical, also if it is a slave.
 
     \b
     Examples:
@@ -141,7 +145,7 @@ def broker(*, name: Broker = None) -> Question:
 
 @_check
 def disk(*, name: Broker = None) -> Question:
-    """How full the disks of brokers are. Limits in percent: 75, where old messages go early, and 85.
+    """How full the disks of brokers are. Limits in percent: 75, where old messages are deleted early, and 85.
 
     \b
     Examples:
@@ -172,9 +176,9 @@ def lag(*, group: Group) -> Question:
 
 @_check
 def group(*, group: AnyGroup = None) -> Question:
-    """Whether a group is well, as `orbitmq group why` judges; without one, all. Limits in critical groups: 1, 1.
+    """Whether groups are well, as `orbitmq group why` judges. Without a name, all. Limits in critical groups: 1, 1.
 
-    A group that only has a warning makes it a warning; where it is too early to tell, it is unknown. It may take some
+    A group with only a warning makes it a warning; if it is too early to tell, it is unknown. It may take some
     seconds more to look twice.
 
     \b

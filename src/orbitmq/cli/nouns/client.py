@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
-app = noun("client", "Connected producers and consumers, and what a consumer reports about itself.")
+app = noun("client", "Connected producers and consumers, and what they report.")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group's name.")]
 Clients = Annotated[
@@ -79,7 +79,7 @@ async def consumers(session: Session, group: GroupArgument) -> Found[ConsumerMem
     ),
 )  # fmt: skip
 async def show(session: Session, group: GroupArgument, clients: Clients = None) -> Found[ConsumerReport]:
-    """What members of a group report about themselves: queues with cached messages, rates, settings.
+    """Queues, rates and settings that members report.
 
     \b
     Examples:
@@ -116,7 +116,7 @@ async def positions(
     group: GroupArgument,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
 ) -> Found[Position]:
-    """Offsets of members in a topic, from their memory; they commit them some seconds later.
+    """Offsets of members in a topic, from their memory. They commit them some seconds later.
 
     \b
     Examples:

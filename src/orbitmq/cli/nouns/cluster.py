@@ -30,7 +30,7 @@ app = noun("cluster", "The cluster as a whole: health, brokers and replication."
     ),
 )  # fmt: skip
 async def overview(session: Session) -> Found[Overview]:
-    """Each cluster in a line, with its verdict: all is well, or the worst finding.
+    """One line per cluster, with its verdict. The verdict is the worst finding, or that all is well.
 
     A sum is unknown (-) while one of its brokers does not respond.
 
@@ -95,7 +95,7 @@ async def health(
         ),
     ] = 0,
 ) -> Found[Finding]:
-    """Whether the cluster is well, and if not, what is wrong and what to do about it.
+    """Whether the cluster is healthy, what is wrong and what to do.
 
     Name servers forget a broker that stops. One that was registered recently is reported as missing anyway; name others
     that must be there with --expect.

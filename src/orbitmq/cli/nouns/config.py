@@ -60,7 +60,7 @@ async def undo(
         typer.Option("--secret-file", metavar="FILE", help="Or a file with the secret; - reads standard input."),
     ] = None,
 ) -> Plan:
-    """Restore what an undo file keeps: topics without messages, groups and offsets, accounts without secrets.
+    """Restore what an undo file keeps. Topics without messages, groups and offsets, accounts without secrets.
 
     \b
     Examples:
@@ -112,7 +112,7 @@ def export(
     mapped: Mapped = None,
     timeout: Timeout = 5.0,
 ) -> None:
-    """Write the topics, groups and accounts of a cluster as a file for `apply`: the same text for the same cluster.
+    """Write topics, groups and accounts to a file for `apply`. The same cluster gives the same text.
 
     Secrets are left out. Nothing is written if a broker does not respond.
 

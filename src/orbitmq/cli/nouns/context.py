@@ -29,7 +29,7 @@ def list_(form: Output = "table") -> None:
 
 @app.command("use")
 def use(name: ContextArgument) -> None:
-    """Make a context the current one: it is used without --context, -n and NAMESRV_ADDR.
+    """Make a context the current one. It is used without --context, -n and NAMESRV_ADDR.
 
     \b
     Examples:
@@ -64,7 +64,7 @@ def add(
         typer.Option(
             "--map-addr",
             metavar="FROM=TO",
-            help="Connect to REACHED for the broker registered at REGISTERED; repeatable.",
+            help="Connect to TO for the broker registered at FROM; repeatable.",
         ),
     ] = None,
 ) -> None:

@@ -13,7 +13,6 @@ from orbitmq.cli.verbs import ClusterName, Mapped, NameServers, Timeout, shared
 
 app = typer.Typer(
     name="dashboard",
-    help="The web page of a cluster.",
     invoke_without_command=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -25,7 +24,7 @@ Accounts = Annotated[
         "--accounts",
         metavar="FILE",
         help="File with the accounts that may log in.",
-        show_default="~/.config/orbitmq/dashboard.toml, where it is there",
+        show_default="~/.config/orbitmq/dashboard.toml if it exists",
         dir_okay=False,
     ),
 ]
@@ -48,7 +47,9 @@ class DashboardFlags(NamedTuple):
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address to listen on; without accounts only loopback.")
     ] = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free port.")] = 8082
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="Port to listen on; 0 picks a free one.")
+    ] = 8082
     accounts: Accounts = None
     read_only: Annotated[bool, typer.Option("--read-only", help="Forbid changes through the page.")] = False
     allowed_hosts: Annotated[
@@ -84,7 +85,7 @@ class DashboardFlags(NamedTuple):
         ),
     ] = None
     sample: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="Time between two samples of the charts; 0 takes none.")
+        float, typer.Option(min=0, metavar="SECONDS", help="Time between two samples of the charts; 0 turns them off.")
     ] = 15.0
     log_level: LogLevel = "warning"
     descriptor: Annotated[int | None, typer.Option("--fd", hidden=True)] = None
@@ -126,7 +127,7 @@ dashboard.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
 
 @app.command("account")
 def account(
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name to log in with.")],
     role: Annotated[
         str | None,
         typer.Option(

@@ -16,8 +16,8 @@ app = noun("doctor", "Look at everything that keeps a client from working, and s
 
 @reads(app, "doctor", "Examination", ("SEVERITY=severity", "CHECK=rule", "MESSAGE=message", "REMEDY=remedy"))
 async def doctor(session: Session) -> Found[Finding]:
-    """Check everything that could keep a client from working, and say what to do: name servers, brokers and the
-    addresses they register, disks, clocks, versions, permissions, the trace topic.
+    """Find what could keep clients from working, and say what to do. Checks name servers, brokers and the addresses
+    they register, disks, clocks, versions, permissions and the trace topic.
 
     \b
     Exit code: 0 nothing is critical, 8 something is.

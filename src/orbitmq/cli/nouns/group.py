@@ -116,10 +116,10 @@ async def progress(
     group: GroupArgument,
     topic: TopicOption = None,
     clients: Annotated[
-        bool, typer.Option("--clients/--no-clients", help="Request from members which queues they have.")
+        bool, typer.Option("--clients/--no-clients", help="Query members for the queues they have.")
     ] = True,
 ) -> Found[GroupProgress]:
-    """A group in one line: lag, retries, dead letters, rates, and the estimated time to catch up.
+    """A group in one line: lag, rates, time to catch up. Also shows retries and dead letters.
 
     The lag is unknown (-) while a broker does not respond; the known part is in `knownLagMessages`.
 
@@ -149,7 +149,7 @@ async def lag(
     group: GroupArgument,
     topic: TopicOption = None,
     clients: Annotated[
-        bool, typer.Option("--clients/--no-clients", help="Request from members which queues they have.")
+        bool, typer.Option("--clients/--no-clients", help="Query members for the queues they have.")
     ] = True,
     above: Annotated[
         int | None, typer.Option("--fail-above", min=0, metavar="N", help="Exit with 8 if the lag is greater.")
@@ -157,11 +157,11 @@ async def lag(
     within: Annotated[
         float,
         typer.Option(
-            "--wait", min=0, metavar="SECONDS", help="Repeat until the lag is not greater, for at most SECONDS."
+            "--wait", min=0, metavar="SECONDS", help="Repeat until the lag is low enough, for at most SECONDS."
         ),
     ] = 0,
 ) -> Found[GroupQueue]:
-    """Offsets and lag of a group in each queue, and the member that has the queue.
+    """Offsets and lag of a group in each queue. Also shows the member that has the queue.
 
     DELAY is how long the next message has waited. STATE: caughtUp, behind, noOffset, offsetAhead, expired, broadcast,
     unknown.
@@ -184,7 +184,8 @@ async def lag(
     ("SEVERITY=severity", "RULE=rule", "REASON=message", "COMMAND=remedy", "+EVIDENCE=evidence"),
 )
 async def why(session: Session, group: GroupArgument) -> Found[Finding]:
-    """Why a group consumes nothing, too little, or not what you expect: reasons and remedies, the worst first.
+    """Why a group does not consume, and what to do. Also if it consumes too little, or not what you expect; the worst
+    reason first.
 
     A group with lag is well only if its listeners finish messages. If that is not clear at once, the group is checked
     again after 6 s; what is not clear then is `unknown`, too early to tell.
@@ -239,7 +240,7 @@ async def connections(session: Session, group: GroupArgument) -> Found[ConsumerM
     ),
 )  # fmt: skip
 async def subscriptions(session: Session, group: GroupArgument) -> Found[Subscription]:
-    """The subscriptions of a group, as its members report them; where they differ, one row per member.
+    """Subscriptions of a group, as its members report them. Where they differ, there is a row per member.
 
     \b
     Examples:

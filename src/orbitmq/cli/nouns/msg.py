@@ -74,7 +74,7 @@ async def find(
     limit: Limit = 5,
     topics: Annotated[int, typer.Option("--topics", min=1, metavar="N", help="Search at most N topics.")] = 500,
 ) -> Found[MessageHistory]:
-    """Where a message is: one sentence, what happened when, and its state in each group.
+    """Where a message is, its history, and its state in each group.
 
     Takes the id that the producer got, an offset id, a transaction id or a key. Without --topic it searches delayed and
     half messages, traces, and the topics of the cluster.
@@ -133,7 +133,8 @@ async def decode(
     session: Session,  # noqa: ARG001 - nobody is asked
     names: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of any kind.")],
 ) -> Found[Identity]:
-    """Decode ids, without a request: the broker and physical offset of an offset id; origin and time of a unique id.
+    """Decode message ids, without a request. Shows the broker and physical offset of an offset id, and the origin and
+    time of a unique id.
 
     \b
     Examples:
@@ -377,7 +378,7 @@ async def resend(
         str | None, typer.Option("--client", metavar="ID", help="Deliver it directly to the listener of this member.")
     ] = None,
 ) -> Plan:
-    """Send stored messages again: a dead letter to its group, any other to its topic, unless you say where.
+    """Send stored messages again. A dead letter goes to its group, any other to its topic, unless you say where.
 
     --group delivers it as a retry of that group; --client too delivers it at once to that member, without a queue.
 
@@ -422,7 +423,7 @@ async def pending(
      "TOPIC=nextTopic", "ID=nextMsgId", "+DELIVERED=deliveredOffset", "+END=endOffset"),
 )  # fmt: skip
 async def delayed(session: Session) -> Found[DelayQueue]:
-    """Delayed messages and retries by delay level: how many wait, and which is next.
+    """Delayed messages and retries by delay level. Shows how many wait, and which is next.
 
     \b
     Examples:
@@ -440,7 +441,7 @@ async def resume(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="OFFSET-ID", help="As `msg find` or `msg pending -o wide` shows it.")],
 ) -> Plan:
-    """Check a pending transaction again that was given up; its checks are counted from the start.
+    """Check a pending transaction again that was given up. Its checks are counted from the start.
 
     \b
     Examples:

@@ -28,7 +28,7 @@ def namesrv(
     port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65535, metavar="PORT", help="Overrides listenPort; 0 takes a free port.", show_default="9876"
+            min=0, max=65535, metavar="PORT", help="Overrides listenPort; 0 picks a free port.", show_default="9876"
         ),
     ] = None,
     settings: Settings = None,
@@ -64,7 +64,7 @@ PAIRS = ("NAME SERVER=nameServer", "KEY=key", "VALUE=value", "DIFFERS=differs")
     ),
 )  # fmt: skip
 async def list_(session: Session) -> Found[NameServerStatus]:
-    """What each name server knows, and what it lacks: name servers do not replicate each other.
+    """The brokers and topics of each name server, and missing ones. Name servers do not replicate each other.
 
     \b
     Examples:

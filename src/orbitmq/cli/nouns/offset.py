@@ -36,7 +36,7 @@ Queues = Annotated[
     ),
 )  # fmt: skip
 async def show(session: Session, group: GroupArgument, topic: TopicOption = None) -> Found[StoredOffset]:
-    """Every offset that brokers store for a group, also of topics it no longer subscribes.
+    """Every offset that brokers store for a group. Includes topics that it no longer subscribes to.
 
     \b
     Examples:

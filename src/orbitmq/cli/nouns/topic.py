@@ -30,8 +30,10 @@ Brokers = Annotated[
     list[str] | None,
     typer.Option("--broker", "-b", metavar="BROKER", help="Only at this broker; repeatable. Else at every master."),
 ]
-ReadQueues = Annotated[int | None, typer.Option("--read-queues", "-r", metavar="N", help="Number on each broker.")]
-WriteQueues = Annotated[int | None, typer.Option("--write-queues", "-w", metavar="N", help="Number on each broker.")]
+ReadQueues = Annotated[int | None, typer.Option("--read-queues", "-r", metavar="N", help="Read queues on each broker.")]
+WriteQueues = Annotated[
+    int | None, typer.Option("--write-queues", "-w", metavar="N", help="Write queues on each broker.")
+]
 Queues = Annotated[int | None, typer.Option("--queues", metavar="N", help="Sets both read and write queues.")]
 Perm = Annotated[str | None, typer.Option("--perm", "-p", metavar="PERM", help="RW, R or W; 6, 4 or 2.")]
 Unit = Annotated[bool | None, typer.Option("--unit/--no-unit", help="Mark the topic as a unit topic of RocketMQ.")]
@@ -71,7 +73,7 @@ async def list_(
     ),
 )  # fmt: skip
 async def status(session: Session, topic: TopicArgument) -> Found[TopicQueue]:
-    """The queues of a topic: offsets, messages and when the last one was stored.
+    """Offsets, messages and last store time of each queue.
 
     \b
     Examples:
@@ -143,7 +145,7 @@ async def clusters(session: Session, topic: TopicArgument) -> Found[TopicCluster
 
 @reads(app, "consumers", "TopicConsumers", ("GROUP=group", "BROKERS=brokers"))
 async def consumers(session: Session, topic: TopicArgument) -> Found[TopicGroup]:
-    """Groups that consume or consumed the topic, according to all its brokers.
+    """Groups that consume or consumed the topic, at any broker.
 
     \b
     Examples:
@@ -169,7 +171,7 @@ async def stats(
     topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="The topic's name; else all topics.")] = None,
     active: Annotated[bool, typer.Option("--active", help="Only topics with traffic in the last day.")] = False,
 ) -> Found[TopicFlow]:
-    """Traffic of a topic for each of its groups: rates of the last minute, sums of the last 24 hours.
+    """Traffic of a topic for each of its groups. Rates are of the last minute, sums of the last 24 hours.
 
     \b
     Examples:
@@ -260,7 +262,7 @@ async def permission(
 
 @changes(app, "delete")
 async def delete(session: Session, topic: TopicArgument) -> Plan:
-    """Delete a topic with all its messages: at every master that has it, and last at every name server.
+    """Delete a topic with all its messages. At every master that has it, and last at every name server.
 
     Shows its consumers first. Its messages are lost; an undo file keeps its configuration.
 
@@ -278,7 +280,7 @@ async def delete(session: Session, topic: TopicArgument) -> Plan:
 async def undo(
     session: Session, file: Annotated[Path, typer.Argument(metavar="FILE", help="The undo file that the change wrote.")]
 ) -> Plan:
-    """Restore the configuration of a topic that was changed or deleted, without its messages.
+    """Restore the configuration of a changed or deleted topic. Its messages are not restored.
 
     \b
     Examples:
@@ -303,8 +305,8 @@ async def order(
         ),
     ] = None,
 ) -> Plan:
-    """Add a topic to the order settings of every name server, or remove it. They fix its brokers and queues, even while
-    a broker is down, for a global order. Needs orderMessageEnable=true at the name servers.
+    """Add a topic to the order settings, or remove it. At every name server, they fix its brokers and queues, even
+    while a broker is down, for a global order. Needs orderMessageEnable=true at the name servers.
 
     \b
     Examples:

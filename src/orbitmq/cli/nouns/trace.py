@@ -44,7 +44,7 @@ async def show(session: Session, name: Name, topic: Topic = None) -> Found[Trace
 
 @reads(app, "graph", "TraceGraph", ("PRODUCER=producerNode.groupName", "TOPIC=producerNode.topic"))
 async def graph(session: Session, name: Name, topic: Topic = None) -> Found[TraceGraph]:
-    """Send, transaction decisions and deliveries of a message as a graph, with their durations; the JSON has the form
+    """The sends and deliveries of a message as a graph. With transaction decisions and durations; the JSON has the form
     of RocketMQ's dashboard.
 
     \b
