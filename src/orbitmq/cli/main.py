@@ -438,9 +438,9 @@ def mqadmin(context: typer.Context) -> None:
       orbitmq mqadmin clusterList -n 127.0.0.1:9876
       orbitmq mqadmin consumerProgress -n 127.0.0.1:9876 -g billing
     """
-    from orbitmq.cli.mqadmin import running
+    from orbitmq.cli.mqadmin import runner
 
-    running.run(context.args)
+    runner.run(context.args)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from orbitmq.admin.session import Node
 from orbitmq.cli.mqadmin.forms import cells, second, settings
-from orbitmq.cli.mqadmin.running import Work
+from orbitmq.cli.mqadmin.runner import Work
 from orbitmq.errors import ConfigurationError
 from orbitmq.operations.cleanup import clean_expired_queues, clean_unused_topics, delete_expired_log
 from orbitmq.operations.groups import all_producers

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from orbitmq.admin.session import Node
 from orbitmq.admin.topics import day_sum
-from orbitmq.cli.mqadmin.running import Work
+from orbitmq.cli.mqadmin.runner import Work
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.topics import DLQ_PREFIX, RETRY_PREFIX, is_system_group, is_system_topic

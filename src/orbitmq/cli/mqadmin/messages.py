@@ -17,7 +17,7 @@ from orbitmq.admin.session import present
 from orbitmq.admin.traces import Traced, trace
 from orbitmq.admin.tracks import tracks
 from orbitmq.cli.mqadmin.forms import cells, millisecond, pretty, second, truth
-from orbitmq.cli.mqadmin.running import Work
+from orbitmq.cli.mqadmin.runner import Work
 from orbitmq.cli.mqadmin.times import TO_THE_END, timestamp_ms
 from orbitmq.client.producer import Producer
 from orbitmq.errors import ConfigurationError, NotFound, OrbitMQError, UnitError

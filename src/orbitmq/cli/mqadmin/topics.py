@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from orbitmq.admin import topics
 from orbitmq.admin.session import Node
 from orbitmq.cli.mqadmin.forms import cells, millisecond, pretty, topic_config
-from orbitmq.cli.mqadmin.running import Work
+from orbitmq.cli.mqadmin.runner import Work
 from orbitmq.client.core.allocation import AllocateAveragely
 from orbitmq.errors import ConfigurationError, NotFound
 from orbitmq.message.config import TopicConfig
