@@ -1,11 +1,11 @@
-# What a developer types. Each target works alone on a machine with Python 3.11, make, JDK 17, Maven, a C compiler and
-# the package registries within reach.
+# Commands for developers. Each target works on its own on a machine with Python 3.11, make, JDK 17, Maven, a C compiler
+# and access to the package registries.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-# Where Python may not keep what it compiled, each of the processes that tests start would compile everything anew.
+# Without cached bytecode, each process that the tests start would compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup java services check static format bytecode platform wheel test test-compiled bench spark-kills \
@@ -13,30 +13,30 @@ unexport PYTHONDONTWRITEBYTECODE
 	site diagrams lock audit release
 
 help:
-	@echo "make setup      create .venv with everything that was tested; the command is .venv/bin/orbitmq"
-	@echo "make demo       send, consume and analyse 12,506 order events on a broker of its own"
-	@echo "make check      format, lint, types, import contracts, documentation; under a minute"
+	@echo "make setup      create .venv with the tested versions of all dependencies; run .venv/bin/orbitmq"
+	@echo "make demo       send, consume and analyse 12,506 order events on a separate broker"
+	@echo "make check      format, lint, types, import contracts, documentation, glossary, commit messages"
 	@echo "make test       everything, also against Apache RocketMQ; half an hour on two cores"
-	@echo "make test-compiled   tests of the rooms whose modules are compiled in the wheel of a platform, with these"
-	@echo "make bench      orbitmq and Apache RocketMQ under the same load; their clients and those of PyPI at the same work"
-	@echo "make bench-growth  both with more topics, connections, backlog, groups; figures and plots in docs/performance"
-	@echo "make bench-abuse   what a client that behaves feels while others do their worst; three minutes"
-	@echo "make bench-frozen  what senders feel when a broker freezes and dies, with either client"
-	@echo "make bench-turns how long the event loop keeps anybody waiting, with 10,000 topics; six minutes"
-	@echo "make bench-dashboard how long pages take with 5,000 topics and 3,000 groups; a minute"
-	@echo "make bench-spark what reads and the archive cost with Spark, beside their peers, in rows a CPU second; eight minutes"
-	@echo "make spark-kills streams into Parquet, lake and topics whose driver is killed 20 times, counted; 25 minutes"
-	@echo "make soak       250 faults in a cluster of two pairs, and whether every promise was kept; up to 15 minutes"
-	@echo "make soak-steady an hour at half of the peak, and whether anything was lost or has grown"
-	@echo "make fuzz       ten million hostile inputs to every decoder, and whether every promise was kept; up to 20 minutes"
-	@echo "make screenshots the pictures of the web page in the documentation, from a browser"
-	@echo "make format     let ruff rewrite the sources"
-	@echo "make reference  write docs/reference from the tables in the code"
-	@echo "make site       the documentation as a site in build/site: open build/site/index.html"
-	@echo "make lock       resolve the dependencies of pyproject.toml anew"
-	@echo "make audit      whether a version that is locked has a known vulnerability; asks a service on the network"
-	@echo "make wheel      the wheel of this platform in dist/, with the way of a message compiled"
-	@echo "make release    dist/: source archive, wheel, bill of materials, and their sums"
+	@echo "make test-compiled   the tests of compiled modules, with the wheel of this platform"
+	@echo "make bench      orbitmq and Apache RocketMQ under the same load, and their clients and those on PyPI"
+	@echo "make bench-growth  both with more topics, connections, backlog, groups; results and plots in docs/performance"
+	@echo "make bench-abuse   latency of a well-behaved client while others are abusive; three minutes"
+	@echo "make bench-frozen  what senders experience when a broker freezes and dies, with either client"
+	@echo "make bench-turns delays of the event loop, with 10,000 topics; six minutes"
+	@echo "make bench-dashboard response times of pages with 5,000 topics and 3,000 groups; a minute"
+	@echo "make bench-spark cost of Spark reads and the archive, compared with their peers; eight minutes"
+	@echo "make spark-kills streams into Parquet, lake and topics while their driver is killed 20 times; 25 minutes"
+	@echo "make soak       250 faults in a cluster of two pairs, and checks of every guarantee; up to 15 minutes"
+	@echo "make soak-steady an hour at half of the peak load, with checks for losses and growth"
+	@echo "make fuzz       ten million hostile inputs for every decoder; up to 20 minutes"
+	@echo "make screenshots take the screenshots of the web page in the documentation"
+	@echo "make format     format the sources with ruff"
+	@echo "make reference  generate docs/reference from the tables in the code"
+	@echo "make site       build the documentation as a site: build/site/index.html"
+	@echo "make lock       resolve the dependencies of pyproject.toml again"
+	@echo "make audit      check the locked versions for known vulnerabilities; needs the network"
+	@echo "make wheel      build the wheel of this platform, with the message path compiled, in dist/"
+	@echo "make release    build source archive, wheel, bill of materials and checksums in dist/"
 
 setup: $(INSTALLED)
 
@@ -50,7 +50,7 @@ $(INSTALLED): requirements/dev.lock requirements/connect.lock requirements/fuzz.
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# What audits and draws, in an environment of its own.
+# Tools for audits and plots, in a separate environment.
 TOOLS := .venv/tools
 
 $(TOOLS)/.installed: requirements/tools.lock
@@ -62,8 +62,8 @@ java: setup
 	sh tests/java/build.sh
 	$(BIN)/python -m tests.support.java_archives
 
-# PostgreSQL's server, for the tests of idempotent consumption, promtool, for those of alert rules, Chromium, for those
-# of the web page, and shells that complete words; Debian's packages where there is none.
+# Needed by tests: PostgreSQL for idempotent consumption, promtool for alert rules, Chromium for the web page, and shells
+# for completion; installed from Debian's packages if missing.
 services:
 	@test -x /usr/bin/chromium || \
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium \
@@ -78,7 +78,7 @@ services:
 		>/dev/null)
 
 check: static
-	$(BIN)/pytest -q tests/test_docs.py tests/test_public_api.py
+	$(BIN)/pytest -q tests/test_docs.py tests/test_public_api.py tests/test_glossary.py tests/test_commits.py
 
 static: setup
 	$(BIN)/ruff format --check --quiet
@@ -90,13 +90,12 @@ format: setup
 	$(BIN)/ruff check --fix --quiet
 	$(BIN)/ruff format --quiet
 
-# Bytecode of tests is made once and kept, or each process that runs some would make all of it. What
-# has none is told when they run.
+# Compile the bytecode of the tests once, so that not every test process compiles all of it. Errors show when they run.
 bytecode: setup
 	@$(BIN)/pytest --collect-only -qq >/dev/null || true
 
-# The wheel of this platform, in which the way of a message is compiled. PLATFORM is what it holds: a PYTHONPATH that names
-# it runs that instead of the sources.
+# The wheel of this platform, in which the message path is compiled. PLATFORM has its contents: a PYTHONPATH with it runs
+# them instead of the sources.
 PLATFORM := $(CURDIR)/.venv/platform
 SOURCES := $(shell find src supply -name "*.py" -o -name "*.pxd")
 
@@ -111,25 +110,25 @@ $(PLATFORM)/.built: $(INSTALLED) pyproject.toml $(SOURCES)
 
 platform: $(PLATFORM)/.built
 
-# COMPILED_TESTS="tests" is everything; by default, and in `make test`, those of the rooms whose modules are compiled.
+# COMPILED_TESTS="tests" runs everything; the default, also in `make test`, is the rooms with compiled modules.
 COMPILED_TESTS ?= tests/message tests/wire tests/net tests/store tests/broker
 test-compiled: setup platform
 	PYTHONPATH=$(PLATFORM) $(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder $(COMPILED_TESTS)
 
-# What needs one core each is done two at a time. Tests run three at a time: much of the time one waits for a broker.
+# Jobs that need one core run two at a time. Tests run three at a time, because they often wait for a broker.
 test: setup services diagrams
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target bytecode java static platform
 	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 	@$(MAKE) --no-print-directory test-compiled
 
-# What is measured is the wheel of this platform; FORM=interpreted is the sources.
+# Benchmarks measure the wheel of this platform; FORM=interpreted measures the sources.
 FORM := compiled
 MEASURED = $(if $(filter interpreted,$(FORM)),,PYTHONPATH=$(PLATFORM))
 
 bench: setup java platform
 	$(MEASURED) $(BIN)/python bench/run.py $(BENCH)
 
-# GROWTH="--gigabytes 0 1 20" adds a step; the others that there are: `python bench/growth.py --help`.
+# GROWTH="--gigabytes 0 1 20" adds a step; for the other options: `python bench/growth.py --help`.
 bench-growth: setup java platform $(TOOLS)/.installed
 	$(MEASURED) $(BIN)/python bench/growth.py $(GROWTH)
 	$(TOOLS)/bin/python -m bench.growth_plots docs/performance/growth.json
@@ -165,11 +164,11 @@ soak: setup
 soak-steady: setup platform
 	$(MEASURED) $(BIN)/python -m bench.soak --steady $(SOAK)
 
-# FUZZ="--target frame --inputs 2000000" is for one decoder, FUZZ=--keep adds what covers new ground to fuzz/corpus.
+# FUZZ="--target frame --inputs 2000000" runs one decoder, FUZZ=--keep adds inputs that reach new code to fuzz/corpus.
 fuzz: setup
 	$(BIN)/python -m fuzz $(FUZZ)
 
-# Those of the web page that the documentation shows.
+# Screenshots of the web page for the documentation.
 screenshots: setup services
 	ORBITMQ_SCREENSHOTS=1 $(BIN)/pytest -q tests/dashboard/test_browser.py -k pictures
 
@@ -177,9 +176,9 @@ demo: setup
 	$(BIN)/python demo/run.py
 
 reference: setup
-	$(BIN)/python -m orbitmq.cli.reference docs/reference
+	$(BIN)/python -m reference docs/reference
 
-# Warnings are errors: of links that lead nowhere, pages that no list names, diagrams that cannot be drawn.
+# Warnings are errors: broken links, pages outside of the table of contents, diagrams that cannot be drawn.
 SITE ?= build/site
 SPHINX = $(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going --conf-dir docs
 
@@ -204,7 +203,7 @@ lock: setup
 	cd requirements && ../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
 		--no-emit-find-links --no-emit-trusted-host --constraint dev.lock --output-file tools.lock tools.in
 
-# Fails for a known vulnerability, and where the service gives no answer. AUDIT_SERVICE=osv asks another one than PyPI.
+# Fails for a known vulnerability, and if the service does not respond. AUDIT_SERVICE=osv queries OSV instead of PyPI.
 audit: $(TOOLS)/.installed
 	$(TOOLS)/bin/python -m supply.audit
 

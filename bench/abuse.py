@@ -1,9 +1,9 @@
-"""What a client that behaves feels while others do their worst: latency of its sends without and with each abuse.
+"""Latency of a well-behaved client's sends without and with each kind of abuse by others.
 
-One `orbitmq up` with its usual limits, one sender of 1 KiB messages at a steady pace in a process of its own, and the
-abuser in another. For each abuse the sender is measured for some seconds without it, then with it, so that a ratio
-compares neighbours in time. Prints a table in Markdown (`make bench-abuse`); takes three minutes, and wants a machine
-that does nothing else.
+Runs one `orbitmq up` with default limits, one sender of 1 KiB messages at a steady rate, and the abuser, each in its
+own process. For each abuse the sender is measured for some seconds without it, then with it, so that a ratio compares
+measurements close in time. Prints a Markdown table (`make bench-abuse`). Takes three minutes and needs an otherwise
+idle machine.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.net.remoting import Remoting
 from orbitmq.runtime.limits import raise_open_files
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import FRAME_SIZE_MAX, encode_frame
 from orbitmq.wire.headers import PullMessageHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.abusers import Attacker, anonymous_bytes, attackers, send_request
 from tests.support.orbit_process import OrbitUp
 

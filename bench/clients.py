@@ -1,6 +1,6 @@
-"""orbitmq's client, RocketMQ's in Java and those of PyPI do the same work, at RocketMQ's broker and at orbitmq.
+"""The clients of orbitmq, RocketMQ (Java) and PyPI do the same work, against RocketMQ's broker and orbitmq.
 
-Each measurement is a process of its own with one producer or consumer, and the figures are that process's: what a
+Each measurement is a separate process with one producer or consumer, and the results are that process's: what a
 message costs the application. The client that speaks gRPC works at a broker of 5.3.3, the only one that understands it.
 """
 

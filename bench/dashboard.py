@@ -1,8 +1,8 @@
-"""How long pages of the dashboard take on a live broker with 5,000 topics and 3,000 groups, half of them behind.
+"""Response times of the dashboard with a live broker of 5,000 topics and 3,000 groups, half of which have a lag.
 
     .venv/bin/python bench/dashboard.py
 
-Each page is asked for once when nothing is kept, and then several times: the middle of those is what people feel.
+Each page is requested once with empty caches, and then several times; the result is the median of those.
 """
 
 from __future__ import annotations

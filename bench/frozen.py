@@ -1,9 +1,9 @@
-"""What senders feel when a broker freezes and dies: orbitmq's client and Java's, with and without fault tolerance.
+"""Senders while a broker freezes and dies: orbitmq's client and Java's, with and without fault tolerance.
 
-One cluster of two brokers of RocketMQ 4.9.7 and two of orbitmq, a topic on all four, and five producers at a steady
-pace at the same time, each a process with the settings it comes with but for what its row says. A broker is frozen
-(SIGSTOP), later killed (SIGKILL), and started again: first one of Java's, then one of orbitmq's. Prints a table in
-Markdown (`make bench-frozen`); takes two minutes, and wants a machine that does nothing else.
+Runs one cluster of two brokers of RocketMQ 4.9.7 and two of orbitmq, a topic on all four, and five concurrent producers
+at a steady rate, each a process with default settings except for what its row says. A broker is frozen (SIGSTOP), later
+killed (SIGKILL), and started again: first one of Java's, then one of orbitmq's. Prints a Markdown table
+(`make bench-frozen`). Takes two minutes and needs an otherwise idle machine.
 """
 
 from __future__ import annotations

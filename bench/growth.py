@@ -1,9 +1,9 @@
-"""How orbitmq and Apache RocketMQ 4.9.7 get on when there is more of everything (`make bench-growth`): topics,
-connections, backlog, groups; and what a second broker process brings.
+"""How orbitmq and Apache RocketMQ 4.9.7 scale (`make bench-growth`) with topics, connections, backlog and groups, and
+what a second broker process gains.
 
-In each step the two take turns under the same load of `bench.growth_load`, with so many requests under way whatever
-grows. Writes growth.json, .csv and .txt below docs/performance; `bench.growth_plots` draws them. It needs a machine
-that does nothing else, and a quarter of an hour; `--gigabytes 0 1 20` a disk with 60 GB, and some minutes more.
+In each step the two alternate under the same load of `bench.growth_load`, with a fixed number of requests in flight.
+Writes growth.json, .csv and .txt below docs/performance; `bench.growth_plots` draws them. It needs an otherwise idle
+machine, and a quarter of an hour; `--gigabytes 0 1 20` a disk with 60 GB, and some minutes more.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def machine() -> dict[str, Any]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=list(GROWTHS), default=list(GROWTHS), help="these alone")
-    parser.add_argument("--rounds", type=int, default=1, help="measurements of each figure (1)")
+    parser.add_argument("--rounds", type=int, default=1, help="measurements of each value (1)")
     parser.add_argument("--seconds", type=float, default=5, help="length of one measurement (5)")
     parser.add_argument("--warm-up", type=float, default=2, help="seconds of load before each measurement (2)")
     parser.add_argument("--topics", nargs="+", type=float, help="steps, as for the others below")
@@ -249,7 +249,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--gigabytes", nargs="+", type=float)
     parser.add_argument("--groups", nargs="+", type=float)
     parser.add_argument("--directory", type=Path, help="where the stores go; they take up to 25 GB at a time")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "performance", help="where the figures go")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "performance", help="where the results are written")
     return parser.parse_args()
 
 

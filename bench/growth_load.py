@@ -1,8 +1,9 @@
-"""A load that is the same however much there is of everything: so many requests under way, over any number of topics,
-connections and groups. `python -m bench.growth_load WORK --address HOST:PORT ...` prints one row as JSON.
+"""A constant load: a fixed number of requests in flight, over any number of topics, connections and groups.
 
-One process on one event loop speaks the protocol from templates, so that it costs little beside the broker: a client of
-Java's has threads and routes of its own for each connection and topic, and would be what is measured. Must not know
+`python -m bench.growth_load WORK --address HOST:PORT ...` prints one row as JSON.
+
+One process on one event loop sends requests from templates, so that it costs little compared with the broker: a Java
+client has its own threads and routes for each connection and topic, and would dominate the measurement. Must not know
 which system it loads.
 """
 
@@ -25,7 +26,8 @@ import uvloop
 
 from orbitmq.message.batch import encode_batch
 from orbitmq.runtime.limits import raise_open_files
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 
 SEND, SEND_BATCH, PULL, END_OF_QUEUE = (
     RequestCode.SEND_MESSAGE_V2,
@@ -363,7 +365,7 @@ def main() -> int:
     parser.add_argument("--topics", type=int, default=1)
     parser.add_argument("--queues", type=int, default=1, help="of each topic")
     parser.add_argument("--connections", type=int, default=10, help="to each broker")
-    parser.add_argument("--groups", type=int, default=0, help="that follow what is sent")
+    parser.add_argument("--groups", type=int, default=0, help="consumer groups that read what is sent")
     parser.add_argument("--in-flight", type=int, default=10, help="requests at a time")
     parser.add_argument("--depth", type=int, default=0, help="messages that are in each queue, or shall be")
     parser.add_argument("--batch", type=int, default=8, help="messages of a pull")

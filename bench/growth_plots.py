@@ -1,4 +1,4 @@
-"""Draws what `bench/growth.py` has measured: a picture a growth beside growth.json. Run by the Python of
+"""Plots the results of `bench/growth.py`, one plot per kind of growth, next to growth.json. Run by the Python of
 .venv/tools, which has matplotlib; must not know how anything was measured.
 """
 
@@ -79,7 +79,7 @@ def _panel(axis: Any, found: Lines, systems: Sequence[str], title: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("report", type=Path, help="growth.json; the pictures go beside it")
+    parser.add_argument("report", type=Path, help="growth.json; the plots are written next to it")
     path = parser.parse_args().report
     for made in draw(json.loads(path.read_text(encoding="utf-8")), path.parent):
         print(made)

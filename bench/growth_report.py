@@ -1,4 +1,4 @@
-"""What is made of the growth bench: rows, ratios, and which figure falls where the rival's does not. Arithmetic."""
+"""The report of the growth benchmark: rows, ratios, and results that fall where RocketMQ's do not. Pure arithmetic."""
 
 from __future__ import annotations
 

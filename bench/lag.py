@@ -1,4 +1,4 @@
-"""How far a slave is behind its master while the master is under load: both are asked where their logs end."""
+"""The lag of a slave while its master is under load, from the ends of both logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from orbitmq.errors import OrbitMQError
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.figures import runtime_info
+from orbitmq.operations.statistics import runtime_info
 
 LOOK_SECONDS = 0.25  # four looks a second cost either broker less than a thousandth of a core
 

@@ -1,8 +1,8 @@
-"""How long the event loop of a broker keeps requests waiting while it has much to look after.
+"""How long the event loop of a large broker keeps requests waiting.
 
-A broker with `archiveGuard` on gets 10,000 topics and 8,000 queues, then sends at an even pace, and a new topic every
-ten seconds. What is printed is the broker's own histogram over that time, and beside it what the scheduler says of the
-loop's thread: a delay of which it worked little was spent waiting for a processor or for a disk.
+A broker with `archiveGuard` on gets 10,000 topics and 8,000 queues, then sends at a steady rate, and a new topic every
+ten seconds. Prints the broker's own histogram over that time, and the scheduler's statistics of the loop's thread: a
+delay in which it computed little was spent waiting for a CPU or for a disk.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from pathlib import Path
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.config import TopicConfig
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.asking import ask
-from orbitmq.operations.sending import send
+from orbitmq.operations.call import call
+from orbitmq.operations.sends import send
 from orbitmq.operations.topics import create_topic
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import SendMessageV2Header
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 
 BUCKET = re.compile(r'orbitmq_event_loop_delay_seconds_bucket\{[^}]*clock="(\w+)"[^}]*le="([^"]+)"[^}]*\} (\S+)')
 LISTED = 500  # topics of one request
@@ -74,7 +74,7 @@ async def fill(remoting: Remoting, address: str, topics: int, queues: int) -> li
     names = [f"Topic{number:05d}" for number in range(topics)]
     for start in range(0, topics, LISTED):
         listed = {"topicConfigList": [TopicConfig(name, 8, 8) for name in names[start : start + LISTED]]}
-        await ask(remoting, address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, encode(listed), timeout_ms=60_000)
+        await call(remoting, address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, encode(listed), timeout_ms=60_000)
     places = [(names[number // 8], number % 8) for number in range(queues)]
     for start in range(0, queues, 50):
         some = places[start : start + 50]

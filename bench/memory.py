@@ -1,7 +1,7 @@
-"""Memory in use, as it is on a machine that has run for a while: files take what programs leave free.
+"""Puts free memory into use, as on a machine that has run for a while, where the page cache fills it.
 
-A hypervisor may take back what is free. To get such a page again costs a virtual machine some 8 us, several times what
-a broker spends to fill it with messages, and a measurement that begins with free memory is one of that.
+A hypervisor may take back what is free. Getting such a page again costs a virtual machine some 8 us, several times what
+a broker spends to fill it with messages, and would dominate a measurement that starts with free memory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Python clients for RocketMQ that PyPI has, each in an environment of its own below var/bench, at a fixed version.
+"""Python clients for RocketMQ on PyPI, each in a separate environment below var/bench, at a fixed version.
 
-Nothing of orbitmq depends on them. One that cannot be installed or imported is reported with the reason it gave.
+Nothing in orbitmq depends on them. One that cannot be installed or imported is reported with the reason.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Both brokers run all the time, on loopback, with their default settings except for what a row says; during a measurement
 only one of them works. Prints a table and writes it with all single measurements below var/bench; a run of all rows
-writes bench.txt and bench.json below docs/performance as well. It needs a machine that does nothing else, and half an
+writes bench.txt and bench.json below docs/performance as well. It needs an otherwise idle machine, and half an
 hour; `--only client`, the rows of clients, takes less than four.
 """
 
@@ -31,7 +31,7 @@ from bench import clients, memory  # noqa: E402
 from bench.report import error_notes, lag_notes, line, page, rows_of, table  # noqa: E402
 from bench.systems import READS, SYSTEMS, Measurement, Side, both  # noqa: E402
 from bench.works import BACKLOG, RARE_WARM_UP, ROLLING_FILE, SETTINGS, WORKS, Setting  # noqa: E402
-from orbitmq.store.index_loops import IS_COMPILED  # noqa: E402
+from orbitmq.store.index.loops import IS_COMPILED  # noqa: E402
 from tests.support.process import ProcessFailed  # noqa: E402
 
 PAGES = ROOT / "docs" / "performance"

@@ -1,7 +1,7 @@
 """Several runs of `make bench` side by side. `python -m bench.runs FILE...` prints a table in Markdown from their JSON.
 
-On a machine that others share one run says little of a bar that is near: this tells how far the runs are apart, and
-what the medians of all their rounds come to. Arithmetic only.
+On a shared machine one run says little about a goal that is close: this shows the spread of the runs and the medians of
+all their rounds. Arithmetic only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Streams whose driver is killed (-9) again and again at random moments (`make spark-kills`): into Parquet, into a
+"""Streams whose driver is killed (-9) repeatedly at random moments (`make spark-kills`): into Parquet, into a
 lake, into a topic effectively once and into a topic at least once, all in one driver.
 
-Messages go on being sent meanwhile. On the way Python workers of Spark are killed, too, and the broker. In the end
-every sink must keep what it promises; the counts are printed, and the exit code is 1 if one does not. `--system java`
-reads from and writes to Apache RocketMQ 4.9.7. Ctrl-C ends the kills early, and what there is by then is counted.
+Messages are sent all the time. Python workers of Spark and the broker are killed as well. In the end every sink must
+have kept its guarantee; the counts are printed, and the exit code is 1 if one has not. `--system java`
+reads from and writes to Apache RocketMQ 4.9.7. Ctrl-C ends the kills early, and counts what exists by then.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What it costs to read and archive messages with Spark, from a store directory and from a broker (`make bench-spark`).
+"""The cost of reading and archiving messages with Spark, from a store directory and from a broker (`make bench-spark`).
 
-The figure to look at is rows a CPU second: rows by the user and system time of Spark's JVM and all its Python workers;
-the load of other programs hardly shows in it. Each row stands beside its peer, measured in the same run: a copy of the
+The main result is rows per CPU second: rows by the user and system time of Spark's JVM and all its Python workers;
+the load of other programs hardly affects it. Each row is compared with its peer in the same run: a copy of the
 log in memory for scans, Spark's own source for Apache Kafka for reads from a broker (the same messages, copied into a
 Kafka broker), Spark's writer of Parquet for the archive. What a write into a topic costs before the network is measured
 without Spark; of small micro-batches it is the time that counts. About eight minutes; `--only` chooses rows.
@@ -37,15 +37,15 @@ from bench.micro import sink as sink_works  # noqa: E402
 from orbitmq.message.hosts import encode_host  # noqa: E402
 from orbitmq.pipeline.archive import ArchiveJob  # noqa: E402
 from orbitmq.pipeline.archive import run as archive  # noqa: E402
-from orbitmq.pipeline.job import Context  # noqa: E402
+from orbitmq.pipeline.job import JobContext  # noqa: E402
 from orbitmq.pipeline.progress import shown_on  # noqa: E402
 from orbitmq.pipeline.session import DATA_SOURCES  # noqa: E402
 from orbitmq.runtime.clock import SystemClock  # noqa: E402
 from orbitmq.spark import register  # noqa: E402
 from orbitmq.spark.columns import COLUMNS  # noqa: E402
 from orbitmq.spark.stores.options import scan_options  # noqa: E402
-from orbitmq.spark.stores.planning import LogSplit, batch_splits  # noqa: E402
 from orbitmq.spark.stores.source import StoreSource  # noqa: E402
+from orbitmq.spark.stores.splits import LogSplit, batch_splits  # noqa: E402
 from orbitmq.store.engine import MessageStore  # noqa: E402
 from orbitmq.store.options import StoreOptions  # noqa: E402
 from orbitmq.store.reader import StoreDirectory  # noqa: E402
@@ -137,7 +137,9 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=ROWS, help="these rows alone")
-    parser.add_argument("--messages", type=int, default=MESSAGES, help="how many; fewer show less of a steady state")
+    parser.add_argument(
+        "--messages", type=int, default=MESSAGES, help="number of messages; fewer show less of the steady state"
+    )
     parser.add_argument("--directory", type=Path, help="where the store goes; it takes 2.5 GB with Kafka's")
     for internal in ("--store", *SYSTEMS.values()):
         parser.add_argument(internal, default="", help=argparse.SUPPRESS)
@@ -339,7 +341,7 @@ def _archive(spark: SparkSession, row: Row, arguments: argparse.Namespace) -> No
     with tempfile.TemporaryDirectory(dir=Path(arguments.store).parent) as folder:
         options = ArchiveJob.parse({"input": "store", "path": _stores(row, arguments), "lake": f"{folder}/lake"})
         with redirect_stderr(io.StringIO()):
-            outcome = archive(Context(options, lambda: spark, shown_on(sys.stderr)))
+            outcome = archive(JobContext(options, lambda: spark, shown_on(sys.stderr)))
     assert outcome.counts["messages"] == arguments.messages * row.share
 
 

@@ -56,7 +56,12 @@ html_sidebars = {
 }
 
 # Pages of the repository that the site shows as well, from the root of it.
-_SHOWN = {"ARCHITECTURE.md": "architecture.md", "CHANGELOG.md": "changelog.md", "examples/README.md": "examples.md"}
+_SHOWN = {
+    "ARCHITECTURE.md": "architecture.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "examples/README.md": "examples.md",
+}
 # A line that ends in Chinese goes on without a space, unless a Latin word follows.
 _CHINESE_BREAK = re.compile(
     r"(?<=[\u4e00-\u9fff])\n(?=[\u4e00-\u9fff])|(?<=[\u3000-\u303f\uff00-\uffef”])\n(?![\s#|`-])"

@@ -1,4 +1,4 @@
-"""Leave a broker out for a while that failed or was slow: `latency_fault`, beside a producer that takes all in turn."""
+"""Avoid a broker for a while that failed or was slow: `latency_fault`, compared with a producer without it."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ async def main() -> None:
         while not consumer.assignment():
             await asyncio.sleep(0.01)
         lags = await consumer.lag(TOPIC)
-        print(f"behind before: {total_lag(lags)} messages")  # None when a broker could not be asked, never a silent 0
+        print(f"behind before: {total_lag(lags)} messages")  # None when a broker could not be reached, never a silent 0
         consumer.resume()
         while timed.times.messages < COUNT:
             await asyncio.sleep(0.01)

@@ -20,7 +20,7 @@ async def main() -> None:
         consumer.subscribe(TOPIC)
         messages = await take(consumer, COUNT)
         print(f"{len(messages)} messages, the first one is {messages[0].body.decode()}")
-        await consumer.commit(wait=True)  # without wait the broker is told within 5 s
+        await consumer.commit(wait=True)  # without wait the broker gets the offset within 5 s
         queue = messages[0].queue
         end = await consumer.committed(queue)
         print(f"committed: the group goes on behind {end - messages[0].queue_offset} messages")

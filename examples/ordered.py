@@ -23,7 +23,7 @@ STEPS = ["created", "paid", "packed", "shipped"]
 
 async def main() -> None:
     async with Producer("example-ordered") as producer:
-        for step in STEPS:  # each send is awaited: two sends under way at once have no order
+        for step in STEPS:  # each send is awaited: two sends in flight have no order
             for order in ORDERS:
                 await producer.send(Message(TOPIC, step.encode(), keys=order), sharding_key=order)
 

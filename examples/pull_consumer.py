@@ -24,7 +24,9 @@ async def main() -> None:
         result = await consumer.pull(queue, "Tag1", result.next_begin_offset, 32)
         print(f"{result.status.name}: {b' '.join(message.body for message in result.messages).decode()}")
 
-        consumer.update_offset(queue, result.next_begin_offset)  # the broker is told within 5 s, and at shutdown
+        consumer.update_offset(
+            queue, result.next_begin_offset
+        )  # the broker gets the offset within 5 s, and at shutdown
         print(f"the group goes on {await consumer.fetch_offset(queue) - first} further")
 
         result = await consumer.pull(queue, "*", result.next_begin_offset, 32)

@@ -1,4 +1,6 @@
-"""A callback for each queue this member of the group has, again and again. What it pulls, and when next, is its own."""
+"""Call a function regularly for each queue of this group member. It decides what to pull, and when it is called
+next.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commit before queues go to another member: what was done is not delivered again, although nobody committed before."""
+"""Commit before queues go to another member, so that consumed messages are not delivered again."""
 
 from __future__ import annotations
 

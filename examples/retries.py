@@ -1,4 +1,6 @@
-"""What fails comes again, and at last goes to the dead letter topic of the group, where somebody can look at it."""
+"""Failed messages are delivered again, and finally go to the dead letter topic of the group, where you can inspect
+them.
+"""
 
 from __future__ import annotations
 

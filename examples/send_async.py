@@ -22,13 +22,13 @@ async def main() -> None:
             message = Message(TOPIC, b"%d" % number)
             try:
                 under_way.add(producer.send_async(message))
-            except TooManyRequestsError:  # 50 are under way: go on when some of them have ended
+            except TooManyRequestsError:  # 50 are in flight: continue when some of them have ended
                 waits += 1
                 done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
                 stored += len([task.result() for task in done])  # result() raises what the send raised
                 under_way.add(producer.send_async(message))
         stored += len(await asyncio.gather(*under_way))
-        print(f"{stored} stored, never more than 50 under way")
+        print(f"{stored} stored, never more than 50 in flight")
         print(f"waited for room: {'yes' if waits else 'no'}")
 
 

@@ -25,7 +25,7 @@ def test_a_reminder_comes_two_hours_later(orbitmq: Cluster) -> None:
 
 def test_a_lost_answer_makes_a_duplicate(orbitmq: Cluster) -> None:
     orbitmq.create_topic("Orders")
-    fault = orbitmq.lose_answer("send", times=1)
+    fault = orbitmq.lose_response("send", times=1)
     with Producer("shop", orbitmq.namesrv_address, send_timeout_ms=300) as producer:
         try:
             producer.send(Message("Orders", b"O-1"))

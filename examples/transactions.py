@@ -25,7 +25,7 @@ class Orders:
         self.database.execute("create table orders (number text primary key, outcome_of text)")
 
     def execute(self, message: Message, number: str) -> LocalTransactionState:
-        """Runs on a thread of its own, when the broker has the message and nobody sees it yet."""
+        """Runs on a thread of its own, when the broker has the half message and no consumer sees it yet."""
         if number.endswith("2"):
             return LocalTransactionState.ROLLBACK_MESSAGE
         with self.database:
@@ -33,7 +33,7 @@ class Orders:
         return LocalTransactionState.COMMIT_MESSAGE
 
     def check(self, message: MessageExt) -> LocalTransactionState:
-        """Asked by the broker when it did not hear of the outcome; any process of the group may be asked."""
+        """Called when the broker has no decision and checks the transaction, in any process of the group."""
         found = self.database.execute("select 1 from orders where outcome_of = ?", (message.transaction_id,))
         return LocalTransactionState.COMMIT_MESSAGE if found.fetchone() else LocalTransactionState.UNKNOWN
 

@@ -1,5 +1,5 @@
-"""Hostile bytes for every decoder: what each promises, an engine that looks for bytes that break it, what was found.
+"""Hostile input for every decoder: the promises of each, an engine that searches for breaking input, the findings.
 
 `targets` is the table; `streams`, `records`, `texts`, `admin`, `traces` and `disks` hold the promises; `engine` runs
-one of them in a process of its own; `corpus` keeps what covers new ground. No part of the product.
+one of them in a process of its own; `corpus` keeps inputs that reach new code. Not part of the product.
 """

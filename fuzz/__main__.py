@@ -1,8 +1,8 @@
-"""`make fuzz`: hostile inputs to every decoder, and a table of what came of it; exit code 1 when a promise was broken.
+"""`make fuzz`: hostile input for every decoder, and a table of results; exit code 1 if a promise was broken.
 
     make fuzz FUZZ="--target frame --inputs 2000000"
 
-What broke a promise, and what the engine said, stays below build/fuzz.
+Inputs that broke a promise, and the output of the engine, are kept below build/fuzz.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--inputs", type=int, default=INPUTS, help=f"of all targets together ({INPUTS:,})")
     parser.add_argument("--minutes", type=float, default=MINUTES, help=f"or until so much time is over ({MINUTES:.0f})")
     parser.add_argument("--seed", type=int, help="of all that is random (drawn and printed)")
-    parser.add_argument("--keep", action="store_true", help="add what covers new ground to fuzz/corpus")
+    parser.add_argument("--keep", action="store_true", help="add inputs that reach new code to fuzz/corpus")
     return parser.parse_args()
 
 

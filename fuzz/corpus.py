@@ -1,4 +1,4 @@
-"""The inputs that are kept: of each target the shortest ones that together take every step any of them takes.
+"""The corpus: for each target the shortest inputs that together take every step that any of them takes.
 
 A step leads from one line of orbitmq to the next, and is another one when it is taken twice, four times, eight times as
 often. Measured without the engine, so that the same inputs stay wherever it is done. The names of files are the sums

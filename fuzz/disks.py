@@ -13,9 +13,9 @@ from typing import Any
 from fuzz.promise import Target
 from orbitmq.store.checkpoint import FIELDS, Checkpoint
 from orbitmq.store.extended_queue import HEAD, read_unit
-from orbitmq.store.index import KeyIndex
-from orbitmq.store.index_file import IndexFile, IndexShape
-from orbitmq.store.index_proof import proven_entries
+from orbitmq.store.index.file import IndexFile, IndexShape
+from orbitmq.store.index.key_index import KeyIndex
+from orbitmq.store.index.proof import proven_entries
 
 SHAPE = IndexShape(slots=5, entries=8)
 FOLDER = Path("index")

@@ -1,7 +1,7 @@
 """One target under atheris (libFuzzer inside CPython): a process of its own, and the function that runs it.
 
-The process keeps what it finds and goes on, so one run tells all there is; only what takes the process down (no end, no
-memory) ends it. The same seed and corpus give the same inputs.
+The process records its findings and continues, so one run reports all of them; only input that takes the process down
+(hangs, out of memory) ends it. The same seed and corpus give the same inputs.
 
     python -m fuzz.engine fuzz.streams frame WORK SEED INPUTS SECONDS CORPUS...
 """

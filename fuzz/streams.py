@@ -15,22 +15,13 @@ import msgspec
 from fuzz.promise import Target, cuts, is_refused, outcome
 from orbitmq.errors import BodyError, FrameError, HeaderError
 from orbitmq.replication.protocol import HEAD, PIECE_MAX, REPORT, Pieces, Reports
-from orbitmq.wire import (
-    headers,
-    headers_access,
-    headers_admin,
-    headers_groups,
-    headers_namesrv,
-    headers_reply,
-    headers_transaction,
-    promotion,
-)
-from orbitmq.wire.codes import RequestCode, SerializeType
+from orbitmq.wire.codes import SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import FrameDecoder, encode_frame
 from orbitmq.wire.header import Header, from_ext, to_ext
 from orbitmq.wire.header_codec import decode_binary_header, decode_json_header
 from orbitmq.wire.headers import PullMessageHeader, SendMessageHeader, SendMessageV2Header
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.signature import Credentials, sign, signed_fields
 
 FRAME_SIZE_MAX = 1 << 16  # of the decoder under test, so that short inputs reach the limit
@@ -39,13 +30,7 @@ INT64 = range(-(1 << 63), 1 << 63)
 
 # -------------------------------------------------------------------------------------------------------------- frames
 
-_STRAIGHT: dict[int, type[Header]] = {
-    RequestCode.SEND_MESSAGE: SendMessageHeader,
-    RequestCode.SEND_MESSAGE_V2: SendMessageV2Header,
-    RequestCode.SEND_BATCH_MESSAGE: SendMessageV2Header,
-    RequestCode.PULL_MESSAGE: PullMessageHeader,
-    RequestCode.LITE_PULL_MESSAGE: PullMessageHeader,
-}
+_STRAIGHT: dict[int, type[Header]] = {code: code.header for code in RequestCode if code.is_straight}
 
 
 def _fed(chunks: Iterable[bytes]) -> list[Command] | type[Exception]:
@@ -172,19 +157,11 @@ def _json_seeds() -> Iterator[bytes]:
 
 # ------------------------------------------------------------------------------------------------------- typed headers
 
-_MODULES = (
-    headers, headers_access, headers_admin, headers_groups, headers_namesrv, headers_reply, headers_transaction,
-    promotion,
-)  # fmt: skip
 HEADERS = sorted(
-    {
-        kind
-        for module in _MODULES
-        for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, Header) and kind is not Header
-    },
+    (kind for kind in Header.__subclasses__() if kind.__module__.startswith(Header.__module__.rpartition(".")[0])),
     key=lambda kind: kind.__name__,
 )
+"""Of every request, whose table imports them, and of every response."""
 _NAMES = sorted({name for kind in HEADERS for name in kind.__struct_encode_fields__})
 
 

@@ -17,7 +17,7 @@ from orbitmq.filter.tags import tag_subscription, wants
 from orbitmq.message import config
 from orbitmq.message.config import DataVersion, TopicConfig
 from orbitmq.message.javajson import REFERRED_MAX, REFERRED_TEXT, dumps, loads
-from orbitmq.wire import bodies, bodies_access, bodies_filter, bodies_transaction, promotion
+from orbitmq.wire import bodies, bodies_access, bodies_transaction, mastership
 from orbitmq.wire.bodies import BrokerRegistration, TopicTable
 from orbitmq.wire.objects import _members, decode, encode
 from orbitmq.wire.registration import decode_head, decode_registration, encode_registration
@@ -47,7 +47,7 @@ def _json_seeds() -> Iterator[bytes]:
 
 # -------------------------------------------------------------------------------------------------------------- bodies
 
-_MODULES = (bodies, bodies_access, bodies_filter, bodies_transaction, promotion, config)
+_MODULES = (bodies, bodies_access, bodies_transaction, mastership, config)
 BODIES = sorted(
     {
         kind

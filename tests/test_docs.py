@@ -12,12 +12,12 @@ from typer.main import get_command
 
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.cli.lazily import NOUNS
-from orbitmq.cli.reference import PAGES
+from orbitmq.cli.lazy_commands import NOUNS
 from orbitmq.namesrv.server import NameServer
 from orbitmq.net.routing import Router
 from orbitmq.store.options import StoreOptions
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
+from reference.pages import PAGES
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"

@@ -21,7 +21,7 @@ from orbitmq.errors import BrokerError, ClientError, OrbitMQError, RemotingError
 from orbitmq.message.model import Message
 from orbitmq.net.remoting import split_address
 from orbitmq.store.queue_room import RoomAwaited
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import fake_system, refuse
 from tests.support.loops import run
 

@@ -62,7 +62,7 @@ def test_names_java_programmers_are_told_exist() -> None:
 
 
 def test_the_guide_tells_every_status_and_the_errors_that_exist() -> None:
-    assert {row[0].strip("`") for row in _tables("What a send says")} == set(SendStatus.__members__)
+    assert {row[0].strip("`") for row in _tables("Send results")} == set(SendStatus.__members__)
     errors = [row[0].strip("`") for row in _tables("Errors")]
     assert all(issubclass(getattr(client, name), client.OrbitMQError) for name in errors)
     assert set(ConsumeConcurrentlyStatus.__members__) == {"CONSUME_SUCCESS", "RECONSUME_LATER"}

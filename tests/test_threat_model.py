@@ -77,7 +77,7 @@ def test_a_test_that_is_named_exists(named: str) -> None:
 
 
 def test_each_threat_names_its_control_and_its_test() -> None:
-    section = PAGE.split("## Threats, what holds them, and what shows it\n")[1].split("\n## ")[0]
+    section = PAGE.split("## Threats and controls\n")[1].split("\n## ")[0]
     threats = re.findall(r"^\| (?!threat |---)(.*) \|$", section, re.MULTILINE)
     assert threats
     assert not [row for row in threats if len(row.split(" | ")) != 3 or "`tests/" not in row.split(" | ")[2]]

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from orbitmq.broker.delay import DelayedDelivery
+from orbitmq.broker.schedule import entry_codes
 from orbitmq.message.properties import encode_properties
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.message.unit import decode_unit, store_timestamp_of
@@ -99,7 +100,8 @@ def main() -> None:
     chosen = parser.parse_args()
     root = Path(tempfile.mkdtemp(dir=chosen.directory))
     levels = (DELAY_MS,) * chosen.levels
-    store = MessageStore(StoreOptions(store_path_root_dir=str(root)), clock=SystemClock(), delay_levels=levels)
+    options = StoreOptions(store_path_root_dir=str(root))
+    store = MessageStore(options, clock=SystemClock(), entry_codes=entry_codes(levels))
     store.open()
     try:
         delivery = DelayedDelivery(store, levels, root / "config", SystemClock())

@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from orbitmq.message.ids import UniqueIds
 from orbitmq.spark.sink_columns import SinkColumns
-from orbitmq.spark.sink_encoding import ANY_QUEUE, Encoded, Rows
 from orbitmq.spark.sink_keys import TaskIdentity, row_keys
 from orbitmq.spark.sink_options import WriteOptions, write_options
+from orbitmq.spark.sink_requests import ANY_QUEUE, EncodedRows, SinkRows
 
 OPTIONS = {"nameServer": "nowhere:1", "topic": "bench", "deliveryGuarantee": "effectively-once"}
 QUEUES = 8
@@ -43,7 +43,7 @@ def encode(batch: pa.RecordBatch, columns: SinkColumns, options: WriteOptions, i
     """Bytes of all requests of a batch, for any queue or spread over queues as by key."""
     now_ms = int(time.time() * 1000)
     keys = row_keys(batch, columns, TaskIdentity("bench", "1", 0), 0)
-    made = Encoded(Rows(batch, keys), columns, options, "bench", lambda: ids.create(now_ms))
+    made = EncodedRows(SinkRows(batch, keys), columns, options, "bench", lambda: ids.create(now_ms))
     rows = batch.num_rows
     queues = np.arange(rows, dtype=np.int64) * 7 % QUEUES if spread else np.full(rows, ANY_QUEUE)
     assert made.fits().all()

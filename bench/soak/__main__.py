@@ -34,7 +34,9 @@ def main() -> int:
     parser.add_argument("--steady", action="store_true", help="an even load instead of faults; with --minutes, --keep")
     parser.add_argument("--lanes", type=int, default=3, help="faults at a time (3)")
     parser.add_argument("--senders", type=int, default=3, help="to each pair (3)")
-    parser.add_argument("--members", type=int, default=2, help="of the group, that come and go beside one (2)")
+    parser.add_argument(
+        "--members", type=int, default=2, help="members that join and leave, besides one that stays (2)"
+    )
     parser.add_argument(
         "--java", action="store_true", help="one pair's slave and the other's master are RocketMQ's; no promotions"
     )

@@ -27,7 +27,7 @@ from bench.soak.links import OUTSIDE, Links
 from bench.soak.probing import probe
 from orbitmq.errors import OrbitMQError
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.figures import runtime_info
+from orbitmq.operations.statistics import runtime_info
 from tests.support.java_rocketmq import JavaBroker
 from tests.support.mounts import Ballast, CannotMount, mounted
 from tests.support.orbit_process import ORBITMQ, OrbitBroker, OrbitNameServer

@@ -6,7 +6,7 @@ from orbitmq.errors import BrokerError, OrbitMQError
 from orbitmq.message.model import MessageQueue
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.offsets import max_offset, update_consumer_offset
-from orbitmq.operations.sending import send
+from orbitmq.operations.sends import send
 from orbitmq.wire.headers import SendMessageV2Header
 
 TIMEOUT_MS = 3000

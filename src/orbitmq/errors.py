@@ -1,44 +1,44 @@
-"""Every error orbitmq raises, in one tree. The lowest room: it imports nothing of orbitmq.
+"""Every error that orbitmq raises, in one tree. This module imports nothing of orbitmq.
 
-The class says whose fault it is; `code` is the remoting response code a broker or name server
-answers when the error reaches the border of a request.
+The class says who is at fault. `response_code` is the remoting response code with which a broker or name server
+responds when the error ends a request.
 
     OrbitMQError
-    +-- ConfigurationError          the operator's: an option or its value
-    +-- MessageError                the caller's: a message that cannot be stored or sent
+    +-- ConfigurationError          the operator: an option or its value
+    +-- MessageError                the caller: a message that cannot be stored or sent
     |   +-- MessageIllegal          too large, bad topic, bad properties
     |   +-- ExpressionIllegal       a subscription's expression that has no meaning; the text says where
     |   +-- InvalidStateError       the caller used a client before start or after shutdown
     |   +-- ClientError             a client call that failed for a reason of its own (`code` 10001 and up)
     |       +-- RequestTimeout      request-reply without a reply in time
-    +-- PeerError                   the peer's: bytes or behaviour outside the protocol
-    |   +-- FrameError              a frame that cannot be cut from the stream; the connection closes
+    +-- PeerError                   the peer: bytes or behaviour outside the protocol
+    |   +-- FrameError              a frame that cannot be read from the stream; the connection closes
     |   +-- HeaderError             a header that cannot be decoded
     |   +-- BodyError               a body that is not what its request code promises
-    |   |   +-- BodyTooLarge        one that would take more room than it may
+    |   |   +-- BodyTooLarge        one that is larger than its limit
     |   +-- UnitError               a stored message unit that cannot be decoded
-    |   +-- BrokerError             the peer answered with a response code that means failure
-    +-- HookFailed                  the application's: its hook failed a request
-    +-- RemotingError               the network's
+    |   +-- BrokerError             the peer responded with a code that means failure
+    +-- HookFailed                  the application: its hook failed a request
+    +-- RemotingError               the network
     |   +-- ConnectError            no connection to the address
     |   |   +-- NoNameServer        none of the name servers can be reached
-    |   |   +-- BrokerAway          a broker that was registered lately, and is no more: it is not asked
+    |   |   +-- BrokerAway          a broker that was registered recently and is no more; no request is sent
     |   +-- SendRequestError        the connection broke before the request was written
-    |   +-- RemotingTimeout         no answer in time (also a TimeoutError)
+    |   +-- RemotingTimeout         no response in time (also a TimeoutError)
     |   +-- TooManyRequestsError    a limit of the client is reached, or no time is left to send
-    +-- StoreError                  the disk's
+    +-- StoreError                  the disk
     |   +-- StoreLocked             another process owns the directory
     |   +-- StoreDamaged            files that recovery must not repair on its own
     |   +-- StorePoisoned           a flush failed; nothing is accepted until restart
-    |   +-- StoreStuck              the disk does not answer, so the store cannot be closed
+    |   +-- StoreStuck              the disk does not respond, so the store cannot be closed
     +-- RequestRejected             a handler refuses a request: response code and remark
     +-- SourceError                 a Spark read or write that fails; its text begins with an `ORBITMQ_` name
-    +-- AdminError                  an administrator's question or change that cannot be answered or made; with a hint
-    |   +-- BadArgument             it has a value that it cannot have; nobody was asked
-    |   +-- NotFound                what it names is not there
-    |   +-- Conflict                something stands against it: it exists already, a group is online
+    +-- AdminError                  an administrative query or change that failed; with a hint
+    |   +-- BadArgument             an argument is not valid; no request was sent
+    |   +-- NotFound                the topic, group, broker or message does not exist
+    |   +-- Conflict                the current state forbids it: it exists already, a group is online
     +-- LakeError                   archived messages that cannot be written, published or found
-        +-- LakeConflict            two jobs changed the lake at the same time; the second may begin again
+        +-- LakeConflict            two jobs changed the lake at the same time; run the second one again
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ from typing import ClassVar
 
 
 class OrbitMQError(Exception):
-    """Root of the tree. `response_code` is what a server answers when nothing better is known.
+    """Root of the tree. `response_code` is the code of the response when a server knows no better one.
 
     Errors can be copied and pickled, so they pass between processes with their text and their fields.
     """
 
     response_code: ClassVar[int] = 1
     stored_locally: bool = False
-    """The message of a failed send is in the producer's outbox, which sends it again."""
+    """Whether the message of a failed send is in the producer's outbox, which sends it again."""
 
     def __reduce__(self) -> tuple[Callable[..., OrbitMQError], tuple[object, ...], dict[str, object]]:
-        """Made anew without `__init__`, whose parameters are not the `args` that Python would call it with."""
+        """Create the copy without `__init__`, whose parameters are not the `args` that Python would call it with."""
         return _made_anew, (type(self), *self.args), self.__dict__
 
 
@@ -87,15 +87,15 @@ class InvalidStateError(MessageError):
 
 
 class ClientError(MessageError):
-    """A client call failed. `code` follows Apache RocketMQ: 10001 connect, 10002 timeout,
-    10003 broker missing or client fault, 10004 no name server, 10005 no route, 10006 request timeout,
-    10007 reply cannot be made; 13 for an illegal message.
+    """A client call failed. `code` follows Apache RocketMQ: 10001 connect, 10002 timeout, 10003 broker missing or
+    client fault, 10004 no name server, 10005 no route, 10006 request timeout, 10007 reply cannot be created; 13 for an
+    illegal message.
     """
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(f"CODE: {code} DESC: {message}")
         self.code = code
-        """10001 and up, see above, or the response code of the last attempt that a broker answered."""
+        """10001 and up, see above, or the response code of the last attempt to which a broker responded."""
         self.message = message
         """What failed, where, after how many attempts."""
 
@@ -108,11 +108,11 @@ class RequestTimeout(ClientError):
 
 
 class PeerError(OrbitMQError):
-    """The peer sent something outside the protocol, or refused."""
+    """The peer violated the protocol, or refused the request."""
 
 
 class FrameError(PeerError):
-    """A frame is oversized or malformed; the stream cannot be trusted any further."""
+    """A frame is oversized or malformed; the rest of the stream cannot be read."""
 
 
 class HeaderError(PeerError):
@@ -120,11 +120,11 @@ class HeaderError(PeerError):
 
 
 class BodyError(PeerError):
-    """A body does not have the form its request code promises."""
+    """A body does not have the form that its request code requires."""
 
 
 class BodyTooLarge(BodyError):
-    """A body that would become more than the store may be asked for; the text names the limit."""
+    """A body that would exceed the limit of a request to the store; the text names the limit."""
 
 
 class UnitError(PeerError):
@@ -132,7 +132,7 @@ class UnitError(PeerError):
 
 
 class BrokerError(PeerError):
-    """The peer answered with a response code that means failure."""
+    """The peer responded with a code that means failure."""
 
     def __init__(self, code: int, remark: str | None, address: str = "") -> None:
         where = f" FROM: {address}" if address else ""
@@ -140,11 +140,11 @@ class BrokerError(PeerError):
         self.code = code
         """The response code, as in `orbitmq.wire.codes.ResponseCode`."""
         self.remark = remark or ""
-        """What the peer says about it, empty when it says nothing."""
+        """The remark of the response; may be empty."""
         self.address = address
-        """`host:port` of the peer, empty when it is not known."""
+        """`host:port` of the peer, empty when unknown."""
         self.story = ""
-        """What was tried and what may help, where somebody knows more than the answer says."""
+        """What was tried and what may help, if more is known than the response says."""
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -152,7 +152,7 @@ class BrokerError(PeerError):
 
 
 class HookFailed(OrbitMQError):
-    """A hook around requests raised, so the request failed; the cause is what it raised."""
+    """A hook around requests raised, so the request failed; `__cause__` is what it raised."""
 
 
 class RemotingError(OrbitMQError):
@@ -168,8 +168,8 @@ class NoNameServer(ConnectError):
 
 
 class BrokerAway(ConnectError):
-    """A broker that was registered lately and that no name server knows any more. It is not asked: by now its address
-    may be another's.
+    """A broker that was registered recently and that no name server knows any more. No request is sent: its address may
+    belong to another process by now.
     """
 
     def __init__(self, text: str, hint: str) -> None:
@@ -179,11 +179,11 @@ class BrokerAway(ConnectError):
 
 
 class SendRequestError(RemotingError):
-    """The connection broke before or while the request was under way."""
+    """The connection broke before or while the request was sent."""
 
 
 class RemotingTimeout(RemotingError, TimeoutError):
-    """The peer did not answer in time."""
+    """The peer did not respond in time."""
 
 
 class TooManyRequestsError(RemotingError):
@@ -205,15 +205,15 @@ class StoreDamaged(StoreError):
 
 
 class StorePoisoned(StoreError):
-    """A flush failed: what is on disk is unknown, so no write is accepted until restart."""
+    """A flush failed: what reached the disk is unknown, so no write is accepted until restart."""
 
 
 class StoreStuck(StoreError):
-    """The disk did not take in time what a stop had to write. Threads still wait for it; only the process can end."""
+    """The disk did not finish the writes of a stop in time. Threads still wait for it; you can only end the process."""
 
 
 class LogsDiffer(StoreError):
-    """A slave's log is not the beginning of its master's: none of it may be thrown away without the operator."""
+    """A slave's log is not a prefix of its master's; only the operator may decide to delete any of it."""
 
 
 class RequestRejected(OrbitMQError):
@@ -226,14 +226,14 @@ class RequestRejected(OrbitMQError):
 
 
 class SourceError(OrbitMQError):
-    """A Spark read or write cannot begin or go on.
+    """A Spark read or write failed.
 
-    Spark hands its users the text of an error only, so the text begins with a `name` to match on:
+    Spark passes only the text of an error on, so the text begins with a `name` that you can match:
     `ORBITMQ_BAD_OPTION`, `ORBITMQ_BAD_SCHEMA`, `ORBITMQ_WORKER_PYTHON`, `ORBITMQ_NAMESERVER_UNAVAILABLE`,
     `ORBITMQ_BROKER_UNAVAILABLE`, `ORBITMQ_BROKER_REFUSED`, `ORBITMQ_NO_PERMISSION`, `ORBITMQ_GROUP_MISSING`,
     `ORBITMQ_TOPIC_NOT_FOUND`, `ORBITMQ_DATA_LOSS`, `ORBITMQ_CORRUPT_RECORD`, `ORBITMQ_BAD_CHECKPOINT`,
-    `ORBITMQ_STORE_UNREADABLE`, of the archive `ORBITMQ_BAD_BODY`, `ORBITMQ_BAD_MODE`,
-    and of writes `ORBITMQ_BAD_ROW`, `ORBITMQ_OVERSIZE`, `ORBITMQ_NOT_SAFE`, `ORBITMQ_REPLAY_TOO_LARGE`.
+    `ORBITMQ_STORE_UNREADABLE`, of the archive `ORBITMQ_BAD_BODY`, `ORBITMQ_BAD_MODE`, and of writes `ORBITMQ_BAD_ROW`,
+    `ORBITMQ_OVERSIZE`, `ORBITMQ_NOT_SAFE`, `ORBITMQ_REPLAY_TOO_LARGE`.
     """
 
     def __init__(self, name: str, text: str) -> None:
@@ -243,40 +243,40 @@ class SourceError(OrbitMQError):
 
 
 class AdminError(OrbitMQError):
-    """An administrator's question cannot be answered, or a change not be made."""
+    """An administrative query or change failed."""
 
     def __init__(self, text: str, hint: str | None = None) -> None:
         super().__init__(text)
         self.hint = hint
-        """What to do about it: mostly the next command."""
+        """What to do about it: usually the next command."""
 
 
 class BadArgument(AdminError):
-    """What is asked for has a value it cannot have; nobody was asked."""
+    """An argument is not valid; no request was sent."""
 
 
 class NotFound(AdminError):
-    """The topic, group, broker or message that was named is not there."""
+    """The topic, group, broker or message does not exist."""
 
 
 class Conflict(AdminError):
-    """What is asked for cannot be while something else is so: the text names it."""
+    """The current state forbids the change; the text names what stands in the way."""
 
 
 class BadField(AdminError):
-    """A field of a form or of a page's address has a value it cannot have."""
+    """A field of a form, or of the address of a page, is not valid."""
 
 
 class Forbidden(AdminError):
-    """Who is logged in may not do this."""
+    """The user has no permission for this."""
 
 
 class LakeError(OrbitMQError):
-    """The lake's place, its files or its log are not as they have to be; the text names the file and the remedy."""
+    """The location, the files or the log of the lake are not valid; the text names the file and the remedy."""
 
 
 class LakeConflict(LakeError):
-    """Another job has published a change since this one looked; nothing was published, and it may begin again."""
+    """Another job has published a change since this one started; nothing was published. Run it again."""
 
 
 def _made_anew(kind: type[OrbitMQError], *args: object) -> OrbitMQError:

@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.broker.holding import HELD_BY_ONE_MAX
+from orbitmq.broker.held_pulls import HELD_BY_ONE_MAX
 from orbitmq.broker.offsets import STRANGERS_MAX
 from orbitmq.message.batch import encode_batch
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.runtime.limits import raise_open_files
 from orbitmq.wire.bodies import ConsumerData, HeartbeatData, ProducerData
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import FRAME_SIZE_MAX, HEADER_SIZE_MAX, encode_frame
 from orbitmq.wire.headers import PullMessageHeader, UpdateConsumerOffsetHeader
 from orbitmq.wire.headers_admin import CreateTopicHeader
 from orbitmq.wire.headers_namesrv import GetRouteInfoHeader, PutKVConfigHeader, RegisterBrokerHeader
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.abusers import (
     GOOD_TOPIC,
     PATIENCE_S,

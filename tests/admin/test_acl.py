@@ -1,4 +1,4 @@
-"""Accounts: what may be asked for is checked before anybody is asked, and a secret is never told by a step."""
+"""Accounts: what may be asked for is checked before anybody is asked, and a secret is in no step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from orbitmq.admin import acl
-from orbitmq.admin.acl import Wanted, told
+from orbitmq.admin.acl import AccountChanges, plain_account
 from orbitmq.admin.session import Session
 from orbitmq.errors import AdminError
 from orbitmq.net.remoting import Remoting
@@ -26,39 +26,39 @@ def running() -> Iterator[Cluster]:
 
 
 def test_what_is_not_given_stays() -> None:
-    assert Wanted().over(ACCOUNT) == ACCOUNT
-    changed = Wanted(topic_perms=["bills=SUB"], admin=True).over(ACCOUNT)
+    assert AccountChanges().over(ACCOUNT) == ACCOUNT
+    changed = AccountChanges(topic_perms=["bills=SUB"], admin=True).over(ACCOUNT)
     assert (changed.secret_key, changed.default_topic_perm) == ("a long secret", "DENY")
     assert (changed.topic_perms, changed.admin) == (["bills=SUB"], True)
 
 
 def test_an_empty_list_is_wanted_only_where_there_is_something() -> None:
     """RocketMQ refuses one."""
-    same = Wanted(topic_perms=[], group_perms=[]).over(AccountConfig("an-account", "a long secret"))
+    same = AccountChanges(topic_perms=[], group_perms=[]).over(AccountConfig("an-account", "a long secret"))
     assert (same.topic_perms, same.group_perms) == (None, None)
-    assert Wanted(topic_perms=[]).over(ACCOUNT).topic_perms == []
-    assert Wanted(topic_perms=[]).empties(ACCOUNT)
-    assert not Wanted(topic_perms=["orders=DENY"], group_perms=[]).empties(ACCOUNT)
+    assert AccountChanges(topic_perms=[]).over(ACCOUNT).topic_perms == []
+    assert AccountChanges(topic_perms=[]).empties(ACCOUNT)
+    assert not AccountChanges(topic_perms=["orders=DENY"], group_perms=[]).empties(ACCOUNT)
 
 
 def test_a_step_tells_that_a_secret_changes_and_not_which() -> None:
-    before, after = told(ACCOUNT), told(Wanted("another secret").over(ACCOUNT))
+    before, after = plain_account(ACCOUNT), plain_account(AccountChanges("another secret").over(ACCOUNT))
     assert before != after
-    assert told(ACCOUNT) == before
+    assert plain_account(ACCOUNT) == before
     assert "secret" not in str(before).replace("secretKey", "") + str(after).replace("secretKey", "")
 
 
 @pytest.mark.parametrize(
     ("access_key", "wanted"),
     [
-        ("short", Wanted("a long secret")),
-        ("long-enough", Wanted("short")),
-        ("long-enough", Wanted("a long secret", topic_perms=["orders"])),
-        ("long-enough", Wanted("a long secret", group_perms=["g=ALL"])),
-        ("long-enough", Wanted("a long secret", default_topic_perm="RW")),
+        ("short", AccountChanges("a long secret")),
+        ("long-enough", AccountChanges("short")),
+        ("long-enough", AccountChanges("a long secret", topic_perms=["orders"])),
+        ("long-enough", AccountChanges("a long secret", group_perms=["g=ALL"])),
+        ("long-enough", AccountChanges("a long secret", default_topic_perm="RW")),
     ],
 )
-def test_what_a_broker_would_refuse_is_not_sent(access_key: str, wanted: Wanted) -> None:
+def test_what_a_broker_would_refuse_is_not_sent(access_key: str, wanted: AccountChanges) -> None:
     with pytest.raises(AdminError):
         asyncio.run(acl.plan_account(Session(Remoting(), ["127.0.0.1:1"]), access_key, wanted))
 

@@ -8,11 +8,12 @@ import pytest
 
 from orbitmq.admin import brokers
 from orbitmq.admin.brokers import Cleaning
-from orbitmq.admin.plans import Outcome
+from orbitmq.admin.plans import StepOutcome
 from orbitmq.admin.session import Session
 from orbitmq.errors import AdminError, Conflict, NotFound
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.sessions import asked
 
 
@@ -40,13 +41,13 @@ def test_the_runtime_table_as_it_is(running: Cluster) -> None:
 
 
 def test_settings_are_changed_and_read_back(running: Cluster) -> None:
-    async def change(session: Session) -> list[tuple[str, object, object, Outcome]]:
+    async def change(session: Session) -> list[tuple[str, object, object, StepOutcome]]:
         plan = await brokers.plan_settings(session, {"fileReservedTime": "71"})
         made = await plan.verify(await plan.make())
         return [(step.subject, step.before, step.after, step.outcome) for step in made.items]
 
-    assert asked(running.namesrv_address, change) == [("fileReservedTime", "72", "71", Outcome.CONFIRMED)] * 2
-    assert {step[3] for step in asked(running.namesrv_address, change)} == {Outcome.UNCHANGED}
+    assert asked(running.namesrv_address, change) == [("fileReservedTime", "72", "71", StepOutcome.CONFIRMED)] * 2
+    assert {step[3] for step in asked(running.namesrv_address, change)} == {StepOutcome.UNCHANGED}
     rows = asked(running.namesrv_address, lambda session: brokers.settings(session, containing="filereserved")).items
     assert [(row.key, row.value) for row in rows] == [("fileReservedTime", "71")] * 2
 
@@ -61,31 +62,31 @@ def test_settings_nobody_may_change_or_nobody_has(running: Cluster) -> None:
 
 
 def test_a_refused_setting_is_a_failure_with_the_brokers_words(running: Cluster) -> None:
-    async def change(session: Session) -> tuple[list[Outcome], list[str]]:
+    async def change(session: Session) -> tuple[list[StepOutcome], list[str]]:
         plan = await brokers.plan_settings(session, {"aclEnable": "true"}, "broker-a")
         made = await plan.make()
         return [step.outcome for step in made.items], [failure.message for failure in made.failures]
 
     outcomes, messages = asked(running.namesrv_address, change)
-    assert outcomes == [Outcome.FAILED]
+    assert outcomes == [StepOutcome.FAILED]
     assert "aclEnable cannot be changed by a request" in messages[0]
 
 
 @pytest.mark.parametrize("what", Cleaning)
 def test_brokers_are_told_to_clean_up(running: Cluster, what: Cleaning) -> None:
-    async def clean(session: Session) -> list[Outcome]:
+    async def clean(session: Session) -> list[StepOutcome]:
         return [step.outcome for step in (await (await brokers.plan_cleaning(session, what)).make()).items]
 
-    assert asked(running.namesrv_address, clean) == [Outcome.DONE] * 2
+    assert asked(running.namesrv_address, clean) == [StepOutcome.DONE] * 2
 
 
 def test_writing_is_forbidden_and_allowed_again(running: Cluster) -> None:
-    async def write(session: Session, *, allowed: bool) -> list[Outcome]:
+    async def write(session: Session, *, allowed: bool) -> list[StepOutcome]:
         plan = await brokers.plan_writing(session, "broker-a", allowed=allowed)
         return [step.outcome for step in (await plan.verify(await plan.make())).items]
 
     for allowed in (False, True):
-        for outcome in (Outcome.CONFIRMED, Outcome.UNCHANGED):
+        for outcome in (StepOutcome.CONFIRMED, StepOutcome.UNCHANGED):
             assert asked(running.namesrv_address, lambda session: write(session, allowed=allowed)) == [outcome]  # noqa: B023
     with pytest.raises(NotFound, match="no broker broker-z"):
         asked(running.namesrv_address, lambda session: brokers.plan_writing(session, "broker-z", allowed=True))

@@ -5,47 +5,50 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
 from orbitmq.admin import checks
-from orbitmq.admin.answers import Failure
-from orbitmq.admin.checks import Checked, Figure, State, judged, nagios, prometheus, state_of
+from orbitmq.admin.checks import CheckResult, Measurement, nagios, prometheus, result
+from orbitmq.admin.results import Failure
+from orbitmq.admin.runtime import Runtime
+from orbitmq.admin.session import Session
+from orbitmq.admin.verdict import ClusterEvidence, Limits
 from orbitmq.client.sync import Producer
 from orbitmq.message.model import Message
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
+from tests.admin.test_verdict import WELL, seen
 from tests.support.commands import orbitmq
 
 SILENT = Failure("broker-b (10.0.0.2:10911)", None, "TIMEOUT", "no answer", None, retryable=True)
 
 
-def figure(value: float) -> Figure:
-    return Figure("billing", value, "", 10, 100)
+def measured(value: float) -> Measurement:
+    return Measurement("billing", value, "", 10, 100)
 
 
-@pytest.mark.parametrize(
-    ("value", "state"), [(9.9, State.OK), (10, State.WARNING), (99, State.WARNING), (100, State.CRITICAL)]
-)
-def test_a_limit_is_reached_by_its_value(value: float, state: State) -> None:
-    assert state_of([figure(0), figure(value)]) is state
+@pytest.mark.parametrize(("value", "state"), [(9.9, "OK"), (10, "WARNING"), (99, "WARNING"), (100, "CRITICAL")])
+def test_a_limit_is_reached_by_its_value(value: float, state: str) -> None:
+    assert result("lag", [measured(0), measured(value)], "behind").state == state
 
 
 @pytest.mark.parametrize(("value", "state"), [(5, "UNKNOWN"), (50, "UNKNOWN"), (500, "CRITICAL")])
 def test_what_is_missing_makes_it_unknown_unless_the_rest_is_critical(value: float, state: str) -> None:
-    checked = judged("lag", [figure(value)], [SILENT], "behind")
+    checked = result("lag", [measured(value)], "behind", failures=[SILENT])
     assert checked.state == state
     assert "without broker-b (10.0.0.2:10911)" in checked.message
 
 
 def test_a_line_for_nagios() -> None:
-    checked = Checked("lag", "WARNING", "12000 |\nbehind", [Figure("g", 1_200_000.0, "B", 10_000, 100_000)])
+    checked = CheckResult("lag", "WARNING", "12000 |\nbehind", [Measurement("g", 1_200_000.0, "B", 10_000, 100_000)])
     assert nagios(checked) == "ORBITMQ LAG WARNING - 12000 / behind | 'g'=1200000B;10000;100000;0"
-    assert nagios(Checked("lag", "UNKNOWN", "gone", [])) == "ORBITMQ LAG UNKNOWN - gone"
+    assert nagios(CheckResult("lag", "UNKNOWN", "gone", [])) == "ORBITMQ LAG UNKNOWN - gone"
 
 
 def test_lines_for_a_collector_of_files() -> None:
-    told = prometheus(Checked("disk", "OK", "fine", [Figure('a"b', 30.25, "%", 75, 85)]))
+    told = prometheus(CheckResult("disk", "OK", "fine", [Measurement('a"b', 30.25, "%", 75, 85)]))
     assert 'orbitmq_check_state{check="disk"} 0' in told
     assert 'orbitmq_check_value{check="disk",subject="a\\"b",unit="%"} 30.25' in told
 
@@ -63,8 +66,8 @@ def here(running: Cluster) -> tuple[str, str]:
 
 def test_a_cluster_that_is_well(here: tuple[str, str]) -> None:
     told = orbitmq("check", "connection", "-w", 4000, "-c", 5000, *here).stdout
-    assert re.match(r"ORBITMQ CONNECTION OK - 1 name servers answer \| '127.0.0.1:\d+'=[\d.]+ms;4000;5000;0$", told)
-    assert "2 brokers answer" in orbitmq("check", "broker", "-w", 4000, "-c", 5000, *here).stdout
+    assert re.match(r"ORBITMQ CONNECTION OK - 1 name server responds \| '127.0.0.1:\d+'=[\d.]+ms;4000;5000;0$", told)
+    assert "2 brokers respond" in orbitmq("check", "broker", "-w", 4000, "-c", 5000, *here).stdout
     orbitmq("check", "disk", "-w", 99.9, "-c", 100, *here)
     orbitmq("check", "disk", "-w", 0.1, "-c", 100, *here, code=1)
     orbitmq("check", "disk", "-w", 0, "-c", 0.1, *here, code=2)
@@ -91,8 +94,21 @@ def test_a_dead_broker_is_critical_and_its_disk_unknown(running: Cluster, here: 
         running.heal()
 
 
+@pytest.mark.parametrize(("master", "slave"), [(WELL, None), (None, WELL)])
+async def test_a_broker_that_does_not_respond_is_critical_also_if_it_is_a_slave(
+    monkeypatch: pytest.MonkeyPatch, master: Runtime | None, slave: Runtime | None
+) -> None:
+    async def brokers(*_: object) -> tuple[ClusterEvidence, list[Failure]]:
+        return seen(master, slave), []
+
+    monkeypatch.setattr(checks, "_brokers", brokers)
+    checked = await checks.broker(cast("Session", None), Limits(200, 1000))
+    assert (checked.state, "does not respond" in checked.message) == ("CRITICAL", True)
+
+
 def test_nobody_to_ask_and_a_wrong_use_are_unknown(here: tuple[str, str]) -> None:
     orbitmq("check", "connection", "-n", "127.0.0.1:1", code=2)
+    orbitmq("check", "connection", "-n", f"{here[1]};127.0.0.1:1", code=2)
     orbitmq("check", "broker", "-n", "127.0.0.1:1", code=3)
     orbitmq("check", "lag", "no-such-group", *here, code=3)
     orbitmq("check", "disk", "-w", 90, "-c", 80, *here, code=3)
@@ -102,7 +118,7 @@ def test_nobody_to_ask_and_a_wrong_use_are_unknown(here: tuple[str, str]) -> Non
 def test_a_bug_is_unknown_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python ends a process with 1, which is a warning."""
 
-    async def broken(*_: object, **__: object) -> Checked:
+    async def broken(*_: object, **__: object) -> CheckResult:
         raise TypeError("a table\nthat is none")
 
     monkeypatch.setattr(checks, "disk", broken)

@@ -16,9 +16,10 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import BrokerData, ClusterInfo
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import client_of, made_broker
 from tests.support.live import running as running_broker
 from tests.support.loops import until
@@ -77,7 +78,7 @@ def test_sums_are_unknown_when_a_part_is(running: Cluster) -> None:
 
 def test_health_fails_for_what_is_critical_and_for_who_is_missed(half_dead: Cluster) -> None:
     found = asked(half_dead.namesrv_address, cluster.health)
-    assert ("reachable", Severity.CRITICAL) in [(row.check, row.severity) for row in found.items]
+    assert ("reachable", Severity.CRITICAL) in [(row.rule, row.severity) for row in found.items]
     assert found.check_failed
     half_dead.heal()
     assert not asked(half_dead.namesrv_address, cluster.health).check_failed

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from orbitmq.admin import config_as_code, groups, offsets
-from orbitmq.admin.answers import Failure
 from orbitmq.admin.declared import Document, GroupEntry, TopicEntry
+from orbitmq.admin.results import Failure
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import AdminError, RemotingTimeout
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.commands import items, orbitmq
 from tests.support.sessions import asked, without_master
 
@@ -184,7 +184,7 @@ def test_a_broker_that_does_not_answer_is_waited_for_once() -> None:
         raise RemotingTimeout("no answer")
 
     async def compare() -> None:
-        told = config_as_code.AsTold(read)
+        told = config_as_code.CurrentSettings(read)
         for name in ("A", "B"):
             with pytest.raises(RemotingTimeout):
                 await told.of(Node("C", "broker-a", 0, "127.0.0.1:1"), name)

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from orbitmq.admin.answers import Failure
-from orbitmq.admin.clients import Member, Running, RunningQueue, RunningTopic, Subscription
+from orbitmq.admin.clients import ConsumerMember, ConsumerReport, RunningQueue, RunningTopic, Subscription
 from orbitmq.admin.consumption import excerpt
 from orbitmq.admin.diagnosis import diagnose
 from orbitmq.admin.evidence import why
+from orbitmq.admin.group_evidence import GroupEvidence, TopicPlace
 from orbitmq.admin.groups import GroupRules, plan_create
-from orbitmq.admin.observed import Evidence, TopicPlace
-from orbitmq.admin.progress import GroupProgress, QueueLag, State
+from orbitmq.admin.progress import GroupProgress, GroupQueue, QueueState
+from orbitmq.admin.results import Failure
 from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Severity
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message
@@ -31,10 +31,10 @@ SECOND = 1000
 change = msgspec.structs.replace
 
 
-def queue_lag(number: int = 0, lag: int = 0, broker: str = "broker-a", **more: object) -> QueueLag:
-    state = State.BEHIND if lag else State.CAUGHT_UP
+def queue_lag(number: int = 0, lag: int = 0, broker: str = "broker-a", **more: object) -> GroupQueue:
+    state = QueueState.BEHIND if lag else QueueState.CAUGHT_UP
     given = {"min_offset": 0, "max_offset": 1000, "consumer_offset": 1000 - lag, "lag_messages": lag, **more}
-    return change(QueueLag("T", broker, number, state), **given)
+    return change(GroupQueue("T", broker, number, state), **given)
 
 
 def queue(**more: object) -> RunningQueue:
@@ -42,8 +42,8 @@ def queue(**more: object) -> RunningQueue:
     return change(made, **more)
 
 
-def report(*queues: RunningQueue, **more: object) -> Running:
-    made = Running(
+def report(*queues: RunningQueue, **more: object) -> ConsumerReport:
+    made = ConsumerReport(
         "x", "V4_9_7", "CONSUME_PASSIVELY", orderly=False, threads=20, started_at_ms=NOW_MS - 3_600_000,
         name_servers="ns;",
         subscriptions=[Subscription("T", "*", "TAG", ["x"], conflict=False)], queues=list(queues), topics=[],
@@ -56,11 +56,11 @@ def rules(**more: object) -> GroupRules:
     return change(GroupRules("g", "broker-a", True, True, True, 1, 16, 0, 1, True), **more)
 
 
-def member(name: str = "x", **more: object) -> Member:
-    return change(Member(name, "10.0.0.9:1", "JAVA", "V4_9_7", ["broker-a"]), **more)
+def member(name: str = "x", **more: object) -> ConsumerMember:
+    return change(ConsumerMember(name, "10.0.0.9:1", "JAVA", "V4_9_7", ["broker-a"]), **more)
 
 
-def healthy() -> Evidence:
+def healthy() -> GroupEvidence:
     progress = GroupProgress(
         "g", 1, "CLUSTERING", lag_messages=0, known_lag_messages=0, retry_lag_messages=0, dead_letters=0,
         newest_dead_letter_at_ms=None, expired_messages=0, consume_tps=5.0, handed_out_tps=5.0, produce_tps=5.0,
@@ -68,20 +68,20 @@ def healthy() -> Evidence:
         last_consumed_age_ms=0, latency_ms=0, unowned_queues=[], idle_clients=[], unread_queues=[],
         queues=[queue_lag(0), queue_lag(1)],
     )  # fmt: skip
-    return Evidence(
+    return GroupEvidence(
         "g", progress, NOW_MS, kind="CONSUME_PASSIVELY", start="CONSUME_FROM_FIRST_OFFSET", members=[member()],
         reports=[report(queue())], subscriptions=[Subscription("T", "*", "TAG", ["x"], conflict=False)],
         rules=[rules()], places=[TopicPlace("T", "broker-a", 6, 4, 4)], broker_perms={"broker-a": 6},
     )  # fmt: skip
 
 
-Edit = Callable[[Evidence], object]
+Edit = Callable[[GroupEvidence], object]
 
 
 def set_(**values: object) -> Edit:
     """Other evidence."""
 
-    def edit(e: Evidence) -> None:
+    def edit(e: GroupEvidence) -> None:
         for name, value in values.items():
             setattr(e, name, value)
 
@@ -91,19 +91,19 @@ def set_(**values: object) -> Edit:
 def figures(**values: object) -> Edit:
     """Other figures of its progress."""
 
-    def edit(e: Evidence) -> None:
+    def edit(e: GroupEvidence) -> None:
         e.progress = change(e.progress, **values)
 
     return edit
 
 
-def lags(*queues: QueueLag, **more: object) -> Edit:
+def lags(*queues: GroupQueue, **more: object) -> Edit:
     total = sum(one.lag_messages or 0 for one in queues)
     return figures(queues=list(queues), lag_messages=total, known_lag_messages=total, **more)
 
 
 def all_of(*edits: Edit) -> Edit:
-    def edit(e: Evidence) -> None:
+    def edit(e: GroupEvidence) -> None:
         for one in edits:
             one(e)
 
@@ -157,7 +157,7 @@ CASES: dict[str, tuple[Edit, Edit]] = {
         all_of(lags(queue_lag(0, 5)), set_(reports=[report(queue(last_consume_at_ms=NOW_MS - 59 * SECOND))])),
     ),
     "offset-ahead": (
-        lags(queue_lag(0, state=State.OFFSET_AHEAD, consumer_offset=2000)),
+        lags(queue_lag(0, state=QueueState.OFFSET_AHEAD, consumer_offset=2000)),
         lags(queue_lag(0, consumer_offset=1000)),
     ),
     "unread-queues": (
@@ -194,12 +194,12 @@ CASES: dict[str, tuple[Edit, Edit]] = {
     ),
     "not-connected": (set_(members=[member(missing=["broker-b"])]), set_(members=[member()])),
     "expired": (
-        lags(queue_lag(0, 5, state=State.EXPIRED, expired_messages=9)),
+        lags(queue_lag(0, 5, state=QueueState.EXPIRED, expired_messages=9)),
         lags(queue_lag(0, 5, expired_messages=0)),
     ),
     "begins-at-the-end": (
-        all_of(lags(queue_lag(0, 5, state=State.NO_OFFSET)), set_(start="CONSUME_FROM_LAST_OFFSET")),
-        all_of(lags(queue_lag(0, 5, state=State.NO_OFFSET)), set_(start="CONSUME_FROM_FIRST_OFFSET")),
+        all_of(lags(queue_lag(0, 5, state=QueueState.NO_OFFSET)), set_(start="CONSUME_FROM_LAST_OFFSET")),
+        all_of(lags(queue_lag(0, 5, state=QueueState.NO_OFFSET)), set_(start="CONSUME_FROM_FIRST_OFFSET")),
     ),
     "broadcast": (figures(model="BROADCASTING"), figures(model=None)),
     "different-versions": (
@@ -232,7 +232,7 @@ def test_a_rule_is_silent_just_beside_it(rule: str) -> None:
 def test_a_group_that_is_well_is_told_so() -> None:
     (one,) = diagnose(healthy())
     assert (one.rule, one.severity) == ("well", Severity.WELL)
-    assert "has consumed everything" in one.sentence
+    assert "has consumed everything" in one.message
 
 
 def test_the_worst_comes_first_and_every_reason_has_a_command() -> None:
@@ -243,7 +243,7 @@ def test_the_worst_comes_first_and_every_reason_has_a_command() -> None:
     for speaks, _ in CASES.values():
         evidence = healthy()
         speaks(evidence)
-        assert all(one.command for one in diagnose(evidence))
+        assert all(one.remedy for one in diagnose(evidence))
 
 
 def test_a_stack_is_cut_to_the_threads_that_listen() -> None:

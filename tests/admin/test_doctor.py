@@ -8,7 +8,7 @@ import pytest
 
 from orbitmq.admin.doctor import is_private
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.commands import answer, items, orbitmq
 
 

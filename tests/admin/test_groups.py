@@ -10,7 +10,7 @@ import pytest
 
 from orbitmq.admin import groups
 from orbitmq.admin.groups import plan_alter, plan_create, plan_delete, summed, with_rules
-from orbitmq.admin.plans import Outcome
+from orbitmq.admin.plans import StepOutcome
 from orbitmq.admin.progress import progress
 from orbitmq.admin.session import Node, Session
 from orbitmq.client import ConsumeConcurrentlyStatus
@@ -20,14 +20,15 @@ from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.model import MessageQueue
 from orbitmq.operations.groups import create_group
 from orbitmq.operations.offsets import update_consumer_offset
-from orbitmq.operations.sending import send
+from orbitmq.operations.sends import send
 from orbitmq.operations.topics import create_topic
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import ConsumeStats, ConsumeStatsList, QueueProgress
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import request
 from orbitmq.wire.headers import SendMessageV2Header
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.sessions import asked, without_master
 
 BROKERS = ["broker-a", "broker-b"]
@@ -43,7 +44,7 @@ def cluster() -> Iterator[Cluster]:
 async def made(session: Session, name: str, **rules: object) -> None:
     plan = await plan_create(session, name, rules)
     done = await plan.verify(await plan.make())
-    assert [step.outcome for step in done.items] == [Outcome.CONFIRMED] * 2
+    assert [step.outcome for step in done.items] == [StepOutcome.CONFIRMED] * 2
 
 
 def test_rules_are_changed_one_by_one() -> None:
@@ -142,7 +143,7 @@ def test_a_group_is_made_changed_and_shown_on_every_broker(cluster: Cluster) -> 
     async def look(session: Session) -> None:
         await made(session, "rules", retry_max_times=3)
         plan = await plan_alter(session, "rules", {"consume_enable": False})
-        assert [step.outcome for step in (await plan.verify(await plan.make())).items] == [Outcome.CONFIRMED] * 2
+        assert [step.outcome for step in (await plan.verify(await plan.make())).items] == [StepOutcome.CONFIRMED] * 2
         found = await groups.rules(session, "rules")
         assert [row.broker_name for row in found.items] == BROKERS
         assert {(row.consume_enable, row.retry_max_times) for row in found.items} == {(False, 3)}
@@ -197,7 +198,7 @@ def test_a_group_is_removed_with_or_without_its_progress(cluster: Cluster, offse
         assert len((plan.undo or {})["rules"]) == 2  # type: ignore[arg-type]
         assert len((plan.undo or {})["offsets"]) == (2 if offsets else 0)  # type: ignore[arg-type]
         done = await plan.verify(await plan.make())
-        assert [step.outcome for step in done.items] == [Outcome.CONFIRMED] * 2
+        assert [step.outcome for step in done.items] == [StepOutcome.CONFIRMED] * 2
         left = [row.name for row in (await groups.groups(session, pattern=name)).items]
         assert left == ([] if offsets else [name])
 
@@ -271,7 +272,7 @@ def test_topics_of_a_group_are_removed_where_they_are_and_that_is_looked_at(clus
             (cluster.namesrv_address, "forget topic", "routed"),
         ]
         done = await plan.verify(await plan.make())
-        assert [step.outcome for step in done.items] == [Outcome.CONFIRMED] * 4
+        assert [step.outcome for step in done.items] == [StepOutcome.CONFIRMED] * 4
 
     asked(cluster.namesrv_address, look)
 

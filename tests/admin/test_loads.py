@@ -13,16 +13,16 @@ from functools import partial
 import pytest
 
 from orbitmq.admin import loads
-from orbitmq.admin.answers import Found
 from orbitmq.admin.groups import groups
 from orbitmq.admin.loads import Load, LoadReport, Since, Way, _began, _Counts, _paced
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.admin.temporary import NAME, own_topic
 from orbitmq.admin.topics import Topic, listed, status
 from orbitmq.client.producer import Producer
 from orbitmq.errors import AdminError, ConfigurationError, ConnectError
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.commands import answer, orbitmq
 from tests.support.loops import JumpingLoop, run
 from tests.support.orbit_process import ORBITMQ
@@ -225,7 +225,7 @@ def test_what_was_stored_without_an_answer_does_not_hide_what_is_lost(
         async with own_topic(session, [], 2) as topic:
             return await loads.end_to_end(session, topic, Load(Way.SYNC, 0.5, 0, 40, 8, 64), {})
 
-    cluster.lose_answer(RequestCode.SEND_MESSAGE_V2, times=3)
+    cluster.lose_response(RequestCode.SEND_MESSAGE_V2, times=3)
     try:
         found = asked(cluster.namesrv_address, look)
     finally:

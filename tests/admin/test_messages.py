@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from orbitmq.admin.finding import find
+from orbitmq.admin.message_history import MessageState
 from orbitmq.admin.messages import ANSWER_MAX, by_key, by_offset_id
+from orbitmq.admin.search import find
 from orbitmq.admin.session import Session
-from orbitmq.admin.stories import StoryState
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.properties import encode_properties
@@ -21,10 +21,11 @@ from orbitmq.message.unit import Unit, encode_unit
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.wire.bodies import BrokerData, ClusterInfo, QueueData, TopicRouteData
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import QueryMessageHeader, QueryMessageResponseHeader
 from orbitmq.wire.objects import encode_standard
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system
 
 T0 = 1_700_000_000_000
@@ -110,7 +111,7 @@ async def test_not_found_is_no_certainty_when_not_everybody_answers() -> None:
         found = await find(session, "k", T0)
         assert found.partial
         (told,) = found.items
-        assert told.state is StoryState.NOT_FOUND
+        assert told.state is MessageState.NOT_FOUND
         assert told.sentence.startswith("There is no message k (not everybody has answered): looked for it in ")
 
 

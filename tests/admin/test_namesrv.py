@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from orbitmq.admin import namesrv
-from orbitmq.admin.plans import Outcome, Plan
+from orbitmq.admin.plans import Plan, StepOutcome
 from orbitmq.admin.session import Session
 from orbitmq.errors import Conflict, NotFound
 from orbitmq.testing.cluster import Cluster
@@ -25,7 +25,7 @@ def both(two: tuple[Cluster, Cluster]) -> str:
     return ";".join(cluster.namesrv_address for cluster in two)
 
 
-async def made(plan: Plan) -> list[Outcome]:
+async def made(plan: Plan) -> list[StepOutcome]:
     return [step.outcome for step in (await plan.verify(await plan.make())).items]
 
 
@@ -45,16 +45,16 @@ def test_one_that_is_silent_is_named(two: tuple[Cluster, Cluster]) -> None:
 
 
 def test_settings_are_compared_and_changed_at_each(two: tuple[Cluster, Cluster]) -> None:
-    async def change(session: Session) -> list[Outcome]:
+    async def change(session: Session) -> list[StepOutcome]:
         return await made(await namesrv.plan_settings(session, {"orderMessageEnable": "true"}))
 
-    assert asked(two[0].namesrv_address, change) == [Outcome.CONFIRMED]
+    assert asked(two[0].namesrv_address, change) == [StepOutcome.CONFIRMED]
     rows = asked(both(two), lambda session: namesrv.settings(session, containing="ordermess")).items
     assert [(row.key, row.value, row.differs) for row in rows] == [
         ("orderMessageEnable", "true", True),
         ("orderMessageEnable", "false", True),
     ]
-    assert asked(both(two), change) == [Outcome.UNCHANGED, Outcome.CONFIRMED]
+    assert asked(both(two), change) == [StepOutcome.UNCHANGED, StepOutcome.CONFIRMED]
     rows = asked(both(two), lambda session: namesrv.settings(session, containing="ordermess")).items
     assert not any(row.differs for row in rows)
 
@@ -67,12 +67,12 @@ def test_paths_and_unknown_settings_are_refused(two: tuple[Cluster, Cluster]) ->
 
 
 def test_pairs_are_put_read_and_removed_at_each(two: tuple[Cluster, Cluster]) -> None:
-    async def put(session: Session, value: str | None) -> list[Outcome]:
+    async def put(session: Session, value: str | None) -> list[StepOutcome]:
         return await made(await namesrv.plan_pair(session, "space", "key", value))
 
-    assert asked(two[0].namesrv_address, lambda session: put(session, "v")) == [Outcome.CONFIRMED]
+    assert asked(two[0].namesrv_address, lambda session: put(session, "v")) == [StepOutcome.CONFIRMED]
     rows = asked(both(two), lambda session: namesrv.pair(session, "space", "key")).items
     assert [(row.value, row.differs) for row in rows] == [("v", True), (None, True)]
-    assert asked(both(two), lambda session: put(session, None)) == [Outcome.CONFIRMED, Outcome.UNCHANGED]
+    assert asked(both(two), lambda session: put(session, None)) == [StepOutcome.CONFIRMED, StepOutcome.UNCHANGED]
     with pytest.raises(NotFound, match="no key in the namespace space"):
         asked(both(two), lambda session: namesrv.pair(session, "space", "key"))

@@ -8,7 +8,7 @@ import pytest
 
 from orbitmq.admin.clients import membership
 from orbitmq.admin.offsets import OffsetPlan, plan_clone, plan_reset, plan_skip, plan_undo, show
-from orbitmq.admin.plans import Outcome
+from orbitmq.admin.plans import StepOutcome
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.targets import Target, Where
 from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, Message, MessageExt
@@ -17,8 +17,8 @@ from orbitmq.errors import AdminError, Conflict, NotFound
 from orbitmq.message.model import MessageQueue
 from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.requests import RequestCode
 from tests.support.process import wait_until
 from tests.support.sessions import asked, without_master
 
@@ -47,7 +47,7 @@ async def commit(session: Session, group: str, offset: int) -> None:
             await update_consumer_offset(session.remoting, node.address, group, queue, offset)
 
 
-async def carried_out(plan: OffsetPlan) -> list[Outcome]:
+async def carried_out(plan: OffsetPlan) -> list[StepOutcome]:
     return [step.outcome for step in (await plan.verify(await plan.make())).items]
 
 
@@ -62,10 +62,10 @@ def test_a_group_that_is_offline_is_moved_and_brought_back(cluster: Cluster) -> 
         assert (plan.replayed_messages, plan.skipped_messages) == (24, 0)
         assert [(step.before, step.after, step.action) for step in plan.steps] == [(6, 0, "replay 6 messages")] * 4
         assert await stored(session, "moved") == dict.fromkeys(await stored(session, "moved"), 6), "only planned"
-        assert await carried_out(plan) == [Outcome.CONFIRMED] * 4
+        assert await carried_out(plan) == [StepOutcome.CONFIRMED] * 4
         assert set((await stored(session, "moved")).values()) == {0}
         assert plan.undo is not None
-        assert await carried_out(await plan_undo(session, plan.undo)) == [Outcome.CONFIRMED] * 4
+        assert await carried_out(await plan_undo(session, plan.undo)) == [StepOutcome.CONFIRMED] * 4
         assert set((await stored(session, "moved")).values()) == {6}
 
     asked(cluster.namesrv_address, look)
@@ -76,9 +76,9 @@ def test_one_queue_is_moved_to_an_offset_and_shifted(cluster: Cluster) -> None:
         await commit(session, "one", 6)
         plan = await plan_reset(session, "one", "T", Target(Where.OFFSET, 9), queues=["broker-b/1"])
         assert (plan.replayed_messages, plan.skipped_messages) == (0, 3)
-        assert await carried_out(plan) == [Outcome.CONFIRMED]
+        assert await carried_out(plan) == [StepOutcome.CONFIRMED]
         back = await plan_reset(session, "one", "T", Target(Where.SHIFT, -2), queues=["broker-b/1"])
-        assert await carried_out(back) == [Outcome.CONFIRMED]
+        assert await carried_out(back) == [StepOutcome.CONFIRMED]
         offsets = await stored(session, "one")
         assert offsets.pop(("broker-b", 1)) == 7
         assert set(offsets.values()) == {6}
@@ -124,7 +124,7 @@ def test_a_group_that_never_consumed_gets_offsets_and_there_is_nothing_to_bring_
         assert [(step.before, step.after) for step in plan.steps] == [(None, EACH)] * 4
         assert plan.undo is None
         assert plan.warnings == ["4 queues have no offset of never yet: nothing takes the new one away again"]
-        assert await carried_out(plan) == [Outcome.CONFIRMED] * 4
+        assert await carried_out(plan) == [StepOutcome.CONFIRMED] * 4
         assert set((await stored(session, "never")).values()) == {EACH}
 
     asked(cluster.namesrv_address, look)
@@ -134,7 +134,7 @@ def test_offsets_are_cloned_queue_by_queue(cluster: Cluster) -> None:
     async def look(session: Session) -> None:
         await commit(session, "original", 4)
         plan = await plan_clone(session, "original", "copy", "T")
-        assert await carried_out(plan) == [Outcome.CONFIRMED] * 4
+        assert await carried_out(plan) == [StepOutcome.CONFIRMED] * 4
         assert await stored(session, "copy") == await stored(session, "original")
         with pytest.raises(NotFound, match="has no offsets"):
             await plan_clone(session, "nobody", "copy")
@@ -172,7 +172,7 @@ def test_several_groups_are_brought_back_and_brokers_are_asked_for_their_tables_
         assert codes.count(RequestCode.GET_ALL_CONSUMER_OFFSET) == 2, "one for each broker, not for each queue"
         assert codes.count(RequestCode.GET_TOPIC_STATS_INFO) == 8, "one for each group, broker and topic"
         assert "Gone/broker-a/0 is gone: its offset is not brought back" in plan.warnings
-        assert await carried_out(plan) == [Outcome.CONFIRMED] * 8
+        assert await carried_out(plan) == [StepOutcome.CONFIRMED] * 8
         for name in names:
             assert set((await stored(session, name)).values()) == {2}
         assert plan.undo is not None
@@ -226,11 +226,11 @@ def test_members_that_are_online_are_moved_and_it_is_seen(cluster: Cluster) -> N
             await plan_clone(session, "one", "online")
         plan = await plan_reset(session, "online", "T", Target(Where.BEGIN))
         assert (plan.replayed_messages, len(plan.steps)) == (4 * EACH, 4)
-        assert await carried_out(plan) == [Outcome.CONFIRMED] * 4
+        assert await carried_out(plan) == [StepOutcome.CONFIRMED] * 4
 
     async def one_queue(session: Session) -> None:
         plan = await plan_reset(session, "online", "T", Target(Where.SHIFT, -3), queues=["broker-a/1"])
-        assert await carried_out(plan) == [Outcome.CONFIRMED]
+        assert await carried_out(plan) == [StepOutcome.CONFIRMED]
 
     async def commit_end(session: Session) -> None:
         await commit(session, "online", EACH)
@@ -257,7 +257,7 @@ def test_members_that_choose_their_queues_do_not_obey_and_it_is_told(cluster: Cl
         await commit(session, "choosing", EACH)
         plan = await plan_reset(session, "choosing", "T", Target(Where.BEGIN))
         done = await plan.verify(await plan.make())
-        assert [step.outcome for step in done.items] == [Outcome.NOT_APPLIED] * 4
+        assert [step.outcome for step in done.items] == [StepOutcome.NOT_APPLIED] * 4
         assert len(done.warnings) == 4
 
     with LitePullConsumer("choosing", cluster.namesrv_address) as consumer:
@@ -270,7 +270,7 @@ def test_what_a_filter_passes_over_is_done_and_not_called_refused(cluster: Clust
     async def look(session: Session) -> None:
         plan = await plan_reset(session, "picky", "T", Target(Where.BEGIN))
         done = await plan.verify(await plan.make())
-        assert {step.outcome for step in done.items} <= {Outcome.DONE, Outcome.CONFIRMED}
+        assert {step.outcome for step in done.items} <= {StepOutcome.DONE, StepOutcome.CONFIRMED}
 
     async def at_end(session: Session) -> None:
         await commit(session, "picky", EACH)

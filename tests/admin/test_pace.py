@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from orbitmq.admin.pace import Pace, Paces
-from orbitmq.admin.progress import GroupProgress, QueueLag, State
+from orbitmq.admin.progress import GroupProgress, GroupQueue, QueueState
 
 SECOND = 1000
 KEY = "T/broker-a/0"
@@ -14,7 +14,7 @@ KEY = "T/broker-a/0"
 
 def look(paces: Paces, at_s: float, offset: int | None, end: int = 100) -> Pace:
     lag = end - (offset or 0)
-    queue = QueueLag("T", "broker-a", 0, State.BEHIND, 0, end, offset, lag_messages=lag)
+    queue = GroupQueue("T", "broker-a", 0, QueueState.BEHIND, 0, end, offset, lag_messages=lag)
     retry = msgspec.structs.replace(queue, topic="%RETRY%g")
     known = dict.fromkeys(GroupProgress.__struct_fields__)
     told = GroupProgress(**{**known, "group": "g", "queues": [queue, retry]})  # type: ignore[arg-type]

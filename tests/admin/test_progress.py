@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from orbitmq.admin.answers import Failure, Found
-from orbitmq.admin.clients import Member, Membership
+from orbitmq.admin.clients import ConsumerMember, GroupMembership
 from orbitmq.admin.progress import (
     GroupProgress,
+    GroupQueue,
+    GroupRates,
     QueueFacts,
-    QueueLag,
-    Rates,
-    State,
+    QueueState,
     drain_seconds,
     owners,
     progress,
@@ -23,6 +22,7 @@ from orbitmq.admin.progress import (
     vanished,
     warnings_of,
 )
+from orbitmq.admin.results import Failure, Found
 from orbitmq.admin.session import Session
 from orbitmq.client import ConsumeConcurrentlyStatus, Message
 from orbitmq.client.sync import Producer, PushConsumer
@@ -31,7 +31,7 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import ConsumerRunningInfo, ProcessQueueInfo
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.process import wait_until
 from tests.support.sessions import asked
 
@@ -147,7 +147,7 @@ STATES = """
 """
 
 
-def table() -> Iterator[tuple[int, int, int | None, State, int, int]]:
+def table() -> Iterator[tuple[int, int, int | None, QueueState, int, int]]:
     low = end = 0
     for line in STATES.strip().splitlines():
         words = line.split()
@@ -155,7 +155,7 @@ def table() -> Iterator[tuple[int, int, int | None, State, int, int]]:
             low, end = map(int, words)
         else:
             stored = None if words[0] == "-" else int(words[0])
-            yield low, end, stored, State(words[1]), int(words[2]), int(words[3])
+            yield low, end, stored, QueueState(words[1]), int(words[2]), int(words[3])
 
 
 def facts(low: int | None, end: int | None, stored: int | None, has_offset: bool | None) -> QueueFacts:
@@ -163,13 +163,13 @@ def facts(low: int | None, end: int | None, stored: int | None, has_offset: bool
 
 
 @pytest.mark.parametrize(("low", "end", "stored", "state", "lag", "expired"), list(table()))
-def test_a_state_of_a_queue(low: int, end: int, stored: int | None, state: State, lag: int, expired: int) -> None:
+def test_a_state_of_a_queue(low: int, end: int, stored: int | None, state: QueueState, lag: int, expired: int) -> None:
     found = reading(facts(low, end, stored, has_offset=stored is not None), NOW_MS)
     assert (found.state, found.lag_messages, found.expired_messages) == (state, lag, expired)
     assert (found.min_offset, found.max_offset, found.consumer_offset) == (low, end, stored)
     if not lag:
         assert (found.delay_ms, found.latency_ms) == (0, 0)
-    elif state is State.BEHIND:
+    elif state is QueueState.BEHIND:
         assert (found.delay_ms, found.latency_ms) == (DELAY_MS, DELAY_MS)
     else:
         assert (found.delay_ms, found.latency_ms) == (None, NOW_MS - OLDEST_MS), "the broker's own figure would be 0"
@@ -178,10 +178,10 @@ def test_a_state_of_a_queue(low: int, end: int, stored: int | None, state: State
 
 @pytest.mark.parametrize(("low", "end", "stored", "state", "lag", "expired"), list(table())[::9])
 def test_a_group_that_broadcasts_has_no_lag_at_the_broker(
-    low: int, end: int, stored: int | None, state: State, lag: int, expired: int
+    low: int, end: int, stored: int | None, state: QueueState, lag: int, expired: int
 ) -> None:
     found = reading(facts(low, end, stored, has_offset=stored is not None), NOW_MS, broadcasting=True)
-    assert found.state is State.BROADCAST
+    assert found.state is QueueState.BROADCAST
     assert (found.lag_messages, found.delay_ms, found.latency_ms) == (None, None, None)
 
 
@@ -190,7 +190,7 @@ def test_a_group_that_broadcasts_has_no_lag_at_the_broker(
 )
 def test_what_is_not_known_is_no_number(low: int, end: int | None, stored: int | None, has_offset: bool | None) -> None:
     found = reading(facts(low, end, stored, has_offset), NOW_MS)
-    assert found.state is State.UNKNOWN
+    assert found.state is QueueState.UNKNOWN
     assert (found.lag_messages, found.expired_messages, found.delay_ms) == (None, None, None)
 
 
@@ -203,18 +203,18 @@ def test_clocks_that_differ_give_no_negative_age() -> None:
 # -------------------------------------------------------------------------------------------------------------- groups
 
 
-def queue(number: int, end: int, stored: int | None, topic: str = "T", low: int = 0) -> QueueLag:
+def queue(number: int, end: int, stored: int | None, topic: str = "T", low: int = 0) -> GroupQueue:
     at = MessageQueue(topic, "broker-a", number)
     return reading(QueueFacts(at, end, low, stored, stored is not None, told_delay_ms=7), NOW_MS)
 
 
-def members(*names: str, failed: bool = False) -> Membership:
+def members(*names: str, failed: bool = False) -> GroupMembership:
     failures = [Failure("broker-b", None, "TIMEOUT", "", None, retryable=True)] if failed else []
-    return Membership("g", [Member(name, None, None, None, ["broker-a"]) for name in names], {}, failures)
+    return GroupMembership("g", [ConsumerMember(name, None, None, None, ["broker-a"]) for name in names], {}, failures)
 
 
-def group(*queues: QueueLag, rates: Rates | None = None, whole: bool = True) -> GroupProgress:
-    return summary("g", list(queues), rates or Rates(), members(failed=not whole), None, whole=whole)
+def group(*queues: GroupQueue, rates: GroupRates | None = None, whole: bool = True) -> GroupProgress:
+    return summary("g", list(queues), rates or GroupRates(), members(failed=not whole), None, whole=whole)
 
 
 def test_retries_are_counted_apart() -> None:
@@ -234,7 +234,9 @@ def _maxima(found: GroupProgress) -> tuple[float | None, ...]:
 
 
 def test_the_worst_queue_is_known_when_all_are() -> None:
-    aged = QueueLag("T", "broker-a", 1, State.BEHIND, lag_messages=2, delay_ms=9, latency_ms=9, last_consumed_age_ms=5)
+    aged = GroupQueue(
+        "T", "broker-a", 1, QueueState.BEHIND, lag_messages=2, delay_ms=9, latency_ms=9, last_consumed_age_ms=5
+    )
     assert _maxima(group(queue(0, 10, 4), aged)) == (9, 9, 5, 1.5)
     assert _maxima(group(queue(0, 10, 4), aged, reading(QueueFacts(QUEUE), NOW_MS))) == (None, None, None, None)
 
@@ -270,14 +272,14 @@ def test_queues_without_owner_and_members_without_queue() -> None:
     reports = {"x": info, "y": ConsumerRunningInfo()}
     at = owners(reports)
     rows = [
-        QueueLag(
-            "T", "broker-a", n, State.CAUGHT_UP, lag_messages=0, client_id=at.get(MessageQueue("T", "broker-a", n))
+        GroupQueue(
+            "T", "broker-a", n, QueueState.CAUGHT_UP, lag_messages=0, client_id=at.get(MessageQueue("T", "broker-a", n))
         )
         for n in range(2)
     ]
-    found = summary("g", rows, Rates(), members("x", "y"), reports, whole=True)
+    found = summary("g", rows, GroupRates(), members("x", "y"), reports, whole=True)
     assert (found.unowned_queues, found.idle_clients) == (["T/broker-a/1"], ["y"])
-    unasked = summary("g", rows, Rates(), members("x", "y"), None, whole=True)
+    unasked = summary("g", rows, GroupRates(), members("x", "y"), None, whole=True)
     assert (unasked.unowned_queues, unasked.idle_clients) == (None, None)
 
 
@@ -325,11 +327,11 @@ def test_a_group_that_has_stored_offsets_of_a_part(cluster: Cluster) -> None:
         found = await progress(session, "half")
         (one,) = found.items
         assert [(row.broker_name, row.state, row.lag_messages) for row in one.queues] == [
-            ("broker-a", State.BEHIND, 2), ("broker-a", State.BEHIND, 2),
+            ("broker-a", QueueState.BEHIND, 2), ("broker-a", QueueState.BEHIND, 2),
         ]  # fmt: skip
         (both,) = (await progress(session, "half", "T")).items
         assert [(row.broker_name, row.state, row.lag_messages) for row in both.queues][2:] == [
-            ("broker-b", State.NO_OFFSET, 5), ("broker-b", State.NO_OFFSET, 5),
+            ("broker-b", QueueState.NO_OFFSET, 5), ("broker-b", QueueState.NO_OFFSET, 5),
         ]  # fmt: skip
         assert (both.lag_messages, both.members, both.dead_letters) == (14, 0, 0)
 
@@ -340,7 +342,7 @@ def test_a_stored_zero_is_an_offset(cluster: Cluster) -> None:
     async def look(session: Session) -> None:
         await _commit(session, "zero", 0, "broker-a", "broker-b")
         (one,) = (await progress(session, "zero")).items
-        assert {row.state for row in one.queues} == {State.BEHIND}
+        assert {row.state for row in one.queues} == {QueueState.BEHIND}
         assert (one.lag_messages, one.skew) == (20, 1.0)
         assert all(row.delay_ms is not None and row.delay_ms >= 0 for row in one.queues)
         assert all(row.latency_ms == row.delay_ms for row in one.queues)

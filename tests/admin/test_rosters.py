@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from orbitmq.admin.clients import Member, Membership
+from orbitmq.admin.clients import ConsumerMember, GroupMembership
 from orbitmq.admin.rosters import clients_of, roster
 from orbitmq.admin.session import Session
 from orbitmq.client import ConsumeConcurrentlyStatus
 from orbitmq.client.sync import PushConsumer
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.sessions import asked
 
 
-def member(name: str, *brokers: str, missing: tuple[str, ...] = ()) -> Member:
-    return Member(name, "10.0.0.9:1", "JAVA", "V4_9_7", list(brokers), list(missing))
+def member(name: str, *brokers: str, missing: tuple[str, ...] = ()) -> ConsumerMember:
+    return ConsumerMember(name, "10.0.0.9:1", "JAVA", "V4_9_7", list(brokers), list(missing))
 
 
 def test_a_client_stands_once_with_all_its_groups() -> None:
     whos = {
-        "b": Membership("b", [member("x", "broker-a")], {}),
-        "a": Membership("a", [member("x", "broker-b", missing=("broker-c",)), member("y", "broker-a")], {}),
-        "CID_RMQ_SYS_TRANS": Membership("CID_RMQ_SYS_TRANS", [member("z", "broker-a")], {}),
+        "b": GroupMembership("b", [member("x", "broker-a")], {}),
+        "a": GroupMembership("a", [member("x", "broker-b", missing=("broker-c",)), member("y", "broker-a")], {}),
+        "CID_RMQ_SYS_TRANS": GroupMembership("CID_RMQ_SYS_TRANS", [member("z", "broker-a")], {}),
     }
     found = {one.client_id: one for one in clients_of(whos)}
     assert sorted(found) == ["x", "y"]

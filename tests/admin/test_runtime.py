@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from orbitmq.admin.runtime import Daily, DelayLevel, Rates, Replication, Runtime, Waiting, parse, size_of
-from orbitmq.operations.figures import runtime_info
-from orbitmq.wire.codes import RequestCode
+from orbitmq.admin.runtime import DailyCount, DelayLevel, MeanRates, Replication, RequestQueue, Runtime, parse, size_of
+from orbitmq.operations.statistics import runtime_info
+from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, exchange
 
 
@@ -35,26 +35,26 @@ def test_the_table_of_rocketmq() -> None:
 @pytest.mark.parametrize(
     ("text", "rates"),
     [
-        ("12.5 3.0 1.0", Rates(12.5, 3.0, 1.0)),
-        ("12.5  ", Rates(12.5, None, None)),
-        ("  ", Rates()),
-        ("", Rates()),
-        ("NaN 0.0 x", Rates(None, 0.0, None)),
+        ("12.5 3.0 1.0", MeanRates(12.5, 3.0, 1.0)),
+        ("12.5  ", MeanRates(12.5, None, None)),
+        ("  ", MeanRates()),
+        ("", MeanRates()),
+        ("NaN 0.0 x", MeanRates(None, 0.0, None)),
     ],
 )
-def test_a_young_broker_has_no_mean_over_ten_minutes(text: str, rates: Rates) -> None:
+def test_a_young_broker_has_no_mean_over_ten_minutes(text: str, rates: MeanRates) -> None:
     assert parse({"putTps": text}).put_per_s == rates
 
 
 def test_both_spellings_of_transferred() -> None:
-    assert parse({"getTransferedTps": "1.0 2.0 3.0"}).transferred_per_s == Rates(1.0, 2.0, 3.0)
-    assert parse({"getTransferredTps": "1.0 2.0 3.0"}).transferred_per_s == Rates(1.0, 2.0, 3.0)
+    assert parse({"getTransferedTps": "1.0 2.0 3.0"}).transferred_per_s == MeanRates(1.0, 2.0, 3.0)
+    assert parse({"getTransferredTps": "1.0 2.0 3.0"}).transferred_per_s == MeanRates(1.0, 2.0, 3.0)
 
 
 def test_days_are_differences_of_totals() -> None:
     table = {"msgPutTotalYesterdayMorning": "10", "msgPutTotalTodayMorning": "25", "msgPutTotalTodayNow": "75"}
-    assert parse(table).put_messages == Daily(50, 15)
-    assert parse({"msgPutTotalTodayNow": "75"}).put_messages == Daily(None, None)
+    assert parse(table).put_messages == DailyCount(50, 15)
+    assert parse({"msgPutTotalTodayNow": "75"}).put_messages == DailyCount(None, None)
 
 
 def test_how_long_a_broker_runs() -> None:
@@ -93,7 +93,7 @@ def test_disks_delays_and_queues() -> None:
     assert runtime.delays == [DelayLevel(2, 7, 7), DelayLevel(10, 3, 5)]
     assert [delay.waiting_messages for delay in runtime.delays] == [0, 2]
     assert runtime.put_times == {"<=0ms": 4, "0~10ms": 1}
-    assert runtime.transaction_queue == Waiting(1, 100_000, None)
+    assert runtime.transaction_queue == RequestQueue(1, 100_000, None)
 
 
 def test_what_orbitmq_says_of_its_slaves() -> None:

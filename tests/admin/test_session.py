@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from orbitmq.admin.answers import FIXED, failure_of
-from orbitmq.admin.plans import Change, Outcome, Plan, Step, Value, joined
+from orbitmq.admin.plans import Change, Plan, Step, StepOutcome, Value, joined
+from orbitmq.admin.results import FIXED, failure_of
 from orbitmq.admin.session import ASKED_AT_ONCE, Node, Session, nearest
 from orbitmq.broker.settings import _refused
 from orbitmq.errors import BrokerError, ConnectError, NoNameServer, NotFound, RemotingTimeout
@@ -170,8 +170,8 @@ def plan(chain: str | None, values: dict[str, Value], *steps: tuple[str, Value, 
     return Plan("set them", [*(change(*step) for step in steps), other])
 
 
-@pytest.mark.parametrize(("chain", "last"), [(None, Outcome.CONFIRMED), ("one", Outcome.SKIPPED)])
-def test_steps_after_a_failure_are_skipped_only_where_they_stand_on_it(chain: str | None, last: Outcome) -> None:
+@pytest.mark.parametrize(("chain", "last"), [(None, StepOutcome.CONFIRMED), ("one", StepOutcome.SKIPPED)])
+def test_steps_after_a_failure_are_skipped_only_where_they_stand_on_it(chain: str | None, last: StepOutcome) -> None:
     values: dict[str, Value] = {"same": 1}
     wanted = plan(chain, values, ("same", 1, False), ("one", 1, False), ("bad", 1, True), ("two", 2, False))
 
@@ -181,10 +181,10 @@ def test_steps_after_a_failure_are_skipped_only_where_they_stand_on_it(chain: st
     found = run(made())
     outcomes = {step.subject: step.outcome for step in found.items}
     assert outcomes == {
-        "same": Outcome.UNCHANGED, "one": Outcome.CONFIRMED, "bad": Outcome.FAILED, "two": last,
-        "other": Outcome.DONE,
+        "same": StepOutcome.UNCHANGED, "one": StepOutcome.CONFIRMED, "bad": StepOutcome.FAILED, "two": last,
+        "other": StepOutcome.DONE,
     }  # fmt: skip
-    assert ("two" in values) is (last is Outcome.CONFIRMED)
+    assert ("two" in values) is (last is StepOutcome.CONFIRMED)
     assert [failure.target for failure in found.failures] == ["a: set bad"]
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from orbitmq.admin.progress import QueueLag, State
+from orbitmq.admin.progress import GroupQueue, QueueState
 from orbitmq.admin.shares import by_client, by_topic
 
 
-def queue(topic: str, number: int, **more: object) -> QueueLag:
-    made = QueueLag(topic, "b", number, State.BEHIND, lag_messages=3, expired_messages=0, delay_ms=10, client_id="x")
+def queue(topic: str, number: int, **more: object) -> GroupQueue:
+    made = GroupQueue(
+        topic, "b", number, QueueState.BEHIND, lag_messages=3, expired_messages=0, delay_ms=10, client_id="x"
+    )
     return msgspec.structs.replace(made, **more)
 
 

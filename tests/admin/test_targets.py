@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.admin.targets import Target, Where, applied, counted, target_of, told_apart, wanted
+from orbitmq.admin.targets import Target, Where, applied, counted, parsed_queues, target_of, wanted
 from orbitmq.errors import AdminError, ConfigurationError
 
 
@@ -56,9 +56,9 @@ def test_what_shows_that_members_obeyed(before: int | None, after: int, now: int
 
 
 def test_queues_are_written_as_broker_and_number() -> None:
-    assert told_apart(["broker-a/0", "b:12"]) == {("broker-a", 0), ("b", 12)}
+    assert parsed_queues(["broker-a/0", "b:12"]) == {("broker-a", 0), ("b", 12)}
     with pytest.raises(AdminError, match="is no queue"):
-        told_apart(["3"])
+        parsed_queues(["3"])
 
 
 @pytest.mark.parametrize(

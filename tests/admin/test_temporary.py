@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from orbitmq.admin.answers import Found
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.admin.temporary import NAME, own_topic, with_own_topic
 from orbitmq.admin.topics import listed
 from orbitmq.errors import AdminError
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.sessions import asked
 
 

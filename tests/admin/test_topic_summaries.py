@@ -15,7 +15,7 @@ from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import Message, MessageQueue
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import ConsumeStats, ConsumeStatsList, QueueProgress
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.sessions import asked, without_master
 
 

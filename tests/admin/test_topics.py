@@ -10,10 +10,10 @@ from typing import TypeVar
 import pytest
 
 from orbitmq.admin import topic_changes, topics
-from orbitmq.admin.answers import Found
-from orbitmq.admin.plans import Outcome, Plan
+from orbitmq.admin.plans import Plan, StepOutcome
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import ASKED_AT_ONCE, Node, Session
-from orbitmq.admin.topic_changes import Wanted, perm_of
+from orbitmq.admin.topic_changes import TopicChanges, perm_of
 from orbitmq.admin.topics import TopicFlow, TopicType, day_sum, type_of
 from orbitmq.client.sync import Producer
 from orbitmq.errors import AdminError, Conflict, MessageIllegal, NotFound, RemotingTimeout
@@ -21,7 +21,7 @@ from orbitmq.message.model import Message, MessageQueue
 from orbitmq.net.remoting import Remoting
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import BrokerStatsData, ConsumeStats, QueueProgress, StatsItem
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.loops import JumpingLoop, run
 from tests.support.sessions import asked, without_master
 
@@ -34,8 +34,8 @@ def running() -> Iterator[Cluster]:
         yield started
 
 
-def outcomes(running: Cluster, plan: Callable[[Session], Awaitable[Plan]]) -> list[Outcome]:
-    async def make(session: Session) -> list[Outcome]:
+def outcomes(running: Cluster, plan: Callable[[Session], Awaitable[Plan]]) -> list[StepOutcome]:
+    async def make(session: Session) -> list[StepOutcome]:
         planned = await plan(session)
         return [step.outcome for step in (await planned.verify(await planned.make())).items]
 
@@ -43,8 +43,8 @@ def outcomes(running: Cluster, plan: Callable[[Session], Awaitable[Plan]]) -> li
 
 
 def made(running: Cluster, topic: str, **wanted: int) -> None:
-    found = outcomes(running, lambda session: topic_changes.plan_create(session, topic, Wanted(**wanted)))
-    assert found == [Outcome.CONFIRMED] * 2
+    found = outcomes(running, lambda session: topic_changes.plan_create(session, topic, TopicChanges(**wanted)))
+    assert found == [StepOutcome.CONFIRMED] * 2
 
 
 # ------------------------------------------------------------------------------------------------------------- pure
@@ -175,9 +175,9 @@ def test_a_topic_is_made_everywhere_or_where_it_is_wanted(running: Cluster) -> N
         ("broker-a", 3, 2, "RW-"),
         ("broker-b", 3, 2, "RW-"),
     ]
-    plan = lambda session: topic_changes.plan_create(session, "Somewhere", Wanted(), brokers=["broker-b"])  # noqa: E731
-    assert outcomes(running, plan) == [Outcome.CONFIRMED]
-    assert outcomes(running, plan) == [Outcome.UNCHANGED]
+    plan = lambda session: topic_changes.plan_create(session, "Somewhere", TopicChanges(), brokers=["broker-b"])  # noqa: E731
+    assert outcomes(running, plan) == [StepOutcome.CONFIRMED]
+    assert outcomes(running, plan) == [StepOutcome.UNCHANGED]
     rows = asked(running.namesrv_address, lambda session: topics.route(session, "Somewhere")).items
     assert [row.broker for row in rows] == ["broker-b"]
 
@@ -188,7 +188,7 @@ def test_order_settings_are_what_brokers_have_and_keep_other_brokers(running: Cl
 
     async def again(session: Session) -> str | None:
         for brokers in ((), ("broker-b",)):
-            plan = await topic_changes.plan_create(session, "Ordered", Wanted(), brokers=brokers, ordered=True)
+            plan = await topic_changes.plan_create(session, "Ordered", TopicChanges(), brokers=brokers, ordered=True)
             await plan.make()
         return await topic_changes.order_setting(session, "Ordered")
 
@@ -198,28 +198,30 @@ def test_order_settings_are_what_brokers_have_and_keep_other_brokers(running: Cl
 def test_a_topic_that_is_different_is_not_made_over(running: Cluster) -> None:
     made(running, "Twice", write_queues=2, read_queues=2)
     with pytest.raises(Conflict, match="exists at broker-a"):
-        outcomes(running, lambda session: topic_changes.plan_create(session, "Twice", Wanted(write_queues=3)))
+        outcomes(running, lambda session: topic_changes.plan_create(session, "Twice", TopicChanges(write_queues=3)))
 
 
 @pytest.mark.parametrize("name", ["TBW102", "broker-a", "RMQ_SYS_TRANS_HALF_TOPIC"])
 def test_topics_of_the_system_are_neither_made_nor_deleted(running: Cluster, name: str) -> None:
     with pytest.raises(Conflict, match="of the system"):
-        outcomes(running, lambda session: topic_changes.plan_create(session, name, Wanted()))
+        outcomes(running, lambda session: topic_changes.plan_create(session, name, TopicChanges()))
     with pytest.raises(Conflict, match="of the system"):
         outcomes(running, lambda session: topic_changes.plan_delete(session, name))
 
 
 def test_illegal_names_and_numbers_are_refused(running: Cluster) -> None:
     with pytest.raises(MessageIllegal):
-        outcomes(running, lambda session: topic_changes.plan_create(session, "no name!", Wanted()))
+        outcomes(running, lambda session: topic_changes.plan_create(session, "no name!", TopicChanges()))
     with pytest.raises(AdminError, match="1 to 65536 queues"):
-        outcomes(running, lambda session: topic_changes.plan_create(session, "Many", Wanted(write_queues=0)))
+        outcomes(running, lambda session: topic_changes.plan_create(session, "Many", TopicChanges(write_queues=0)))
 
 
 def test_what_is_not_spoken_of_stays(running: Cluster) -> None:
     made(running, "Altered", write_queues=2, read_queues=5, perm=4)
-    found = outcomes(running, lambda session: topic_changes.plan_alter(session, "Altered", Wanted(write_queues=4)))
-    assert found == [Outcome.CONFIRMED] * 2
+    found = outcomes(
+        running, lambda session: topic_changes.plan_alter(session, "Altered", TopicChanges(write_queues=4))
+    )
+    assert found == [StepOutcome.CONFIRMED] * 2
     rows = asked(running.namesrv_address, lambda session: topics.configurations(session, "Altered")).items
     assert [(row.read_queues, row.write_queues, row.perm) for row in rows] == [(5, 4, "R--")] * 2
 
@@ -228,7 +230,7 @@ def test_queues_that_would_not_be_read_are_warned_of(running: Cluster) -> None:
     made(running, "Shrunk", write_queues=4, read_queues=4)
 
     async def warnings(session: Session) -> list[str]:
-        return (await topic_changes.plan_alter(session, "Shrunk", Wanted(read_queues=2))).warnings
+        return (await topic_changes.plan_alter(session, "Shrunk", TopicChanges(read_queues=2))).warnings
 
     written, left = asked(running.namesrv_address, warnings)
     assert written.startswith("queues 2 to 3 of Shrunk are written and never read")
@@ -238,7 +240,7 @@ def test_queues_that_would_not_be_read_are_warned_of(running: Cluster) -> None:
 def test_altering_what_is_not_there_names_the_nearest(running: Cluster) -> None:
     made(running, "Nearby")
     with pytest.raises(NotFound) as error:
-        outcomes(running, lambda session: topic_changes.plan_alter(session, "Nearbi", Wanted()))
+        outcomes(running, lambda session: topic_changes.plan_alter(session, "Nearbi", TopicChanges()))
     assert error.value.hint is not None
     assert "Nearby" in error.value.hint
 
@@ -246,12 +248,12 @@ def test_altering_what_is_not_there_names_the_nearest(running: Cluster) -> None:
 def test_deleting_ends_with_the_name_servers(running: Cluster) -> None:
     made(running, "Doomed")
     put = outcomes(running, lambda session: topic_changes.plan_order(session, "Doomed", "broker-b:8;broker-a:8"))
-    assert put == [Outcome.CONFIRMED]
+    assert put == [StepOutcome.CONFIRMED]
     assert asked(running.namesrv_address, lambda session: topic_changes.order_setting(session, "Doomed")) == (
         "broker-a:8;broker-b:8"
     )
 
-    async def delete(session: Session) -> list[tuple[str, str, Outcome]]:
+    async def delete(session: Session) -> list[tuple[str, str, StepOutcome]]:
         plan = await topic_changes.plan_delete(session, "Doomed")
         assert plan.destroys == "Doomed"
         checked = await plan.verify(await plan.make())
@@ -259,10 +261,10 @@ def test_deleting_ends_with_the_name_servers(running: Cluster) -> None:
 
     server = running.namesrv_address
     assert asked(server, delete) == [
-        ("broker-a", "delete topic", Outcome.CONFIRMED),
-        ("broker-b", "delete topic", Outcome.CONFIRMED),
-        (server, "remove", Outcome.CONFIRMED),
-        (server, "forget topic", Outcome.CONFIRMED),
+        ("broker-a", "delete topic", StepOutcome.CONFIRMED),
+        ("broker-b", "delete topic", StepOutcome.CONFIRMED),
+        (server, "remove", StepOutcome.CONFIRMED),
+        (server, "forget topic", StepOutcome.CONFIRMED),
     ]
     with pytest.raises(NotFound):
         asked(server, delete)
@@ -275,7 +277,7 @@ def test_name_servers_keep_a_topic_that_a_broker_could_not_delete(running: Clust
         found = outcomes(running, lambda session: topic_changes.plan_delete(session, "Kept"))
     finally:
         running.heal()
-    assert found == [Outcome.CONFIRMED, Outcome.FAILED, Outcome.SKIPPED]
+    assert found == [StepOutcome.CONFIRMED, StepOutcome.FAILED, StepOutcome.SKIPPED]
 
 
 def test_a_broker_without_master_is_warned_of(running: Cluster) -> None:
@@ -284,10 +286,10 @@ def test_a_broker_without_master_is_warned_of(running: Cluster) -> None:
     async def warned(session: Session) -> list[list[str]]:
         await without_master(session)
         plans = [
-            await topic_changes.plan_create(session, "Halved", Wanted()),
-            await topic_changes.plan_alter(session, "Halved", Wanted(perm=4)),
+            await topic_changes.plan_create(session, "Halved", TopicChanges()),
+            await topic_changes.plan_alter(session, "Halved", TopicChanges(perm=4)),
             await topic_changes.plan_delete(session, "Halved"),
-            await topic_changes.plan_alter(session, "Halved", Wanted(perm=4), brokers=["broker-a"]),
+            await topic_changes.plan_alter(session, "Halved", TopicChanges(perm=4), brokers=["broker-a"]),
         ]
         return [plan.warnings for plan in plans]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from orbitmq.admin.answers import Failure
+from orbitmq.admin.results import Failure
 from orbitmq.admin.traces import NoTrace, Trace, Traced, TraceNode, graph, in_order, read, why_none
 from orbitmq.client.core.trace import ConsumeBegun, ConsumeEnded, Published, Record, TransactionEnded, encode_record
 from orbitmq.message.model import MessageExt

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace as changed
 
-from orbitmq.admin.runtime import Replication, Runtime, Waiting
+from orbitmq.admin.runtime import Replication, RequestQueue, Runtime
 from orbitmq.admin.session import Node
-from orbitmq.admin.verdict import Seen, Severity, findings, sentence
+from orbitmq.admin.verdict import ClusterEvidence, Severity, findings, summary
 
 NOW_MS = 1_700_000_000_000
 MASTER = Node("c", "broker-a", 0, "10.0.0.1:10911")
@@ -16,36 +16,36 @@ WELL = Runtime(
 )
 
 
-def seen(master: Runtime | None = WELL, slave: Runtime | None = WELL, **more: object) -> Seen:
+def seen(master: Runtime | None = WELL, slave: Runtime | None = WELL, **more: object) -> ClusterEvidence:
     runtimes = {node: runtime for node, runtime in ((MASTER, master), (SLAVE, slave)) if runtime is not None}
     views = {"ns-1:9876": frozenset({"broker-a:0", "broker-a:1"})}
-    return Seen([MASTER, SLAVE], runtimes, views, [], NOW_MS, **more)  # type: ignore[arg-type]
+    return ClusterEvidence([MASTER, SLAVE], runtimes, views, [], NOW_MS, **more)  # type: ignore[arg-type]
 
 
-def rules(look: Seen) -> list[tuple[str, Severity]]:
+def rules(look: ClusterEvidence) -> list[tuple[str, Severity]]:
     return [(one.rule, one.severity) for one in findings(look)]
 
 
 def test_nothing_is_wrong_with_a_cluster_that_is_well() -> None:
     assert findings(seen()) == []
-    assert sentence([]) == "all is well"
+    assert summary([]) == "all is well"
 
 
 def test_a_dead_master_is_worse_than_a_dead_slave() -> None:
     assert rules(seen(master=None)) == [("reachable", Severity.CRITICAL)]
     assert rules(seen(slave=None)) == [("reachable", Severity.WARNING)]
-    assert "broker-a:1 (10.0.0.2:10911)" in sentence(findings(seen(slave=None)))
+    assert "broker-a:1 (10.0.0.2:10911)" in summary(findings(seen(slave=None)))
 
 
 def test_a_name_without_a_master_is_told_with_the_slave_to_promote() -> None:
-    (found,) = findings(Seen([SLAVE], {SLAVE: WELL}, {"n": frozenset({"broker-a:1"})}, [], NOW_MS))
+    (found,) = findings(ClusterEvidence([SLAVE], {SLAVE: WELL}, {"n": frozenset({"broker-a:1"})}, [], NOW_MS))
     assert (found.rule, found.subject, found.severity) == ("masters", "broker-a", Severity.CRITICAL)
     assert found.remedy is not None
     assert "--address 10.0.0.2:10911" in found.remedy
 
 
 def test_no_broker_at_all() -> None:
-    assert rules(Seen([], {}, {"n": frozenset()}, [], NOW_MS)) == [("brokers", Severity.CRITICAL)]
+    assert rules(ClusterEvidence([], {}, {"n": frozenset()}, [], NOW_MS)) == [("brokers", Severity.CRITICAL)]
 
 
 def test_disks_by_their_limits() -> None:
@@ -56,7 +56,7 @@ def test_disks_by_their_limits() -> None:
 
 def test_sends_that_wait() -> None:
     for waited, expected in ((199, []), (200, [("writes", Severity.WARNING)]), (1000, [("writes", Severity.CRITICAL)])):
-        assert rules(seen(changed(WELL, send_queue=Waiting(1, 10, waited)))) == expected
+        assert rules(seen(changed(WELL, send_queue=RequestQueue(1, 10, waited)))) == expected
         assert rules(seen(changed(WELL, page_cache_lock_ms=waited))) == expected
 
 
@@ -116,7 +116,7 @@ def test_a_failed_disk_undispatched_messages_versions_and_clocks() -> None:
 def test_name_servers_that_are_silent_or_know_less() -> None:
     look = seen()
     views = {"ns-1:9876": frozenset({"broker-a:0", "broker-a:1"}), "ns-2:9876": frozenset({"broker-a:0"})}
-    found = findings(Seen(look.nodes, look.runtimes, views, ["ns-3:9876"], NOW_MS))
+    found = findings(ClusterEvidence(look.nodes, look.runtimes, views, ["ns-3:9876"], NOW_MS))
     assert [one.rule for one in found] == ["name servers", "registrations"]
     assert "broker-a:1 is not registered at name server ns-2:9876" in found[1].message
 
@@ -124,12 +124,14 @@ def test_name_servers_that_are_silent_or_know_less() -> None:
 def test_the_worst_comes_first_and_the_rest_is_counted() -> None:
     found = findings(seen(changed(WELL, log_disk_ratio=0.76, active=False), None))
     assert [one.severity for one in found] == [Severity.CRITICAL, Severity.WARNING, Severity.WARNING]
-    assert sentence(found).endswith("its disk has failed (and 2 more)")
+    assert summary(found).endswith("its disk has failed (and 2 more)")
 
 
 def test_the_part_of_one_cluster() -> None:
     other = Node("d", "broker-z", 0, "10.0.0.9:10911")
     look = seen()
-    everything = Seen([*look.nodes, other], look.runtimes, {"n": frozenset({"broker-a:0", "broker-z:0"})}, [], NOW_MS)
+    everything = ClusterEvidence(
+        [*look.nodes, other], look.runtimes, {"n": frozenset({"broker-a:0", "broker-z:0"})}, [], NOW_MS
+    )
     assert rules(everything.of("d")) == [("reachable", Severity.CRITICAL)]
     assert rules(everything.of("c")) == []

@@ -13,9 +13,10 @@ from bench.growth_plots import lines
 from bench.growth_report import Row, failures, falls, fragment, line, row, series, table
 from bench.systems import OURS, RIVAL
 from orbitmq.message.properties import decode_properties
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FrameDecoder
+from orbitmq.wire.requests import RequestCode
 
 
 def measured(**figures: Any) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from orbitmq.broker import clients as clients_module
-from orbitmq.broker.clients import EXPIRY_MS, EXPRESSION_SHARE, Client, Consumers, Producers
+from orbitmq.broker.clients import EXPIRY_MS, EXPRESSION_SHARE, ConnectedClient, Consumers, Producers
 from orbitmq.message.config import SubscriptionData
 from orbitmq.wire.bodies import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import NotifyConsumerIdsChangedHeader
+from orbitmq.wire.requests import RequestCode
 
 
 class Line:
@@ -29,8 +29,8 @@ class Line:
         assert all(command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED and command.is_oneway for command in heard)
         return [command.header(NotifyConsumerIdsChangedHeader).consumer_group for command in heard]
 
-    def client(self, seen_ms: int = 0) -> Client:
-        return Client(self, self.name, "JAVA", 407, seen_ms)  # type: ignore[arg-type]
+    def client(self, seen_ms: int = 0) -> ConnectedClient:
+        return ConnectedClient(self, self.name, "JAVA", 407, seen_ms)  # type: ignore[arg-type]
 
 
 def member(*subscriptions: SubscriptionData, group: str = "g", **fields: object) -> ConsumerData:

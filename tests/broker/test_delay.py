@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.broker.delay import DROPPED_LINES, FAILURE_PAUSE_SECONDS, TURN_MAX, DelayedDelivery
+from orbitmq.broker.schedule import entry_codes
 from orbitmq.errors import StoreError, StorePoisoned
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.ids import offset_message_id
@@ -32,7 +33,7 @@ class Bench:
         self.clock = ManualClock()
         where = {"storePathRootDir": str(directory), "mappedFileSizeCommitLog": str(8 << 20)}
         options = StoreOptions.parse(where | of_store)
-        self.store = MessageStore(options, clock=self.clock, delay_levels=levels)
+        self.store = MessageStore(options, clock=self.clock, entry_codes=entry_codes(levels))
         self.store.open()
         self.store.consume_queues.find_or_create("Orders", 0).make_room()
         self.directory = directory / "config"

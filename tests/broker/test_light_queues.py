@@ -23,8 +23,8 @@ from orbitmq.message.properties import (
 )
 from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC, SEND_FORBIDDEN_TOPICS
 from orbitmq.store.multi_dispatch import MultiDispatch
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import QueryConsumerOffsetHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.golden import unpack
 from tests.support.live import Time, client_of, live, made_broker, running
 from tests.support.loops import LoopFactory, settle, until

@@ -9,7 +9,7 @@ import pytest
 
 from orbitmq.message.config import MULTI_TAG, SubscriptionGroup, TopicConfig
 from orbitmq.wire.bodies import SubscriptionGroupList, SubscriptionGroupTable, TopicConfigList, TopicTable
-from orbitmq.wire.codes import RequestCode, SerializeType
+from orbitmq.wire.codes import SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import UpdateConsumerOffsetHeader
 from orbitmq.wire.headers_admin import (
@@ -20,6 +20,7 @@ from orbitmq.wire.headers_admin import (
     GetTopicConfigHeader,
 )
 from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import Client, client_of, live, made_broker, running
 from tests.support.loops import until
 

@@ -14,7 +14,7 @@ from orbitmq.broker.archive_guard import LOOK_SECONDS, is_guarded
 from orbitmq.broker.broker import Broker
 from orbitmq.message.config import TopicConfig
 from orbitmq.runtime.turns import ITEMS_A_TURN
-from orbitmq.store.cleaning import FIRST_ROUND_MS
+from orbitmq.store.cleaner import FIRST_ROUND_MS
 from orbitmq.store.queue import ConsumeQueue
 from orbitmq.store.queues import ConsumeQueues
 from orbitmq.store.retention import HOUR_MS

@@ -13,8 +13,9 @@ from orbitmq.message.config import SQL92, SubscriptionData, SubscriptionGroup, T
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.store.options import SLAVE
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import QueryConsumerOffsetHeader, QueryConsumerOffsetResponseHeader
+from orbitmq.wire.requests import RequestCode
 from tests.runtime.test_damaged_state import PARTS
 from tests.support.cleaning import runtime_table
 from tests.support.live import Client, client_of, consumer, made_broker, running

@@ -17,9 +17,9 @@ from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.properties import RETRY_TOPIC
 from orbitmq.store.extended_queue import is_address
 from orbitmq.wire.bodies import ConsumeQueueEntries
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers_admin import QueryConsumeQueueHeader
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import Client, Time, client_of, consumer, made_broker, running
 from tests.support.loops import LoopFactory, settle, until
 

@@ -17,9 +17,10 @@ from orbitmq.message.properties import PROPERTIES_SIZE_MAX, REAL_QID, REAL_TOPIC
 from orbitmq.message.topics import HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC
 from orbitmq.message.unit import PROPERTIES_LENGTH
 from orbitmq.store.records import PutRecord
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import CLUSTER, Client, Time, client_of, made_broker, running, send_header
 from tests.support.loops import LoopFactory, settle, until
 from tests.support.transactions import COMMIT, RawProducer, raw_producer

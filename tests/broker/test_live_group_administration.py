@@ -23,7 +23,6 @@ from orbitmq.wire.bodies import (
     QueueOffsetList,
     QueueOffsets,
 )
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_admin import (
     GetConsumerConnectionListHeader,
@@ -36,6 +35,7 @@ from orbitmq.wire.headers_groups import (
     ResetConsumerClientOffsetHeader,
 )
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import BROKER, Client, Time, client_of, consumer, live, made_broker, running
 from tests.support.loops import LoopFactory, until
 

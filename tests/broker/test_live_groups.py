@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from orbitmq.broker import membership
-from orbitmq.broker.waits import BODY_SIZES
 from orbitmq.errors import SendRequestError
 from orbitmq.message.config import SubscriptionData, SubscriptionGroup, TopicConfig
 from orbitmq.message.model import MessageQueue
@@ -20,11 +19,11 @@ from orbitmq.wire.bodies import (
     ConsumerIdList,
     HeartbeatData,
     LockedQueues,
-    QueueLocks,
+    QueueLockRequest,
 )
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import GetConsumerListByGroupHeader, NotifyConsumerIdsChangedHeader, UnregisterClientHeader
 from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import BROKER, Client, Time, client_of, consumer, live, made_broker, running
 from tests.support.loops import LoopFactory, settle, until
 
@@ -196,7 +195,7 @@ async def test_a_subscription_can_be_checked(tmp_path: Path, subscription: Subsc
 async def lock(client: Client, *numbers: int) -> list[int]:
     """Ask for queues of `Orders`; those owned now."""
     queues = [MessageQueue("Orders", BROKER, number) for number in numbers]
-    answer = await client.ask(RequestCode.LOCK_BATCH_MQ, body=encode(QueueLocks(client.client_id, "g", queues)))
+    answer = await client.ask(RequestCode.LOCK_BATCH_MQ, body=encode(QueueLockRequest(client.client_id, "g", queues)))
     assert answer.code == 0
     owned = decode(LockedQueues, answer.body).locked
     assert all((queue.topic, queue.broker_name) == ("Orders", BROKER) for queue in owned)
@@ -205,7 +204,7 @@ async def lock(client: Client, *numbers: int) -> list[int]:
 
 async def unlock(client: Client, *numbers: int) -> None:
     queues = [MessageQueue("Orders", BROKER, number) for number in numbers]
-    answer = await client.ask(RequestCode.UNLOCK_BATCH_MQ, body=encode(QueueLocks(client.client_id, "g", queues)))
+    answer = await client.ask(RequestCode.UNLOCK_BATCH_MQ, body=encode(QueueLockRequest(client.client_id, "g", queues)))
     assert (answer.code, answer.body) == (0, b"")
 
 
@@ -284,7 +283,7 @@ async def test_what_a_heartbeat_may_bring_is_limited(
     if limit == "CONTAINERS_MAX":
         monkeypatch.setattr(membership, limit, containers_in(consumer("g", *topics[:2])))
     elif limit == "HEARTBEAT_SIZE_MAX":
-        monkeypatch.setitem(BODY_SIZES, RequestCode.HEART_BEAT, size)
+        monkeypatch.setattr(RequestCode.HEART_BEAT, "body_max", size)
     else:
         monkeypatch.setattr(membership, limit, 2)
     async with live(tmp_path) as client:

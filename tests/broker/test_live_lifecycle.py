@@ -12,12 +12,12 @@ from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.wire.bodies import TopicRouteData
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import request
 from orbitmq.wire.headers import UpdateConsumerOffsetHeader
 from orbitmq.wire.headers_admin import DeleteTopicHeader
 from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import Client, client_of, made_broker, running
 from tests.support.loops import until
 

@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
-from orbitmq.broker import group_reports, holding, offsets
+from orbitmq.broker import group_reports, held_pulls, offsets
 from orbitmq.broker.clients import Consumers
-from orbitmq.broker.holding import HeldPull
+from orbitmq.broker.held_pulls import HeldPull
 from orbitmq.message.config import SubscriptionData, SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
+from orbitmq.store.pull_batch import EVERYTHING
 from orbitmq.store.queues import ConsumeQueues
-from orbitmq.store.reading import EVERYTHING
 from orbitmq.wire import table_texts
 from orbitmq.wire.bodies import HeartbeatData, ProducerTableInfo, SubscriptionGroupList, TopicConfigList
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import request
 from orbitmq.wire.headers_admin import DeleteTopicHeader
 from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import Client, client_of, consumer, made_broker, pull_header, running
 from tests.support.loops import until
 
@@ -88,8 +88,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     monkeypatch.setattr(group_reports, "_producer", made.counting(group_reports._producer))
     monkeypatch.setattr(Consumers, "register", made.counting(Consumers.register))
     monkeypatch.setattr(Consumers, "unregister", made.counting(Consumers.unregister))
-    monkeypatch.setattr(holding, "HELD_BY_ONE_MAX", TOPICS * QUEUES)  # here one connection stands for many
-    monkeypatch.setattr(holding, "_is_due", made.counting(holding._is_due))
+    monkeypatch.setattr(held_pulls, "HELD_BY_ONE_MAX", TOPICS * QUEUES)  # here one connection stands for many
+    monkeypatch.setattr(held_pulls, "_is_due", made.counting(held_pulls._is_due))
     return made
 
 

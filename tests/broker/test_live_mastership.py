@@ -19,15 +19,15 @@ from orbitmq.broker.mastership.watch import SLAVES_MAX, when
 from orbitmq.broker.slave import promotion
 from orbitmq.errors import BrokerError, ConfigurationError, SendRequestError, StoreDamaged
 from orbitmq.message.model import MessageQueue
-from orbitmq.operations.figures import runtime_info
+from orbitmq.operations.mastership import exchange_mastership, promote_slave
 from orbitmq.operations.offsets import update_consumer_offset
-from orbitmq.operations.promotion import promote_slave
 from orbitmq.operations.routes import cluster_info
-from orbitmq.operations.standing import exchange_standing
+from orbitmq.operations.statistics import runtime_info
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers_namesrv import RegisterBrokerResponseHeader
-from orbitmq.wire.standing import EPOCH_MAX, BrokerStandingHeader
+from orbitmq.wire.mastership import EPOCH_MAX, BrokerMastershipHeader
+from orbitmq.wire.requests import RequestCode
 from tests.broker.test_live_promotion import name_server
 from tests.broker.test_live_slave import caught_up, files, made_slave, pair
 from tests.support.live import BROKER, Client, client_of, made_broker, running
@@ -185,8 +185,8 @@ async def test_what_a_master_knows_of_a_later_one_outlives_its_restart(tmp_path:
 
 async def test_a_slave_tells_a_former_master_that_it_has_followed_a_later_one(tmp_path: Path) -> None:
     async with running(made_broker(tmp_path / "one")) as former, client_of(former) as client:
-        own = BrokerStandingHeader(BROKER, "127.0.0.1:9", is_master=False, epoch=5)
-        other = await exchange_standing(client.remoting, former.address, own, timeout_ms=3000)
+        own = BrokerMastershipHeader(BROKER, "127.0.0.1:9", is_master=False, epoch=5)
+        other = await exchange_mastership(client.remoting, former.address, own, timeout_ms=3000)
         assert other is not None
         assert "later master" in other.refusal
         assert (await client.send("T")).code == ResponseCode.SERVICE_NOT_AVAILABLE
@@ -233,7 +233,7 @@ async def test_a_former_master_can_be_promoted_when_the_later_one_is_gone(tmp_pa
 
 async def test_a_rocketmq_broker_of_another_name_at_an_old_address_is_no_second_master(tmp_path: Path) -> None:
     other = made_broker(tmp_path / "two", brokerName="broker-b")
-    del other.router.handlers[RequestCode.BROKER_STANDING]  # RocketMQ has none
+    del other.router.handlers[RequestCode.EXCHANGE_MASTERSHIP]  # RocketMQ has none
     async with running(made_broker(tmp_path / "one")) as master, running(other):
         assert master.watch is not None
         await master.watch._ask(other.address)
@@ -256,8 +256,8 @@ async def test_refused_slaves_that_are_gone_leave_room_for_others(tmp_path: Path
         assert master.watch is not None
 
         async def tell(port: int) -> None:
-            own = BrokerStandingHeader(BROKER, f"192.0.2.1:{port}", is_master=False, epoch=0, refusal="it differs")
-            await exchange_standing(client.remoting, master.address, own, timeout_ms=3000)
+            own = BrokerMastershipHeader(BROKER, f"192.0.2.1:{port}", is_master=False, epoch=0, refusal="it differs")
+            await exchange_mastership(client.remoting, master.address, own, timeout_ms=3000)
 
         for port in range(SLAVES_MAX):
             await tell(port)
@@ -286,24 +286,24 @@ async def test_a_promotion_that_could_not_keep_its_role_leaves_the_slave_as_it_w
 
 async def test_a_broker_of_another_name_cannot_stop_a_master(tmp_path: Path) -> None:
     async with running(made_broker(tmp_path / "one")) as master, client_of(master) as client:
-        own = BrokerStandingHeader("broker-b", "127.0.0.1:9", is_master=True, epoch=1 << 50)
+        own = BrokerMastershipHeader("broker-b", "127.0.0.1:9", is_master=True, epoch=1 << 50)
         with pytest.raises(BrokerError, match=f"this is {BROKER}, not broker-b"):
-            await exchange_standing(client.remoting, master.address, own, timeout_ms=3000)
+            await exchange_mastership(client.remoting, master.address, own, timeout_ms=3000)
         assert (await client.send("T")).code == ResponseCode.SUCCESS
 
 
 async def test_what_a_request_claims_of_masters_is_bounded_and_never_connected_to(tmp_path: Path) -> None:
     async with running(made_broker(tmp_path / "one")) as master, client_of(master) as client:
         for port in range(SLAVES_MAX + 5):
-            own = BrokerStandingHeader(BROKER, f"192.0.2.1:{port}", is_master=True, epoch=0)
-            await exchange_standing(client.remoting, master.address, own, timeout_ms=3000)
+            own = BrokerMastershipHeader(BROKER, f"192.0.2.1:{port}", is_master=True, epoch=0)
+            await exchange_mastership(client.remoting, master.address, own, timeout_ms=3000)
         assert master.watch is not None
         assert len(master.watch.others) == SLAVES_MAX
         assert not any(other.may_be_asked for other in master.watch.others.values())
-        far = BrokerStandingHeader(BROKER, "192.0.2.1:1", is_master=True, epoch=EPOCH_MAX)
+        far = BrokerMastershipHeader(BROKER, "192.0.2.1:1", is_master=True, epoch=EPOCH_MAX)
         with pytest.raises(BrokerError, match="no broker has such an epoch"):
-            await exchange_standing(client.remoting, master.address, far, timeout_ms=3000)
-        master.watch.told(RegisterBrokerResponseHeader("192.0.2.1:2", "192.0.2.1:1", (1 << 63) - 1))
+            await exchange_mastership(client.remoting, master.address, far, timeout_ms=3000)
+        master.watch.note_registration(RegisterBrokerResponseHeader("192.0.2.1:2", "192.0.2.1:1", (1 << 63) - 1))
         assert (await client.send("T")).code == ResponseCode.SUCCESS
 
 
@@ -331,7 +331,7 @@ async def test_a_master_of_rocketmq_beside_a_promoted_one_is_noticed(
 ) -> None:
     """It does not know the request, and says in its settings that it is a master."""
     java = made_broker(tmp_path / "java")
-    del java.router.handlers[int(RequestCode.BROKER_STANDING)]
+    del java.router.handlers[int(RequestCode.EXCHANGE_MASTERSHIP)]
     async with running(java), running(made_broker(tmp_path / "one")) as master:
         assert master.watch is not None
         await master.watch._ask(java.address)
@@ -347,9 +347,9 @@ async def test_after_a_pause_nothing_is_served_before_the_name_servers_were_aske
 ) -> None:
     """Nor before the master they list has answered: connections have ended meanwhile, and the first attempts fail."""
     failures = iter(range(3))
-    exchange = watch.exchange_standing
+    exchange = watch.exchange_mastership
 
-    async def fail_first(*arguments: Any, **more: Any) -> BrokerStandingHeader | None:
+    async def fail_first(*arguments: Any, **more: Any) -> BrokerMastershipHeader | None:
         if next(failures, None) is not None:
             raise SendRequestError("the connection is closed")
         return await exchange(*arguments, **more)
@@ -363,7 +363,7 @@ async def test_after_a_pause_nothing_is_served_before_the_name_servers_were_aske
         later.options = later.options.replace(namesrv_addr=names)
         await later._make_registrar().again()
         former.watch._name_servers.append(names)
-        monkeypatch.setattr(watch, "exchange_standing", fail_first)
+        monkeypatch.setattr(watch, "exchange_mastership", fail_first)
         former._fence._beat -= PAUSE_SECONDS + 1
         answers = await asyncio.gather(*(at_former.send("T") for _ in range(5)), at_former.pull("T"))
         assert {one.code for one in answers} == {ResponseCode.SERVICE_NOT_AVAILABLE}
@@ -393,9 +393,9 @@ async def test_a_slave_that_is_just_being_promoted_is_waited_for_after_a_pause(
 ) -> None:
     """Name servers list the former master still, and the slave has closed its ports to open them as the master."""
     failures = iter(range(8))
-    exchange = watch.exchange_standing
+    exchange = watch.exchange_mastership
 
-    async def fail_first(*arguments: Any, **more: Any) -> BrokerStandingHeader | None:
+    async def fail_first(*arguments: Any, **more: Any) -> BrokerMastershipHeader | None:
         if next(failures, None) is not None:
             raise SendRequestError("connection refused")
         return await exchange(*arguments, **more)
@@ -413,7 +413,7 @@ async def test_a_slave_that_is_just_being_promoted_is_waited_for_after_a_pause(
         former.options = former.options.replace(namesrv_addr=names)
         await former._make_registrar().again()
         former.watch._name_servers.append(names)
-        monkeypatch.setattr(watch, "exchange_standing", fail_first)
+        monkeypatch.setattr(watch, "exchange_mastership", fail_first)
         end = former.store.commit_log_max_offset
         former._fence._beat -= PAUSE_SECONDS + 1
         assert (await at_former.send("T")).code == ResponseCode.SERVICE_NOT_AVAILABLE
@@ -435,7 +435,7 @@ async def test_an_answer_from_before_a_pause_does_not_count(tmp_path: Path) -> N
 
     async with running(made_broker(tmp_path)) as master, client_of(master) as client:
         fence = Fence(lambda: superseded, master._sending.refusal, confirm)
-        fence.put_around(master.router, [RequestCode.SEND_MESSAGE_V2])
+        fence.put_around(master.router, is_master=True)
         fence._beat -= PAUSE_SECONDS + 1
         sending = asyncio.create_task(client.send("T"))
         await begun.wait()

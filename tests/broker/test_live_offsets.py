@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from orbitmq.message.unit import decode_unit
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import request
 from orbitmq.wire.headers import (
     GetEarliestMsgStoretimeHeader,
@@ -23,6 +22,7 @@ from orbitmq.wire.headers import (
     UpdateConsumerOffsetHeader,
     ViewMessageHeader,
 )
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import Client, Time, client_of, live, made_broker, running
 from tests.support.loops import LoopFactory, until
 

@@ -11,8 +11,8 @@ import pytest
 from orbitmq.broker.broker import Broker
 from orbitmq.errors import ConfigurationError
 from orbitmq.net.server import Server
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.requests import RequestCode
 from tests.support.access import command_of
 from tests.support.live import made_broker, running
 from tests.support.peers import bare_peer

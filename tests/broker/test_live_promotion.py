@@ -11,22 +11,23 @@ from pathlib import Path
 import pytest
 
 from orbitmq.broker.broker import Broker
-from orbitmq.broker.restoring import TOPICS_A_TURN
 from orbitmq.broker.slave import metadata
 from orbitmq.broker.slave.kept_role import kept_role_path
 from orbitmq.broker.slave.promotion import TABLES_OLD_S, Promotion
+from orbitmq.broker.table_recovery import TOPICS_A_TURN
 from orbitmq.errors import ConfigurationError, RequestRejected
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import TRANSACTION_GROUP
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.net.connection import Connection
+from orbitmq.operations.mastership import promote_slave
 from orbitmq.operations.offsets import update_consumer_offset
-from orbitmq.operations.promotion import promote_slave
 from orbitmq.replication.slave import is_refused, is_unreachable
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
-from orbitmq.wire.promotion import PromotionReport
+from orbitmq.wire.mastership import PromotionReport
+from orbitmq.wire.requests import RequestCode
 from tests.broker.test_live_slave import caught_up, made_slave, pair
 from tests.support.live import BROKER, Client, client_of, made_broker, running
 from tests.support.loops import until
@@ -78,7 +79,7 @@ async def test_a_promotion_goes_on_without_its_connection_only_once_the_role_is_
         await asyncio.gather(asking, return_exceptions=True)
         await until(lambda: len(slave._server.connections) == connections)
         may_go_on.set()
-        await slave.router.finishing.settled()
+        await slave.router.shielded.settled()
         assert slave.superseded.is_set() is goes_on
         assert kept_role_path(slave.store.options).exists() is goes_on
 
@@ -103,7 +104,7 @@ async def test_a_broker_of_another_name_at_the_address_of_a_dead_master_stands_i
     """Name servers list a machine that has lost its power for two minutes, and its address may be given away."""
     async with name_server(tmp_path) as names, running(made_broker(tmp_path / "b", brokerName="broker-b")) as other:
         dead = made_broker(tmp_path / "dead", namesrvAddr=names)
-        dead.port = other.port
+        dead.identity.port = other.port
         registrar = dead._make_registrar()
         registrar._must_tell_all = None
         await registrar.again()

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.broker import holding
+from orbitmq.broker import held_pulls
 from orbitmq.broker.broker import Broker
-from orbitmq.broker.pulling import EXPRESSION_SHARE
+from orbitmq.broker.pull_handler import EXPRESSION_SHARE
 from orbitmq.errors import SendRequestError
 from orbitmq.filter.tags import tag_subscription
 from orbitmq.message.config import SubscriptionData, SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.wire.bodies import MessageModel
-from orbitmq.wire.codes import RequestCode, SerializeType
+from orbitmq.wire.codes import SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import (
     Client,
     Time,
@@ -412,7 +413,7 @@ async def test_a_waiting_pull_with_a_long_expression_counts_as_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compiled it takes up to a megabyte, which 25,000 of a connection may not have each."""
-    monkeypatch.setattr(holding, "HELD_BY_ONE_MAX", 20)
+    monkeypatch.setattr(held_pulls, "HELD_BY_ONE_MAX", 20)
     broker = made_broker(tmp_path)
     async with running(broker), client_of(broker) as client:
         await fill(client, 1)

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.broker import querying
+from orbitmq.broker import query_handler
 from orbitmq.message.unit import decode_units
 from orbitmq.store.files import MappedFile
-from orbitmq.store.key_search import QueryResult
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.store.index.search import QueryResult
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import QueryMessageHeader, QueryMessageResponseHeader, ViewMessageHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import Client, Time, client_of, live, made_broker, running
 from tests.support.loops import LoopFactory
 
@@ -82,7 +83,7 @@ async def test_an_answer_stays_below_the_size_of_a_frame(tmp_path: Path, monkeyp
             await client.send("Orders", b"%d" % number + bytes(1000), {"KEYS": "k"})
         size = len((await ask(client, "k", 1)).body)
         for limit, count in ((4 * size, 4), (4 * size - 1, 3), (size, 1), (1, 1)):
-            monkeypatch.setattr(querying, "ANSWER_SIZE_MAX", limit)
+            monkeypatch.setattr(query_handler, "ANSWER_SIZE_MAX", limit)
             assert [body[:1] for body in await found(client, "k")] == [b"0", b"1", b"2", b"3"][-count:]
 
 
@@ -94,7 +95,7 @@ async def test_no_place_of_the_log_brings_more_than_a_frame_can_hold(
         await client.send("Orders", (5000).to_bytes(4, "big") * 2000)
         inside = ViewMessageHeader(88)
         assert len((await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, inside)).body) == 5000
-        monkeypatch.setattr(querying, "ANSWER_SIZE_MAX", 4999)
+        monkeypatch.setattr(query_handler, "ANSWER_SIZE_MAX", 4999)
         answer = await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, inside)
         assert (answer.code, answer.body) == (ResponseCode.SYSTEM_ERROR, b"")
 
@@ -109,13 +110,15 @@ async def test_only_what_has_to_come_from_disk_is_looked_for_by_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[Command] = []
-    search = querying.Querying._search
+    search = query_handler.QueryHandler._search
 
-    def told(self: querying.Querying, command: Command, query: Callable[[], QueryResult]) -> Awaitable[Command]:
+    def told(
+        self: query_handler.QueryHandler, command: Command, query: Callable[[], QueryResult]
+    ) -> Awaitable[Command]:
         looked.append(command)
         return search(self, command, query)
 
-    monkeypatch.setattr(querying.Querying, "_search", told)
+    monkeypatch.setattr(query_handler.QueryHandler, "_search", told)
     async with live(tmp_path) as client:
         await client.send("Orders", b"there", {"KEYS": "red"})
         assert await found(client, "red") == [b"there"]  # brings the index up to date, if the worker has not yet

@@ -17,7 +17,6 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.wire.bodies import ConsumerStatus
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_groups import (
     ConsumeMessageDirectlyHeader,
@@ -25,6 +24,7 @@ from orbitmq.wire.headers_groups import (
     InvokeBrokerToGetConsumerStatusHeader,
 )
 from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import BROKER, Client, Time, client_of, consumer, made_broker, running
 from tests.support.loops import LoopFactory, until
 

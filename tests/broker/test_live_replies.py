@@ -13,9 +13,9 @@ from orbitmq.broker.replies import PUSH_TIMEOUT_MS
 from orbitmq.message.properties import CORRELATION_ID, PUSH_REPLY_TIME, REPLY_TO_CLIENT, decode_properties
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_reply import PushReplyMessageHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.golden import rows
 from tests.support.live import BORN_MS, Client, Time, client_of, live, long_header, made_broker, running, send_header
 from tests.support.loops import LoopFactory, until

@@ -29,7 +29,6 @@ from orbitmq.wire.bodies import (
     TopicList,
     TopicStatsTable,
 )
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import UpdateConsumerOffsetHeader
 from orbitmq.wire.headers_admin import (
     DeleteSubscriptionGroupHeader,
@@ -45,6 +44,7 @@ from orbitmq.wire.headers_admin import (
     ViewBrokerStatsDataHeader,
 )
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import CLUSTER, Client, Time, client_of, consumer, live, made_broker, running
 from tests.support.loops import LoopFactory, until
 

@@ -13,9 +13,9 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import BORN_MS, CLUSTER, Client, Time, client_of, live, made_broker, running, send_header
 from tests.support.loops import LoopFactory, until
 

@@ -17,8 +17,9 @@ from orbitmq.message.topics import OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC
 from orbitmq.runtime.refusals import Limit
 from orbitmq.store.files import Files, MappedFile
 from orbitmq.store.records import PutResult
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import SendMessageResponseHeader
+from orbitmq.wire.requests import RequestCode
 from tests.broker.test_live_full_properties import LARGEST, filled
 from tests.broker.test_live_slave import caught_up, made_slave, pair
 from tests.support.live import Time, client_of, made_broker, running, send_header

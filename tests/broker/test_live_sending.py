@@ -9,15 +9,16 @@ from threading import Event
 
 import pytest
 
-from orbitmq.broker.sending import OUTCOMES
+from orbitmq.broker.send_handler import OUTCOMES
 from orbitmq.message.config import MULTI_TAG, TopicConfig
 from orbitmq.message.flags import MULTI_TAGS, PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.ids import decode_offset_message_id
 from orbitmq.store.positions import PhysicalOffset
 from orbitmq.store.records import PutStatus
-from orbitmq.wire.codes import RequestCode, SerializeType
+from orbitmq.wire.codes import SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader, SendMessageResponseHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import (
     BORN_MS,
     CLUSTER,

@@ -11,11 +11,11 @@ from orbitmq.broker.settings import STANDING
 from orbitmq.message.config import DataVersion
 from orbitmq.runtime.options import read_properties
 from orbitmq.store.options import StoreOptions
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_admin import GetBrokerConfigResponseHeader
 from orbitmq.wire.objects import decode
 from orbitmq.wire.registration import decode_registration
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.settings import decode_settings
 from tests.support.live import Client, client_of, live, made_broker, running
 

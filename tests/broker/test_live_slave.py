@@ -16,17 +16,18 @@ from orbitmq.errors import BrokerError, ConfigurationError, RequestRejected
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import PULL_COMMIT_OFFSET, pull_flag
 from orbitmq.message.model import MessageQueue
-from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.offsets import query_consumer_offset, update_consumer_offset
+from orbitmq.operations.statistics import runtime_info
 from orbitmq.replication.agreement import check_agreement
 from orbitmq.replication.master import SILENT_MAX, SLAVES_MAX, networks_of
 from orbitmq.replication.protocol import HEAD, REPORT
 from orbitmq.store.replica import ReplicaStore
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import PullMessageResponseHeader
 from orbitmq.wire.headers_admin import CreateTopicHeader, DeleteTopicHeader
 from orbitmq.wire.headers_transaction import EndTransactionHeader
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import BROKER, Client, Time, client_of, live, made_broker, running
 from tests.support.loops import LoopFactory, until
 

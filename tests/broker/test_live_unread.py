@@ -13,12 +13,13 @@ from orbitmq.broker.archive_guard import LOOK_SECONDS
 from orbitmq.broker.broker import Broker
 from orbitmq.message.config import SubscriptionData
 from orbitmq.runtime.refusals import Limit
-from orbitmq.store.cleaning import FIRST_ROUND_MS
+from orbitmq.store.cleaner import FIRST_ROUND_MS
 from orbitmq.store.options import SLAVE
 from orbitmq.store.retention import HOUR_MS
 from orbitmq.wire.bodies import MessageModel
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers_admin import DeleteSubscriptionGroupHeader
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.settings import encode_settings
 from tests.support.cleaning import PER_FILE, SMALL, clean, runtime_table
 from tests.support.disk import FaultyDisk

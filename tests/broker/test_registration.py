@@ -15,7 +15,6 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
 from orbitmq.wire.bodies import BrokerRegistration, KVTable, TopicTable
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_namesrv import (
     QueryDataVersionHeader,
@@ -25,6 +24,7 @@ from orbitmq.wire.headers_namesrv import (
 )
 from orbitmq.wire.objects import decode, encode
 from orbitmq.wire.registration import decode_registration, encode_registration, registration_crc
+from orbitmq.wire.requests import RequestCode
 from tests.support.loops import LoopFactory, turned_loop, until
 from tests.support.peers import LOOPBACK, quiet_address
 

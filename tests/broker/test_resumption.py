@@ -18,10 +18,11 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import TOOLS_CONSUMER_GROUP
 from orbitmq.operations.offsets import query_consumer_offset, update_consumer_offset
 from orbitmq.store.options import ASYNC_MASTER
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import GetMaxOffsetHeader, PullMessageResponseHeader, SearchOffsetHeader
 from orbitmq.wire.headers_admin import GetConsumeStatsHeader, GetTopicStatsInfoHeader
 from orbitmq.wire.headers_groups import InvokeBrokerToResetOffsetHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import BROKER, Client, Time, client_of, consumer, made_broker, running
 from tests.support.loops import LoopFactory, until
 

@@ -11,8 +11,8 @@ import pytest
 from orbitmq.broker.registered import RegisteredTopics
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.wire import table_texts
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import client_of, made_broker, running
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from orbitmq.cli import endings
+from orbitmq.cli import exit_codes
 from orbitmq.cli.main import app
 from orbitmq.client import Message
 from orbitmq.client.sync import Producer
@@ -143,7 +143,7 @@ def test_an_option_that_there_is_not_is_wrong_usage(name: str, tmp_path: Path) -
 def test_the_table_is_that_of_the_code() -> None:
     page = (ROOT / "docs" / "reference" / "commands.md").read_text()
     documented = {int(code) for code in re.findall(r"^\| (\d+) \| ", page.split("The commands of")[0], re.MULTILINE)}
-    assert documented == {0, *(value for name, value in vars(endings).items() if name.startswith("EXIT_"))}
+    assert documented == {0, *(value for name, value in vars(exit_codes).items() if name.startswith("EXIT_"))}
     assert set(WRONG.values()) <= documented
 
 

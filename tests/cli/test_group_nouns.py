@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 from orbitmq.admin.diagnosis import diagnose
 from orbitmq.admin.offsets import plan_skip
 from orbitmq.admin.session import Session
-from orbitmq.cli.lazily import NOUNS
+from orbitmq.cli.lazy_commands import NOUNS
 from orbitmq.cli.main import app
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message
 from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.message.model import MessageQueue
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.admin.test_diagnosis import CASES, healthy
 from tests.support.commands import answer, items, orbitmq
 from tests.support.process import wait_until
@@ -116,7 +116,7 @@ def test_a_group_that_is_well_and_one_that_is_not(cluster: Cluster, online: Push
     orbitmq("group", "create", "switched-off", "--no-consume-enable", "-y", *at(cluster))
     rows = items("group", "why", "switched-off", *at(cluster), code=8)
     assert [row["rule"] for row in rows] == ["disabled", "offline"]
-    repair = rows[0]["command"].split()[1:]
+    repair = rows[0]["remedy"].split()[1:]
     orbitmq(*repair, "-y", *at(cluster))
     assert [row["rule"] for row in items("group", "why", "switched-off", *at(cluster))] == ["offline"]
 
@@ -230,13 +230,13 @@ def test_the_commands_of_reasons_exist(rule: str) -> None:
     evidence: Any = healthy()
     CASES[rule][0](evidence)
     for one in diagnose(evidence):
-        noun, *rest = (one.command or "").removeprefix("orbitmq ").split()
+        noun, *rest = (one.remedy or "").removeprefix("orbitmq ").split()
         assert noun in NOUNS
         for depth in (2, 1):
             result = CliRunner().invoke(app, [noun, *_verbs(rest)[:depth], "--help"])
             if result.exit_code == 0 and "Examples" in result.output:
                 break
         else:
-            raise AssertionError(f"{one.command}: {result.output}")
+            raise AssertionError(f"{one.remedy}: {result.output}")
         flags = [word for word in rest if word.startswith("--")]
-        assert all(flag in result.output for flag in flags), f"{one.command}: {json.dumps(flags)}"
+        assert all(flag in result.output for flag in flags), f"{one.remedy}: {json.dumps(flags)}"

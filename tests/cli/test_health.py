@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from orbitmq.cli.main import app
 from orbitmq.testing import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.access import write_acl
 from tests.support.process import write_properties
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from orbitmq import __version__
 from orbitmq.cli.main import app
-from orbitmq.store.index_loops import IS_COMPILED
+from orbitmq.store.index.loops import IS_COMPILED
 
 # What help may load, counted because time on a busy machine says nothing: typer with its part of the standard library
 # is 150 modules and 65 ms, with pydantic for the flags of a command 260 modules and 145 ms; the daemons have 300 more.

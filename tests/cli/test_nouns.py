@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections import Counter
 from importlib import import_module
 
 import pytest
-from typer import Typer
+from typer import Context, Typer
 from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from orbitmq.admin.envelope import rfc3339, schema
-from orbitmq.admin.kinds import KINDS, item_of
-from orbitmq.cli.lazily import NOUNS
+from orbitmq.admin.envelope import rfc3339
+from orbitmq.cli.lazy_commands import NOUNS, SECTIONS
 from orbitmq.cli.main import app
 from orbitmq.cli.verbs import ANSWERS
+from reference.schemas import KINDS, item_of, schema
 from tests.cli.test_main import HEAVY, MODULES_MAX
 
 APPS: dict[str, Typer] = {name: import_module(f"orbitmq.cli.nouns.{name}").app for name in NOUNS}
@@ -32,7 +33,7 @@ OUR_KINDS = [kind for kind in ANSWERS if not kind.startswith("Thing")]  # those 
 
 @pytest.mark.parametrize("kind", OUR_KINDS)
 def test_each_answer_has_a_schema_that_knows_every_column(kind: str) -> None:
-    assert kind in KINDS, "name its items in orbitmq.admin.kinds"
+    assert kind in KINDS, "name its items in reference.schemas"
     described = schema(kind, item_of(kind))
     for column in ANSWERS[kind]:
         place = described["properties"]["items"]["items"]
@@ -98,3 +99,14 @@ def test_a_time_no_calendar_has_is_not_told() -> None:
 def test_a_check_that_is_called_wrongly_is_unknown_and_not_critical(words: list[str], told: str) -> None:
     result = CliRunner().invoke(app, ["check", *words], prog_name="orbitmq")
     assert (result.exit_code, result.stdout.startswith(told)) == (3, True), result.stdout
+
+
+def test_help_lists_every_command_in_a_section() -> None:
+    listed = [name for names in SECTIONS.values() for name in names]
+    assert sorted(listed) == sorted(get_command(app).list_commands(Context(get_command(app))))
+
+
+@pytest.mark.parametrize("noun", ["", "health", "store", *NOUNS])
+def test_every_summary_fits_a_narrow_terminal(noun: str) -> None:
+    shown = CliRunner().invoke(app, [*noun.split(), "--help"], terminal_width=80, prog_name="orbitmq").stdout
+    assert not re.findall(r"^  [a-z-]+ .*\.\.\.$", shown, re.MULTILINE)

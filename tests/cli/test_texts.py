@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orbitmq.admin.bodies import BodyForm, shown
 from orbitmq.admin.envelope import plain
-from orbitmq.admin.stories import Facts, story
+from orbitmq.admin.message_history import Facts, history_of
 from orbitmq.admin.traces import Trace, Traced, graph
 from orbitmq.cli import texts
 from orbitmq.message.model import MessageExt
@@ -23,8 +23,8 @@ def test_a_story_is_its_sentence_and_its_timeline() -> None:
     sent = Traced(
         kind="Pub", at_ms=T0, msg_id="A1", group=f"p{ESCAPE}", client_host="c", store_host="b", cost_ms=1, success=True
     )
-    told = texts.story(
-        plain(story(Facts("A1", T0, "Orders", "A1", copies=[message()], trace=Trace("A1", "T", [sent], []))))
+    told = texts.history(
+        plain(history_of(Facts("A1", T0, "Orders", "A1", copies=[message()], trace=Trace("A1", "T", [sent], []))))
     )
     first, empty, *events = told.rstrip().splitlines()
     assert first.startswith("It is in Orders (broker-a, queue 3, offset 17) since 2023-11-14T22:13:20.000Z")

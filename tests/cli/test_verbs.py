@@ -15,13 +15,12 @@ import yaml
 from msgspec import Struct
 from typer.testing import CliRunner
 
-from orbitmq.admin.answers import Found, failure_of
-from orbitmq.admin.observed import Finding
-from orbitmq.admin.plans import Change, Outcome, Plan, Step, Value
+from orbitmq.admin.plans import Change, Plan, Step, StepOutcome, Value
+from orbitmq.admin.results import Found, failure_of
 from orbitmq.admin.session import Session
-from orbitmq.admin.verdict import Severity
-from orbitmq.cli import output, undoing
-from orbitmq.cli.performing import Aside
+from orbitmq.admin.verdict import Finding, Severity
+from orbitmq.cli import output, undo_files
+from orbitmq.cli.execution import Aside
 from orbitmq.cli.verbs import changes, feeds, noun, reads, streams
 from orbitmq.errors import AdminError, BrokerError, Conflict, ConnectError, NotFound, OrbitMQError, RemotingTimeout
 from orbitmq.wire.codes import ResponseCode
@@ -155,8 +154,8 @@ class _Terminal(io.StringIO):
 def test_a_terminal_of_80_columns_shows_reasons_and_commands_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     terminal, reason = _Terminal(), " ".join(f"word{number}" for number in range(30))
-    found = Found([Finding(Severity.CRITICAL, "stuck", reason, {}, "orbitmq group why payments --watch 10")])
-    columns = ("SEVERITY=severity", "REASON=sentence", "COMMAND=command")
+    found = Found([Finding(Severity.CRITICAL, "stuck", "payments", reason, "orbitmq group why payments --watch 10")])
+    columns = ("SEVERITY=severity", "REASON=message", "COMMAND=remedy")
     output.write("GroupDiagnosis", found, columns, "table", cluster=None, now_ms=0, stream=terminal)
     _, *rows = terminal.getvalue().splitlines()  # the heading is bold
     assert max(map(len, rows)) <= 80
@@ -241,14 +240,14 @@ def outcomes(told: Any) -> list[str]:
 
 
 def test_a_change_is_shown_made_and_read_back() -> None:
-    assert outcomes(run("set", "a", "1", "--dry-run", "-o", "json")) == [Outcome.PLANNED]
+    assert outcomes(run("set", "a", "1", "--dry-run", "-o", "json")) == [StepOutcome.PLANNED]
     assert values == {}
-    assert outcomes(run("set", "a", "1", "--yes", "-o", "json")) == [Outcome.CONFIRMED]
-    assert outcomes(run("set", "a", "2", "--yes", "--no-verify", "-o", "json")) == [Outcome.DONE]
-    assert outcomes(run("set", "a", "2", "--yes", "-o", "json")) == [Outcome.UNCHANGED]
-    assert outcomes(run("set", "a", "2", "--fail-if-unchanged", "-o", "json", code=10)) == [Outcome.UNCHANGED]
-    assert outcomes(run("set", "a", "3", "--yes", "--forgets", "-o", "json", code=8)) == [Outcome.NOT_APPLIED]
-    assert outcomes(run("set", "a", "3", "--yes", "--breaks", "-o", "json", code=1)) == [Outcome.FAILED]
+    assert outcomes(run("set", "a", "1", "--yes", "-o", "json")) == [StepOutcome.CONFIRMED]
+    assert outcomes(run("set", "a", "2", "--yes", "--no-verify", "-o", "json")) == [StepOutcome.DONE]
+    assert outcomes(run("set", "a", "2", "--yes", "-o", "json")) == [StepOutcome.UNCHANGED]
+    assert outcomes(run("set", "a", "2", "--fail-if-unchanged", "-o", "json", code=10)) == [StepOutcome.UNCHANGED]
+    assert outcomes(run("set", "a", "3", "--yes", "--forgets", "-o", "json", code=8)) == [StepOutcome.NOT_APPLIED]
+    assert outcomes(run("set", "a", "3", "--yes", "--breaks", "-o", "json", code=1)) == [StepOutcome.FAILED]
     assert values == {"a": "2"}
 
 
@@ -281,7 +280,7 @@ def test_an_undo_file_is_there_before_the_change() -> None:
     told = run("set", "a", "new", "--destroys", "--yes")
     words = told.stderr.split("to undo it: orbitmq ")[1].splitlines()[0].split()
     assert words[:2] == ["thing", "undo"]
-    assert undoing.load(Path(words[2]), "thing undo")["old"] == "old"
+    assert undo_files.load(Path(words[2]), "thing undo")["old"] == "old"
 
 
 @pytest.mark.parametrize(("flag", "code", "word"), [("readonly", 4, "readonly"), ("protected", 9, "protected")])

@@ -30,10 +30,10 @@ from orbitmq.client import (
     sync,
 )
 from orbitmq.client.core.arguments import KINDS
-from orbitmq.client.face import run as run_there
 from orbitmq.client.outbox import Outbox
+from orbitmq.client.outbox.sync import Outbox as SyncOutbox
 from orbitmq.client.settings import PushSettings, TransactionSettings, options_of
-from orbitmq.client.sync_outbox import Outbox as SyncOutbox
+from orbitmq.client.sync_wrapper import run as run_there
 from tests.client.test_sync import FOR_THE_INSTANCE
 from tests.support.fake_system import BROKER, FakeSystem, fake_system
 from tests.support.loops import run
@@ -399,9 +399,9 @@ def test_an_unknown_setting_is_refused_with_the_one_that_was_meant(kind: type[An
         one: text for one, text in UNKNOWN.items() if "Producer" in kind.__name__ or text[13:17] not in ("send", "retr")
     }
     for name, text in known.items():
-        with pytest.raises(ConfigurationError, match=rf"knows no setting '{name}'; {text[:-1]}"):
+        with pytest.raises(ConfigurationError, match=rf"has no setting '{name}'; {text[:-1]}"):
             kind("g", "127.0.0.1:9876", **more, **{name: 3})
-    with pytest.raises(ConfigurationError, match="knows no setting 'zzz'; it has access_channel"):
+    with pytest.raises(ConfigurationError, match="has no setting 'zzz'; it has access_channel"):
         kind("g", "127.0.0.1:9876", **more, zzz=3)
 
 
@@ -456,7 +456,7 @@ def test_where_nobody_waits_a_coroutine_function_is_refused() -> None:
     async def forbid(_context: object) -> None: ...
 
     producer: Any = client.Producer("g", "127.0.0.1:9876")
-    text = "is a coroutine function, and is called where nobody can wait for it"
+    text = "is a coroutine function, but its call is not awaited"
     for add in (producer.add_forbidden_hook, client.PushConsumer("g", "127.0.0.1:9876").add_filter_hook):
         with pytest.raises(ConfigurationError, match=text):
             add(forbid)

@@ -13,10 +13,11 @@ from orbitmq.errors import BrokerError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies import ConsumerRunningInfo
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_groups import GetConsumerRunningInfoHeader
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.client.test_push import Listener, push
 from tests.support.fake_system import FakeSystem, fake_system, refuse
 from tests.support.loops import run, until

@@ -22,7 +22,8 @@ from orbitmq.client import (
 )
 from orbitmq.client.core.hooks import ConsumeContext, FilterContext, MessageKind, SendContext
 from orbitmq.errors import BrokerError, ClientError, InvalidStateError
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, fake_system, refuse
 from tests.support.loops import run, until
 
@@ -124,7 +125,7 @@ def test_a_hook_sees_every_call_of_the_listener(kind: str) -> None:
             consumer.add_consume_hook(Broken())
             consumer.add_consume_hook(seen)
             async with consumer:
-                with pytest.raises(InvalidStateError, match="hooks are added before"):
+                with pytest.raises(InvalidStateError, match="add hooks before"):
                     consumer.add_consume_hook(seen)
                 system.put("T", 0, b"good")
                 system.put("T", 0, b"bad")

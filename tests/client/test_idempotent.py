@@ -199,7 +199,7 @@ def test_many_threads_and_many_duplicates(engine: Engine) -> None:
     listen = once(book)
     work = [[message(str(number % 20))] for number in range(200)]
     with ThreadPoolExecutor(8) as threads:
-        assert set(threads.map(lambda portion: listen(portion, context()), work)) == {DONE}
+        assert set(threads.map(lambda call: listen(call, context()), work)) == {DONE}
     assert bookings(engine) == sorted(str(number) for number in range(20))
     assert once.counts["done"] == 20
     assert once.counts["cache"] + once.counts["database"] == 180

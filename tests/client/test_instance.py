@@ -10,6 +10,7 @@ import pytest
 
 from orbitmq.client import LitePullConsumer, Message, Producer, PullConsumer, PullSchedule, PushConsumer
 from orbitmq.client.base import Client
+from orbitmq.client.concurrent_delivery import ConcurrentDelivery
 from orbitmq.client.core.addresses import VIP_CODES, vip_address
 from orbitmq.client.instance import Instance
 from orbitmq.client.offset_store import BrokerOffsets
@@ -25,12 +26,13 @@ from orbitmq.errors import (
     OrbitMQError,
 )
 from orbitmq.net.connection import Connection
-from orbitmq.wire.codes import VERSION, RequestCode, ResponseCode
+from orbitmq.wire.codes import VERSION, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import UnregisterClientHeader
 from orbitmq.wire.headers_admin import CreateTopicHeader
 from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
 from orbitmq.wire.objects import encode_standard
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.signature import signed_fields
 from tests.support.fake_system import FakeSystem, fake_system, refuse, silence
 from tests.support.loops import TurnedLoop, run, turned_loop, until
@@ -167,7 +169,7 @@ def test_heartbeats_and_routes_come_at_their_intervals() -> None:
         (PushConsumer, "_rebalance", 20.1),
         (BrokerOffsets, "persist", 5.1),
         (OwnedQueues, "lock", 20.1),
-        (PushConsumer, "_give_up_overdue", 900.1),
+        (ConcurrentDelivery, "_give_up_overdue", 900.1),
     ],
 )
 def test_an_error_nobody_thought_of_ends_no_loop(
@@ -340,10 +342,10 @@ def test_a_hook_that_raises_fails_the_request(when: str) -> None:
 def test_clients_with_other_hooks_share_nothing() -> None:
     async def scenario() -> None:
         async with fake_system() as system, Producer("a", system.address) as plain:
-            hooked = Producer("b", system.address)
-            hooked.add_rpc_hook(Recorder())
-            async with hooked:
-                assert hooked.client_id != plain.client_id
+            with_hooks = Producer("b", system.address)
+            with_hooks.add_rpc_hook(Recorder())
+            async with with_hooks:
+                assert with_hooks.client_id != plain.client_id
             async with named(system, "c"):
                 same = named(system, "d")
                 same.add_rpc_hook(Recorder())

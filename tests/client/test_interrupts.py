@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client import ConsumeFromWhere, Message, MessageQueue, face, lite_pull, sync
-from orbitmq.client.face import loop_thread, run, wait
+from orbitmq.client import ConsumeFromWhere, Message, MessageQueue, lite_pull, sync, sync_wrapper
+from orbitmq.client.sync_wrapper import loop_thread, run, wait
 from orbitmq.errors import InvalidStateError
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system_beside, silence
 from tests.support.process import wait_until
 
@@ -134,7 +134,7 @@ def test_well_timed_interrupts_lose_no_message_and_commit_none(system: FakeSyste
     assert system.offsets == {("g", "T", 0): len(sent)}
 
 
-class LateInterrupt(face._Call[Any]):
+class LateInterrupt(sync_wrapper._Call[Any]):
     """A call whose thread gets the signal when the outcome is there, and it has not left the library yet."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -152,7 +152,7 @@ class LateInterrupt(face._Call[Any]):
 @contextmanager
 def late_interrupts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(face, "_Call", LateInterrupt)
+        patch.setattr(sync_wrapper, "_Call", LateInterrupt)
         yield
 
 
@@ -240,9 +240,9 @@ WAITING: dict[str, Callable[[sync.Producer, sync.LitePullConsumer, sync.PullCons
 
 @pytest.mark.parametrize("way", WAITING)
 def test_every_waiting_call_gives_up(system: FakeSystem, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    calls: list[face._Call[Any]] = []
+    calls: list[sync_wrapper._Call[Any]] = []
 
-    class Noted(face._Call[Any]):
+    class Noted(sync_wrapper._Call[Any]):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             calls.append(self)
@@ -252,7 +252,7 @@ def test_every_waiting_call_gives_up(system: FakeSystem, monkeypatch: pytest.Mon
         producer.send(Message("T", b"x"))
         assert lite.poll(10)
         system.answers.update({code: silence() for code in RequestCode})
-        monkeypatch.setattr(face, "_Call", Noted)
+        monkeypatch.setattr(sync_wrapper, "_Call", Noted)
         with pytest.raises(TimeLimit), interrupted(TimeLimit(), lambda: calls and calls[0]._task):
             WAITING[way](producer, lite, pull)
         system.answers.clear()
@@ -324,8 +324,8 @@ def test_a_handler_that_interrupts_the_first_use_of_a_client_is_refused(monkeypa
             except InvalidStateError as error:
                 refused.append(str(error))
 
-    monkeypatch.setattr(face, "_current", None)
-    monkeypatch.setattr(face, "LoopThread", Interrupted)
+    monkeypatch.setattr(sync_wrapper, "_current", None)
+    monkeypatch.setattr(sync_wrapper, "LoopThread", Interrupted)
     assert isinstance(loop_thread(), Interrupted)
     assert "start a client before you set the handler" in refused[0]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from orbitmq.client import LitePullConsumer, Message, MessageQueue, Producer
 from orbitmq.client.lag import QueueLag, total_lag
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import GetMinOffsetResponseHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, answer_with, fake_system, refuse
 from tests.support.loops import run
 

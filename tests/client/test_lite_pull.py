@@ -15,9 +15,10 @@ from orbitmq.message.properties import encode_properties
 from orbitmq.message.topics import TRACE_TOPIC
 from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies import ConsumeType
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse, silence
 from tests.support.loops import TurnedLoop, run, turned_loop, until
 

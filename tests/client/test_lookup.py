@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from orbitmq.client import Message, Producer
-from orbitmq.client.lookup import look_up
+from orbitmq.client.nameservers import look_up
 from orbitmq.errors import ConnectError
 from tests.support.fake_system import fake_system
 from tests.support.loops import run
@@ -51,7 +51,7 @@ def test_the_first_line_counts(web: str) -> None:
 def test_an_answer_without_addresses_is_none(web: str, page: str | None) -> None:
     if page is not None:
         _Pages.pages = {"/x": page}
-    with pytest.raises(ConnectError, match="gives no addresses"):
+    with pytest.raises(ConnectError, match="returned no addresses"):
         run(look_up(f"http://{web}/x"))
 
 

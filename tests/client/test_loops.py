@@ -16,7 +16,7 @@ from orbitmq import client
 from orbitmq.client import ConsumeConcurrentlyStatus, Message, MessageExt, MessageModel, MessageQueue
 from orbitmq.client.outbox import Outbox
 from orbitmq.errors import InvalidStateError
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system_beside
 from tests.support.loops import LOOPS
 from tests.support.process import wait_until

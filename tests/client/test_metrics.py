@@ -28,7 +28,8 @@ from orbitmq.client import (
 from orbitmq.client.metrics import ClientMetrics
 from orbitmq.client.outbox import Outbox
 from orbitmq.errors import BrokerError, InvalidStateError, OrbitMQError
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, fake_system, refuse, silence
 from tests.support.loops import run, until
 
@@ -138,7 +139,7 @@ def test_consumers_that_are_told_what_to_pull_are_counted_as_well() -> None:
 
 def test_what_has_no_figures_is_refused(tmp_path: Path) -> None:
     outbox: Any = Outbox(tmp_path / "outbox")
-    with pytest.raises(TypeError, match="Outbox has no such figures; give a producer or a consumer"):
+    with pytest.raises(TypeError, match="Outbox has no such metrics; pass a producer or a consumer"):
         ClientMetrics(CollectorRegistry()).watch(outbox)
 
 

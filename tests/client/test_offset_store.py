@@ -14,7 +14,8 @@ from orbitmq.client.settings import ProducerSettings, complete
 from orbitmq.errors import BrokerError, ClientError
 from orbitmq.message.model import MessageQueue
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
 from tests.support.golden import unpack
 from tests.support.loops import run, until

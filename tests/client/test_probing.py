@@ -8,8 +8,9 @@ from orbitmq.client import Message, Producer
 from orbitmq.client.core.latency import PROBE_LOOK_S
 from orbitmq.errors import ClientError
 from orbitmq.net.connection import Connection
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, fake_system, refuse, silence
 from tests.support.loops import TurnedLoop, run, turned_loop, until
 

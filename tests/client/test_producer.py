@@ -36,10 +36,11 @@ from orbitmq.errors import (
 from orbitmq.message.properties import decode_properties
 from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies import BrokerData, QueueData
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import SendMessageResponseHeader, SendMessageV2Header
 from orbitmq.wire.objects import encode_standard
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, fake_system, refuse, silence
 from tests.support.loops import IdleLoop, run, until
 
@@ -273,7 +274,7 @@ def test_asynchronous_sends_are_limited_and_awaited_at_shutdown() -> None:
                 with pytest.raises(MessageIllegal):
                     producer.send_async(Message("T", b""))
                 tasks = [producer.send_async(Message("T", b"x")) for _ in range(2)]
-                with pytest.raises(TooManyRequestsError, match="2 sends are not finished"):
+                with pytest.raises(TooManyRequestsError, match="2 sends are unfinished"):
                     producer.send_async(Message("T", b"x"))
             assert {task.result().status for task in tasks} == {SendStatus.SEND_OK}
 
@@ -397,7 +398,7 @@ def test_settings_of_sends_have_their_effect() -> None:
             assert sent.header(SendMessageV2Header).sys_flag & 1, "compressed from 10 bytes on"
             left_out_ms = producer.faults[BROKER].available_from_ms - asyncio.get_running_loop().time() * 1000
             assert 50_000 < left_out_ms <= 60_000
-            assert producer._choosing.latencies is not None
+            assert producer._chooser.latencies is not None
 
             def broken(connection: Connection, _command: Command) -> None:
                 connection.abort()
@@ -447,7 +448,7 @@ def test_a_burst_waits_for_its_turn_and_its_time_begins_then() -> None:
             system.answers[RequestCode.SEND_MESSAGE_V2] = burst.answer
             sent = [producer.send_async(Message("T", b"x")) for _ in range(10)]
             hasty = producer.send_async(Message("T", b"x"), timeout=0.1)
-            with pytest.raises(TooManyRequestsError, match="before the send's turn came"):
+            with pytest.raises(TooManyRequestsError, match="before there was room in flight"):
                 await hasty
             results = await asyncio.gather(*sent)  # 0.75 s of broker's time, more than one send may take
             assert {result.status for result in results} == {SendStatus.SEND_OK}
@@ -499,7 +500,7 @@ def test_requests_wait_for_their_turn_within_their_time() -> None:
             assert burst.most == 2
             assert sum(isinstance(outcome, RequestTimeout) for outcome in outcomes) == 6, "stored by then"
             assert burst.count == 8, "two more were under way"
-            assert sum("turn came, so nothing was sent" in str(outcome) for outcome in outcomes) == 2
+            assert sum("room in flight, so nothing was sent" in str(outcome) for outcome in outcomes) == 2
 
     run(scenario(), IdleLoop)
 

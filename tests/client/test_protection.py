@@ -129,7 +129,7 @@ async def test_a_client_shares_an_instance_only_with_its_own_account() -> None:
         ({"access_key": "somebody"}, "give both or none"),
         ({"secret_key": "hush hush"}, "give both or none"),
         ({"tls": True, "tls_ca_file": "/nowhere"}, r"tls\.client\.trustCertPath: /nowhere"),
-        ({"tls": True, "tls_cert_file": "/nowhere"}, r"tls\.client\.certPath: /nowhere is no file"),
+        ({"tls": True, "tls_cert_file": "/nowhere"}, r"tls\.client\.certPath: /nowhere is not a file"),
     ],
 )
 async def test_settings_that_cannot_work_are_refused_at_the_start(settings: dict[str, Any], said: str) -> None:

@@ -12,8 +12,8 @@ from orbitmq.client import MessageModel, MessageQueue, PullConsumer, PullStatus,
 from orbitmq.errors import ConfigurationError, InvalidStateError, MessageIllegal, RemotingTimeout
 from orbitmq.message.properties import encode_properties
 from orbitmq.wire.bodies import ConsumeType
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import PullMessageHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, silence
 from tests.support.loops import TurnedLoop, run, turned_loop, until
 

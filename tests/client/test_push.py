@@ -30,9 +30,10 @@ from orbitmq.message.config import SubscriptionData
 from orbitmq.message.properties import decode_properties, encode_properties
 from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies import ConsumeType, TopicRouteData
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader, SendMessageV2Header
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
 from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 from tests.support.process import free_port
@@ -747,7 +748,7 @@ def test_a_consumer_without_any_subscription_says_so(caplog: pytest.LogCaptureFi
             consumer = PushConsumer("g", system.address)
             consumer.set_listener(Listener())
             async with consumer:
-                assert caplog.text.count("event=nothing_subscribed group=g; nothing comes until subscribe") == 1
+                assert caplog.text.count("event=nothing_subscribed group=g; no messages are delivered until") == 1
             caplog.clear()
             async with push(system, Listener()):
                 assert "event=nothing_subscribed" not in caplog.text

@@ -14,10 +14,10 @@ from orbitmq.client.settings import ProducerSettings, complete
 from orbitmq.message.model import MessageQueue
 from orbitmq.net.connection import Connection
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.wire.bodies import LockedQueues, QueueLocks
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.bodies import LockedQueues, QueueLockRequest
 from orbitmq.wire.command import Command
 from orbitmq.wire.objects import decode, encode_standard
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system
 from tests.support.loops import run, settle, until
 
@@ -41,7 +41,7 @@ def slow_answers(system: FakeSystem) -> asyncio.Event:
     say = asyncio.Event()
 
     async def lock(_: Connection, command: Command) -> Command:
-        asked = decode(QueueLocks, command.body)
+        asked = decode(QueueLockRequest, command.body)
         system.locks.update({(asked.consumer_group, queue): asked.client_id for queue in asked.mq_set})
         await say.wait()
         return command.response(0, body=encode_standard(LockedQueues(locked=list(asked.mq_set))))

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from orbitmq.client.replies import Replies
+from orbitmq.client.replies import PendingReplies
 from orbitmq.errors import TooManyRequestsError
 from orbitmq.message.properties import encode_properties
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_reply import PushReplyMessageHeader
+from orbitmq.wire.requests import RequestCode
 
 
 class Peer:
@@ -29,13 +29,13 @@ def push(correlation_id: str) -> Command:
 SOON = float("inf")
 
 
-async def _expect(replies: Replies, correlation_id: str) -> None:
+async def _expect(replies: PendingReplies, correlation_id: str) -> None:
     async with replies.expected(correlation_id, asyncio.get_running_loop().time() + 60):
         pass
 
 
 async def test_a_reply_ends_the_wait_for_it_alone() -> None:
-    replies = Replies(ManualClock())
+    replies = PendingReplies(ManualClock())
     peer = cast("Any", Peer())
     async with replies.expected("a", SOON) as first, replies.expected("b", SOON) as second:
         assert replies.take(peer, push("b")).code == 0
@@ -48,10 +48,10 @@ async def test_a_reply_ends_the_wait_for_it_alone() -> None:
 
 
 async def test_so_many_may_wait_and_others_for_their_turn_until_their_time_is_over() -> None:
-    replies = Replies(ManualClock(), limit=1)
+    replies = PendingReplies(ManualClock(), limit=1)
     now = asyncio.get_running_loop().time()
     async with replies.expected("a", now):
-        with pytest.raises(TooManyRequestsError, match="nothing was sent: 1 of at most 1 are under way"):
+        with pytest.raises(TooManyRequestsError, match="nothing was sent: 1 of at most 1 are in flight"):
             async with replies.expected("b", now):
                 pass
         second = asyncio.create_task(_expect(replies, "c"))

@@ -10,12 +10,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from orbitmq.client.nameservers import NameServers
-from orbitmq.client.routes import LOOKUPS_AT_ONCE, Known, Routes
+from orbitmq.client.routes import LOOKUPS_AT_ONCE, KnownRoute, Routes
 from orbitmq.errors import ClientError
 from orbitmq.message.model import MessageQueue
 from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.objects import encode_standard
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse, silence
 from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 from tests.support.peers import remoting
@@ -113,7 +114,7 @@ def test_what_a_name_server_says_of_one_topic_does_not_stop_the_others(caplog: p
             system.topics |= {"A": 1, "B": 1}
             find = known.refresh
 
-            async def refresh(topic: str) -> Known | None:
+            async def refresh(topic: str) -> KnownRoute | None:
                 if topic == "A":
                     raise ValueError("no sense")
                 return await find(topic)

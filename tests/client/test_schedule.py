@@ -11,7 +11,7 @@ import pytest
 
 from orbitmq.client import MessageQueue, PullContext, PullSchedule
 from orbitmq.client import sync as threads
-from orbitmq.client.face import run as run_beside
+from orbitmq.client.sync_wrapper import run as run_beside
 from tests.support.fake_system import BROKER, FakeSystem, fake_system
 from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 from tests.support.process import wait_until

@@ -38,7 +38,7 @@ def test_every_setting_is_explained_and_its_default_allowed(kind: type[Any]) -> 
         ({"retry_times": True}, "retry_times: value True"),
         ({"compress_type": "RAR"}, "one of ZLIB, LZ4, ZSTD"),
         ({"retry_response_codes": {"busy"}}, "give whole numbers"),
-        ({"retries": 2}, "ProducerSettings knows no setting 'retries'"),
+        ({"retries": 2}, "ProducerSettings has no setting 'retries'"),
     ],
 )
 def test_a_bad_value_is_named_with_what_is_allowed(given: dict[str, Any], message: str) -> None:
@@ -63,7 +63,7 @@ def test_base_settings_are_part_of_all() -> None:
 
 
 def test_a_start_time_is_a_time_or_its_text() -> None:
-    with pytest.raises(ConfigurationError, match="give yyyyMMddHHmmss"):
+    with pytest.raises(ConfigurationError, match="use yyyyMMddHHmmss"):
         PushConsumer("g", consume_timestamp="yesterday")
     PushConsumer("g", consume_timestamp="20260102030405")
 

@@ -20,11 +20,11 @@ import pytest
 
 from orbitmq import client
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageIllegal, sync
-from orbitmq.client.face import CALLS_MAX, LoopThread, loop_thread, run, submit
+from orbitmq.client.sync_wrapper import CALLS_MAX, LoopThread, loop_thread, run, submit
 from orbitmq.errors import InvalidStateError, TooManyRequestsError
 from orbitmq.runtime.logging import flush
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import SendMessageV2Header, UnregisterClientHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import FakeSystem, fake_system_beside
 from tests.support.process import wait_until
 
@@ -106,7 +106,7 @@ def test_oneway_messages_to_a_broker_that_takes_none_wait_for_it_in_their_order(
         with stopped_loop():
             for body in (b"1", b"2"):
                 producer.send_oneway(Message("T", body), sharding_key="k")
-            connection._paused_by_writes = True  # as the socket says when it is full
+            connection._flow.is_unread = True  # as the socket says when it is full
         sending = threading.Thread(target=producer.send_oneway, args=[Message("T", b"3")], kwargs={"sharding_key": "k"})
         sending.start()
         sending.join(0.1)
@@ -454,7 +454,7 @@ def test_a_log_handler_on_the_root_logger_may_send(system: FakeSystem) -> None:
 def test_slow_callbacks_of_futures_do_not_pile_up_without_end(
     system: FakeSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orbitmq.client.face.CALLBACKS_MAX", 3)
+    monkeypatch.setattr("orbitmq.client.sync_wrapper.CALLBACKS_MAX", 3)
     may_end = threading.Event()
     try:
         with sync.Producer("g", system.address) as producer:

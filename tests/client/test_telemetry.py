@@ -29,7 +29,8 @@ from orbitmq.client import (
 )
 from orbitmq.client.telemetry import instrument
 from orbitmq.errors import BrokerError, MessageIllegal
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
 from tests.support.loops import run, until
 
@@ -234,5 +235,5 @@ def test_a_consumer_that_is_told_what_to_pull_has_them_as_well(kind: type[PullCo
 
 def test_what_makes_no_spans_is_refused() -> None:
     nothing: Any = object()
-    with pytest.raises(TypeError, match="object makes no spans; give a producer or a consumer"):
+    with pytest.raises(TypeError, match="object creates no spans; pass a producer or a consumer"):
         instrument(nothing)

@@ -19,9 +19,9 @@ from orbitmq.client import (
     TransactionProducer,
     sync,
 )
-from orbitmq.client.core.ending import EndContext
 from orbitmq.client.core.trace import TransactionEnded, decode_trace
-from orbitmq.client.face import run as run_on_the_loop
+from orbitmq.client.core.transaction_end import EndContext
+from orbitmq.client.sync_wrapper import run as run_on_the_loop
 from orbitmq.errors import ClientError
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from orbitmq.message.properties import decode_properties, encode_properties
@@ -29,11 +29,12 @@ from orbitmq.message.unit import encode_unit
 from orbitmq.net.connection import Connection
 from orbitmq.testing import Cluster
 from orbitmq.wire.bodies import BrokerData, ClusterInfo
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import SendMessageResponseHeader, SendMessageV2Header
 from orbitmq.wire.headers_transaction import CheckTransactionStateHeader, EndTransactionHeader
 from orbitmq.wire.objects import encode_standard
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
 from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 from tests.support.process import wait_until
@@ -343,7 +344,7 @@ def test_a_hook_that_stops_one_answer_does_not_stop_the_others(caplog: pytest.Lo
                 await producer.fetch_publish_queues("TBW102")
                 await until(lambda: system.heartbeats)
                 ask(system)
-                await until(lambda: "event=transaction_question_not_answered" in caplog.text)
+                await until(lambda: "event=transaction_check_failed" in caplog.text)
                 ask(system)
                 await until(lambda: ends(system))
 
@@ -365,11 +366,11 @@ def test_no_more_questions_wait_than_allowed() -> None:
             await producer.fetch_publish_queues("TBW102")
             await until(lambda: system.heartbeats)
             ask(system)
-            await until(lambda: producer._questions.empty() and system.heartbeats)
+            await until(lambda: producer._checks.empty() and system.heartbeats)
             await settle()
             for _ in range(5):
                 ask(system)
-            await until(lambda: producer._questions.full())
+            await until(lambda: producer._checks.full())
             await settle()
             free.set()
             await until(lambda: len(ends(system)) == 3)
@@ -386,7 +387,7 @@ def test_nobody_answers_after_shutdown() -> None:
             async with TransactionProducer("payers", system.address, listener=listener) as producer:
                 await producer.fetch_publish_queues("TBW102")
                 instance = producer._instance
-            assert instance.questions.producers == {}
+            assert instance.transaction_checks.producers == {}
 
     run(scenario())
 

@@ -10,9 +10,17 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client.consumer import Held
+from orbitmq.client.consumer import HeldQueue
 from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
-from orbitmq.client.workers import ABANDON_S, Listener, Portion, TaskWorkers, ThreadWorkers, Workers, workers_for
+from orbitmq.client.workers import (
+    ABANDON_S,
+    Listener,
+    ListenerCall,
+    ListenerWorkers,
+    TaskWorkers,
+    ThreadWorkers,
+    workers_for,
+)
 from orbitmq.message.model import MessageExt, MessageQueue
 from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 
@@ -20,15 +28,15 @@ SUCCESS = ConsumeConcurrentlyStatus.CONSUME_SUCCESS
 Q = MessageQueue("T", "b", 0)
 
 
-def portion(held: Held | None = None) -> Portion:
-    held = held or Held(Q)
-    return Portion(held, held.cached, [MessageExt("T", b"x")], ConcurrentContext(Q))
+def call(held: HeldQueue | None = None) -> ListenerCall:
+    held = held or HeldQueue(Q)
+    return ListenerCall(held, held.cached, [MessageExt("T", b"x")], ConcurrentContext(Q))
 
 
-class Finished(list[Portion]):
+class Finished(list[ListenerCall]):
     """Collects what comes back, and checks that it comes on the loop."""
 
-    def __call__(self, back: Portion) -> None:
+    def __call__(self, back: ListenerCall) -> None:
         asyncio.get_running_loop()
         self.append(back)
 
@@ -47,7 +55,7 @@ class CallableListener:
         return SUCCESS
 
 
-def made(listener: Listener, finished: Finished, count: int = 4) -> Workers:
+def made(listener: Listener, finished: Finished, count: int = 4) -> ListenerWorkers:
     return workers_for(listener, count, "worker", lambda _: None, finished)
 
 
@@ -77,7 +85,7 @@ def test_many_portions_come_back_with_their_answer(listener: Listener) -> None:
         # In waves, so that workers run dry and begin again in between.
         for wave in range(200):
             for _ in range(wave % 7):
-                workers.submit(portion())
+                workers.submit(call())
             if wave % 3:
                 await asyncio.sleep(0)
         total = sum(wave % 7 for wave in range(200))
@@ -99,14 +107,14 @@ def test_a_failing_listener_answers_nothing(caplog: pytest.LogCaptureFixture) ->
         for listener in (fail, wrong):
             finished = Finished()
             workers = made(listener, finished)
-            workers.submit(portion())
+            workers.submit(call())
             await until(lambda finished=finished: finished)  # type: ignore[misc]
             assert (finished[0].status, finished[0].skipped) == (None, False)
             await workers.close(1)
 
     run(scenario())
     assert "listener is broken" in caplog.text
-    assert "event=listener_gave_no_status value='fine'" in caplog.text
+    assert "event=listener_returned_no_status value='fine'" in caplog.text
 
 
 def test_a_cancelled_wait_in_a_listener_costs_no_portion_and_no_task() -> None:
@@ -120,8 +128,8 @@ def test_a_cancelled_wait_in_a_listener_costs_no_portion_and_no_task() -> None:
 
     async def scenario() -> None:
         workers = made(listener, finished, count=1)
-        workers.submit(portion())
-        workers.submit(portion())
+        workers.submit(call())
+        workers.submit(call())
         await until(lambda: len(finished) == 2)
         assert isinstance(finished[0].error, asyncio.CancelledError)
         assert finished[1].status is SUCCESS
@@ -139,7 +147,7 @@ def test_a_listener_that_wants_to_end_its_thread_costs_none() -> None:
         finished = Finished()
         workers = made(leave, finished, count=1)
         for _ in range(3):
-            workers.submit(portion())
+            workers.submit(call())
         await until(lambda: len(finished) == 3)
         assert [one.status for one in finished] == [None] * 3
         await workers.close(1)
@@ -152,9 +160,9 @@ def test_messages_of_a_queue_that_went_away_are_skipped(listener: Listener) -> N
     async def scenario() -> None:
         finished = Finished()
         workers = made(listener, finished)
-        held = Held(Q)
+        held = HeldQueue(Q)
         held.drop()
-        workers.submit(portion(held))
+        workers.submit(call(held))
         await until(lambda: finished)
         assert finished[0].skipped
         await workers.close(1)
@@ -177,7 +185,7 @@ def test_calls_are_limited() -> None:
         finished = Finished()
         workers = made(listener, finished, count=3)
         for _ in range(20):
-            workers.submit(portion())
+            workers.submit(call())
         await until(lambda: len(finished) == 20)
         await workers.close(1)
 
@@ -197,7 +205,7 @@ def test_closing_skips_what_waits_and_waits_for_what_runs() -> None:
         finished = Finished()
         workers = made(listener, finished, count=1)
         for _ in range(3):
-            workers.submit(portion())
+            workers.submit(call())
         await until(begun.is_set)
         closing = asyncio.create_task(workers.close(10))
         await asyncio.sleep(0.01)
@@ -223,7 +231,7 @@ def test_closing_does_not_wait_for_ever() -> None:
     async def scenario() -> None:
         for listener in (hang, hang_too):
             workers = made(listener, Finished(), count=1)
-            workers.submit(portion())
+            workers.submit(call())
             await asyncio.sleep(0.01)
             await workers.close(0.01)
 
@@ -243,7 +251,7 @@ def test_a_coroutine_that_is_not_to_be_cancelled_holds_up_nobody() -> None:
             return SUCCESS
 
         workers = made(stubborn, Finished())
-        workers.submit(portion())
+        workers.submit(call())
         await begun.wait()
         closing = asyncio.create_task(workers.close(0))
         await settle()
@@ -263,7 +271,7 @@ def test_a_listener_may_close_its_own_workers() -> None:
 
         finished = Finished()
         workers = made(last, finished)
-        workers.submit(portion())
+        workers.submit(call())
         await until(lambda: finished)
         assert finished[0].status is SUCCESS
 
@@ -283,7 +291,7 @@ def test_a_listener_that_never_waits_leaves_the_loop_its_turns() -> None:
         finished = Finished()
         workers = made(listener, finished, count=1)
         for _ in range(200):
-            workers.submit(portion())
+            workers.submit(call())
         await asyncio.sleep(0.001)
         assert len(finished) < 200
         await until(lambda: len(finished) == 200)
@@ -326,7 +334,7 @@ def test_the_number_of_calls_can_be_changed(kind: str) -> None:
         finished = Finished()
         workers = made(coroutine if kind == "tasks" else function, finished, 2)
         for _ in range(8):
-            workers.submit(portion())
+            workers.submit(call())
         await until(lambda: now == 2)
         workers.resize(5)
         await until(lambda: now == 5)
@@ -339,7 +347,7 @@ def test_the_number_of_calls_can_be_changed(kind: str) -> None:
         release.clear()
         most = 0
         for _ in range(3):
-            workers.submit(portion())
+            workers.submit(call())
         await until(lambda: now == 1)
         await asyncio.sleep(0.01)
         assert most == 1
@@ -357,14 +365,14 @@ def test_a_listener_without_answers_is_told_of_once(caplog: pytest.LogCaptureFix
         finished = Finished()
         workers = made(lambda messages, context: None, finished)
         for _ in range(5):
-            workers.submit(portion())
+            workers.submit(call())
         await until(lambda: len(finished) == 5)
         await workers.close(1)
 
     run(scenario())
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert "value=None" in line
-    assert "must return a ConsumeConcurrentlyStatus" in line
+    assert "return a ConsumeConcurrentlyStatus" in line
 
 
 def test_a_coroutine_that_wants_to_end_the_loop_ends_that_of_the_application(caplog: pytest.LogCaptureFixture) -> None:
@@ -372,7 +380,7 @@ def test_a_coroutine_that_wants_to_end_the_loop_ends_that_of_the_application(cap
         raise SystemExit(3)
 
     async def scenario() -> None:
-        made(leave, Finished()).submit(portion())
+        made(leave, Finished()).submit(call())
         await asyncio.Event().wait()
 
     with pytest.raises(SystemExit, match="3"):
@@ -396,8 +404,8 @@ def test_a_coroutine_listener_that_closes_its_workers_does_not_wait_for_itself_b
         other = asyncio.Event()
         finished = Finished()
         workers = made(listener, finished)
-        workers.submit(portion())
-        workers.submit(portion())
+        workers.submit(call())
+        workers.submit(call())
         await settle()
         assert not closed
         other.set()

@@ -108,7 +108,7 @@ def test_a_login_leads_to_where_it_was_asked_for(guarded: OrbitDashboard) -> Non
     assert (page.status, page.title) == (200, "Audit")
     assert "admin log in" not in page.words
     (line, *_) = page.table("Audit log")
-    assert (line["Who"], line["Role"], line["What"], line["Outcome"]) == ("admin", "admin", "log in", "done")
+    assert (line["User"], line["Role"], line["Change"], line["Outcome"]) == ("admin", "admin", "log in", "done")
 
 
 def test_the_cookie_is_kept_from_scripts_and_other_sites(guarded: OrbitDashboard) -> None:
@@ -126,7 +126,7 @@ def test_each_role_sees_what_it_may(guarded: OrbitDashboard) -> None:
         page = visitor.get("audit")
         assert page.status == (200 if role is Role.ADMIN else 403)
         if role is not Role.ADMIN:
-            assert page.title == f"{role.word} is {role.word}; this takes admin"
+            assert page.title == f"{role.word} has the role {role.word}; this needs admin"
             assert not any("audit" in link for link in page.links)
 
 
@@ -134,7 +134,7 @@ def test_wrong_passwords_are_refused_alike_and_then_slowed_down(accounts: Path) 
     with OrbitDashboard(NOBODY, "--accounts", accounts, "--sample", 0) as dashboard:
         visitor = dashboard.visitor()
         wrong = [visitor.log_in("admin", "wrong password"), visitor.log_in("nobody", PASSWORD)]
-        assert [(page.status, "name or password is wrong" in page.words) for page in wrong] == [(401, True)] * 2
+        assert [(page.status, "wrong name or password" in page.words) for page in wrong] == [(401, True)] * 2
         statuses = [visitor.log_in("admin", "wrong password").status for number in range(8)]
         assert statuses[:4] == [401, 401, 401, 401]
         assert 429 in statuses, "each further one waits twice as long"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 from playwright.sync_api import Browser, Download, expect
 
-from orbitmq.dashboard.asking import Page
+from orbitmq.dashboard.routes import PageRoute
 from tests.support.browsers import DESKTOP, PHONE, Window, chromium
 from tests.support.dashboards import OrbitDashboard
 from tests.support.process import wait_until
@@ -70,17 +70,17 @@ class Walker(Window):
 
     def confirms(self, typed: str | None = None) -> None:
         """The plan that is shown; a name has to be typed where something is destroyed."""
-        self.is_at("Shall this be done?")
+        self.is_at("Confirm this change")
         if typed is not None:
             self.page.get_by_label("Type").fill(typed)
-        self.clicks("Do it")
-        expect(self.page.get_by_role("link", name="Go on")).to_be_visible(timeout=PATIENCE_S * 1000)
+        self.clicks("Confirm")
+        expect(self.page.get_by_role("link", name="Back")).to_be_visible(timeout=PATIENCE_S * 1000)
         assert not self.page.locator(".outcome-failed, .outcome-notApplied").count(), self.page.inner_text("#content")
 
     def leaves(self) -> None:
         """The plan that is shown, as it is."""
-        self.is_at("Shall this be done?")
-        self.follows("Leave it")
+        self.is_at("Confirm this change")
+        self.follows("Cancel")
 
     def saves(self, link: str) -> str:
         """The text of the file behind a link or a button."""
@@ -114,7 +114,7 @@ def walker(browser: Browser, dashboard: OrbitDashboard, shop: Shop) -> Walker:
 
 
 @pytest.mark.parametrize("page", LOOKS, ids=lambda page: page.path or "overview")
-def test_a_person_gets_done_what_the_page_is_for(page: Page, walker: Walker) -> None:
+def test_a_person_gets_done_what_the_page_is_for(page: PageRoute, walker: Walker) -> None:
     assert page.path in WALKS, "nobody has walked this page"
     found = WALKS[page.path]
     if page.path not in FILES:
@@ -143,7 +143,7 @@ def overview(walker: Walker) -> None:
     walker.page.clock.install()
     walker.open("")
     walker.sees("DefaultCluster")
-    walker.sees("Groups that are behind")
+    walker.sees("Groups with a lag")
     walker.page.get_by_role("row", name=ARCHIVE).first.wait_for()
     with walker.page.expect_response(lambda answer: answer.request.headers.get("hx-request") == "true"):
         walker.page.get_by_label("every").check()  # the content comes anew while the box is ticked
@@ -173,22 +173,22 @@ def groups(walker: Walker) -> None:
 @walk("new-group", "new-group", "groups/{group}/delete")
 def new_group(walker: Walker) -> None:
     walker.fills("Name", "returns")
-    walker.clicks("Show what it makes")
+    walker.clicks("Preview")
     walker.confirms()
     walker.open("groups/returns")
-    walker.page.get_by_text("Delete it").click()
-    walker.clicks("Show what it deletes")
+    walker.page.get_by_text("Delete the group").click()
+    walker.clicks("Preview", form="form[action$='/delete']")
     walker.confirms("returns")
 
 
 @walk("groups/{group}", "groups/{group}/change")
 def group(walker: Walker) -> None:
     walker.sees("Queues")
-    walker.page.get_by_text("Change its rules").click()
+    walker.page.get_by_text("Change the configuration").click()
     walker.page.locator(
         "form[action$='/change'] input[type=number], form[action$='/change'] input[inputmode]"
     ).first.fill("3")
-    walker.clicks("Show what it changes")
+    walker.clicks("Preview changes")
     walker.confirms()
 
 
@@ -208,16 +208,16 @@ def why(walker: Walker) -> None:
 def offsets(walker: Walker) -> None:
     walker.open(f"groups/{ARCHIVE}/offsets")
     form = "form[action$='/clone']"
-    walker.fills("The group that gets them", "archive-2", form=form)
-    walker.clicks("Show what it changes", form=form)
+    walker.fills("Destination group", "archive-2", form=form)
+    walker.clicks("Preview", form=form)
     walker.confirms()
     walker.open("groups/archive-2/offsets")
     form = "form[action$='/reset']"
     walker.page.locator(form).get_by_label("The earliest message").check()
-    walker.clicks("Show what it moves", form=form)
+    walker.clicks("Preview", form=form)
     walker.confirms()
     walker.open("groups/archive-2/offsets")
-    walker.clicks("Show what it skips", form="form[action$='/skip']")
+    walker.clicks("Preview", form="form[action$='/skip']")
     walker.confirms()
 
 
@@ -232,8 +232,8 @@ def clients(walker: Walker) -> None:
 
 @walk("clients/{client:path}")
 def client(walker: Walker) -> None:
-    walker.sees(f"Positions in {BILLING}")
-    walker.follows("Where its threads stand")
+    walker.sees(f"Queues in {BILLING}")
+    walker.follows("Stacks")
     walker.sees(re.compile("thread|stack", re.IGNORECASE))
 
 
@@ -258,10 +258,10 @@ def broker(walker: Walker) -> None:
     here = walker.page.url
     walker.clicks("Forbid writing")
     walker.leaves()
-    walker.clicks("Show what is done")
+    walker.clicks("Preview")
     walker.confirms()
     walker.page.goto(here)
-    walker.fills("Keys with", "flush")
+    walker.fills("Key contains", "flush")
     walker.clicks("Filter")
     walker.sees("flushDiskType")
 
@@ -276,10 +276,10 @@ def consumption(walker: Walker) -> None:
 
 @walk("brokers/{broker}/settings", "brokers/{broker}/settings/change")
 def settings(walker: Walker) -> None:
-    walker.fills("Keys with", "fileReservedTime")
+    walker.fills("Key contains", "fileReservedTime")
     walker.clicks("Filter")
     walker.fills("fileReservedTime", "96", form="form[method=post]")
-    walker.clicks("Show what changes")
+    walker.clicks("Preview changes")
     walker.sees("96")
     walker.confirms()
 
@@ -287,7 +287,7 @@ def settings(walker: Walker) -> None:
 @walk("topics")
 def topics(walker: Walker) -> None:
     walker.sees(ORDERS)
-    walker.fills("Name with", ORDERS)
+    walker.fills("Name contains", ORDERS)
     walker.clicks("Show")
     walker.follows(ORDERS)
     walker.is_at(ORDERS)
@@ -296,23 +296,23 @@ def topics(walker: Walker) -> None:
 @walk("topics/{topic}", "topics/{topic}/alter", "topics/{topic}/order")
 def topic(walker: Walker) -> None:
     walker.sees(BILLING)
-    walker.page.locator("form[action$='/alter']").get_by_label("Queues to write").fill("6")
-    walker.page.locator("form[action$='/alter']").get_by_label("Queues to read").fill("6")
-    walker.clicks("Show what changes", form="form[action$='/alter']")
+    walker.page.locator("form[action$='/alter']").get_by_label("Write queues").fill("6")
+    walker.page.locator("form[action$='/alter']").get_by_label("Read queues").fill("6")
+    walker.clicks("Preview changes", form="form[action$='/alter']")
     walker.confirms()
-    walker.follows("Go on")
+    walker.follows("Back")
     walker.fills("Brokers and queues", "broker-a:4;broker-b:4", form="form[action$='/order']")
-    walker.clicks("Show what changes", form="form[action$='/order']")
+    walker.clicks("Preview changes", form="form[action$='/order']")
     walker.leaves()
 
 
 @walk("new-topic", "new-topic", "topics/{topic}/delete")
 def new_topic(walker: Walker) -> None:
     walker.fills("Name", "Returns")
-    walker.clicks("Show what is made")
+    walker.clicks("Preview")
     walker.confirms()
     walker.open("topics/Returns")
-    walker.clicks("Show what goes")
+    walker.clicks("Preview", form="form[action$='/delete']")
     walker.confirms("Returns")
 
 
@@ -321,13 +321,13 @@ def name_servers(walker: Walker) -> None:
     here = walker.page.url
     form = "form[action$='/settings']"
     walker.follows("change")
-    walker.clicks("Show what changes", form=form)
-    walker.sees("There is nothing to do: it is so already.")
+    walker.clicks("Preview changes", form=form)
+    walker.sees("Nothing to do: everything is as requested already.")
     walker.page.goto(here)
     form = "form[action$='/pairs']"
     walker.fills("Put", "Mails", form=form)
     walker.fills("as", "broker-a:4", form=form)
-    walker.clicks("Show what changes", form=form)
+    walker.clicks("Preview changes", form=form)
     walker.confirms()
     walker.page.goto(here)
     walker.clicks("remove Mails")
@@ -338,7 +338,7 @@ def name_servers(walker: Walker) -> None:
 def access(walker: Walker) -> None:
     walker.sees("storefront")
     walker.fills("Replace the white list", "127.0.0.1\n10.1.2.*")
-    walker.clicks("Show what changes")
+    walker.clicks("Preview changes")
     walker.confirms()
 
 
@@ -346,8 +346,8 @@ def access(walker: Walker) -> None:
 def account(walker: Walker) -> None:
     walker.fills("Access key", "warehouse")
     walker.fills("Secret", SECRET)
-    walker.fills("Topics, one a line", f"{ORDERS}=SUB")
-    walker.clicks("Show what changes")
+    walker.fills("Topics, one per line", f"{ORDERS}=SUB")
+    walker.clicks("Preview changes")
     assert SECRET not in walker.page.content()
     walker.confirms()
     assert SECRET not in walker.page.content()
@@ -359,20 +359,20 @@ def account(walker: Walker) -> None:
 
 @walk("config", "config/apply")
 def config(walker: Walker) -> None:
-    told = walker.saves("Save what the cluster has")
+    told = walker.saves("Export")
     assert ORDERS in told
     assert SECRET not in told
-    walker.fills("Make the cluster what this document says", told)
-    walker.clicks("Show what changes")
-    walker.sees("There is nothing to do: it is so already.")
+    walker.fills("Apply this document", told)
+    walker.clicks("Preview changes")
+    walker.sees("Nothing to do: everything is as requested already.")
 
 
 @walk("audit")
 def audit(walker: Walker) -> None:
     walker.open("send?topic=" + MAILS)
     walker.fills("Body", "recorded", form="form[action$='/send']")
-    walker.clicks("Send it")
-    walker.sees("is sent to")
+    walker.clicks("Send")
+    walker.sees("SEND_OK")
     walker.open("audit")
     walker.sees("send a message")
 
@@ -387,7 +387,7 @@ def find(walker: Walker) -> None:
     walker.page.keyboard.press("Enter")
     walker.is_at("Where is my message?")
     walker.sees("order-7")
-    walker.follows("The message")
+    walker.follows("Message")
     walker.is_at("Message")
 
 
@@ -403,10 +403,10 @@ def messages(walker: Walker) -> None:
 @walk("messages/{topic}/{id}")
 def message(walker: Walker) -> None:
     walker.sees('"order": 0')
-    walker.page.get_by_label("Shown as").select_option("hex")
+    walker.page.get_by_label("Show as").select_option("hex")
     walker.clicks("Show")
     walker.sees("7b226f72646572")
-    walker.follows("Send one like it")
+    walker.follows("Send a similar message")
     expect(walker.page.locator("#body")).to_have_value(re.compile('"order": 0'))
 
 
@@ -414,8 +414,8 @@ def message(walker: Walker) -> None:
 def again(walker: Walker) -> None:
     billed = walker.shop.billed
     walker.fills("Group", BILLING)
-    walker.clicks("Show its members")
-    walker.clicks("Consume it there")
+    walker.clicks("Show members")
+    walker.clicks("Deliver to this member")
     walker.confirms()
     wait_until(lambda: walker.shop.billed > billed, PATIENCE_S, "the order is billed once more")
 
@@ -427,8 +427,8 @@ def send(walker: Walker) -> None:
     walker.fills("Topic", ORDERS, form=form)
     walker.page.locator("#body").fill('{"order": "by hand"}')
     walker.fills("Keys, separated", "by-hand", form=form)
-    walker.clicks("Send it")
-    walker.sees("is sent to Orders")
+    walker.clicks("Send")
+    walker.sees("to Orders")
     wait_until(lambda: walker.shop.billed > billed, PATIENCE_S, "the order is billed")
 
 
@@ -459,8 +459,8 @@ def dead_letters_of(walker: Walker) -> None:
     walker.sees("mail-0")
     walker.page.get_by_label("all", exact=True).check()  # ticks every box of the page
     assert walker.page.locator("input[name=id]:checked").count() == walker.page.locator("input[name=id]").count() > 1
-    walker.page.get_by_label("Those that are ticked go").select_option("topic")
-    walker.fills("Topic, if to one", PAYMENTS)
+    walker.page.get_by_label("Deliver the selected messages").select_option("topic")
+    walker.fills("Destination topic", PAYMENTS)
     walker.clicks("Deliver again")
     walker.leaves()
 
@@ -468,14 +468,14 @@ def dead_letters_of(walker: Walker) -> None:
 @walk("delayed")
 def delayed(walker: Walker) -> None:
     walker.sees(MAILS)
-    walker.follows("Look through them")
+    walker.follows("Browse the messages")
     walker.sees("later")
 
 
 @walk("half", "half/{id}/check")
 def half(walker: Walker) -> None:
     walker.sees("Payments")
-    walker.clicks("ask the producer")
+    walker.clicks("check ")
     walker.confirms()
 
 
@@ -488,7 +488,7 @@ FILES = {"config/export", "dead-letters/{group}/export", "messages/export", "mes
 @walk("config/export")
 def config_export(walker: Walker) -> None:
     walker.open("config")
-    assert "kind: ClusterConfig" in walker.saves("Save what the cluster has")
+    assert "kind: ClusterConfig" in walker.saves("Export")
 
 
 @walk("dead-letters/{group}/export")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.plans import Plan
+from orbitmq.admin.results import Found
 from orbitmq.dashboard import logins
-from orbitmq.dashboard.logins import Guesses, Logins, Pending
+from orbitmq.dashboard.logins import Guesses, Logins, PendingPlan
 from orbitmq.dashboard.roles import Role
 
 
@@ -62,7 +62,7 @@ def test_a_token_is_the_login_s_own(clock: Clock) -> None:
 
 def test_plans_grow_old_and_are_bounded(clock: Clock) -> None:
     _, login = Logins(clock).begin("anna", Role.ADMIN)
-    keys = [login.keep(Pending(Plan("x"), "local", "", Role.ADMIN, clock.now)) for _ in range(logins.PLANS_MAX + 1)]
+    keys = [login.keep(PendingPlan(Plan("x"), "local", "", Role.ADMIN, clock.now)) for _ in range(logins.PLANS_MAX + 1)]
     assert login.kept(keys[0], clock.now) is None
     assert login.kept(keys[1], clock.now + logins.PLAN_SECONDS) is not None
     running = login.kept(keys[2], clock.now)
@@ -120,16 +120,16 @@ def test_what_has_ended_is_not_held(clock: Clock) -> None:
 
 def test_a_plan_that_is_being_made_is_never_forgotten(clock: Clock) -> None:
     _, login = Logins(clock).begin("anna", Role.ADMIN)
-    first = login.keep(Pending(Plan("x"), "local", "", Role.ADMIN, clock.now))
+    first = login.keep(PendingPlan(Plan("x"), "local", "", Role.ADMIN, clock.now))
     login.pending[first].is_running = True
     for _ in range(2 * logins.PLANS_MAX):
-        login.keep(Pending(Plan("x"), "local", "", Role.ADMIN, clock.now))
+        login.keep(PendingPlan(Plan("x"), "local", "", Role.ADMIN, clock.now))
     assert login.kept(first, clock.now) is not None
     assert len(login.pending) == logins.PLANS_MAX
     made = list(login.pending)[1]
     login.pending[made].result = Found()
-    login.keep(Pending(Plan("x"), "local", "", Role.ADMIN, clock.now))
+    login.keep(PendingPlan(Plan("x"), "local", "", Role.ADMIN, clock.now))
     assert made not in login.pending, "one that is made goes before one that waits"
     clock.now += logins.PLAN_SECONDS + 1
-    login.keep(Pending(Plan("x"), "local", "", Role.ADMIN, clock.now))
+    login.keep(PendingPlan(Plan("x"), "local", "", Role.ADMIN, clock.now))
     assert len(login.pending) == 2, "and the old ones go with what they hold"

@@ -17,7 +17,7 @@ from orbitmq.dashboard.roles import Role
 from orbitmq.message.model import MessageQueue
 from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.dashboards import OrbitDashboard, Page, Visitor
 from tests.support.process import wait_until
 from tests.support.sessions import asked
@@ -93,10 +93,10 @@ def test_each_role_may_do_what_it_may_and_no_more(visitors: Mapping[Role, Visito
     for role, visitor in visitors.items():
         answer = visitor.post(path, {**fields, "csrf": _token(visitor)})
         if role >= needed:
-            assert (answer.status, answer.title) == (200, "Shall this be done?"), role
+            assert (answer.status, answer.title) == (200, "Confirm this change"), role
         else:
             assert answer.status == 403, role
-            assert f"this takes {needed.word}" in answer.title
+            assert f"this needs {needed.word}" in answer.title
         assert visitor.post(path, fields).status == 403, "a form without its token"
 
 
@@ -114,7 +114,7 @@ BAD = {
     "new-group?": ({"group": "made up"}, "made up"),
     "new-group??": ({"group": "made", "retry_max_times": "many"}, "retry_max_times is 'many'"),
     "new-group???": ({"group": "made", "broker": "10.0.0.1:10911"}, "broker is '10.0.0.1:10911'"),
-    f"groups/{GROUP}/change": ({}, "no rule is given"),
+    f"groups/{GROUP}/change": ({}, "no setting to change is given"),
     f"groups/{GROUP}/change?": ({"consume_enable": "perhaps"}, "consume_enable is 'perhaps'"),
     f"groups/{GROUP}/offsets/reset": ({"topic": TOPIC, "to": "there"}, "to is 'there'"),
     f"groups/{GROUP}/offsets/reset?": ({"topic": TOPIC, "to": "time", "time": "noon"}, "time: 'noon'"),
@@ -148,7 +148,7 @@ def test_rules_that_differ_between_brokers_are_marked(cluster: Cluster, admin: V
 
     asked(cluster.namesrv_address, differ)
     page = admin.get("groups/uneven")
-    rules = {row["Rule"]: (row["broker-a"], row["broker-b"]) for row in page.table("Rules")}
+    rules = {row["Setting"]: (row["broker-a"], row["broker-b"]) for row in page.table("Configuration")}
     assert rules["retry max times"] == ("16", "7")
     assert page.text.count('class="differs"') == 2
     assert "the rules of uneven differ between brokers" in page.words
@@ -182,8 +182,8 @@ def test_members_that_are_silent_do_not_hold_the_page_up(cluster: Cluster, admin
     with consumer(cluster, "silent"):
         try:
             page = admin.get("groups/silent")
-            assert "Members have not said yet what they have" in page.words
-            assert "Not known yet" in page.words
+            assert "Members have not responded yet" in page.words
+            assert "Not loaded yet" in page.words
         finally:
             fault.end()
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from orbitmq.admin.session import ASKED_AT_ONCE
-from orbitmq.dashboard.app import Dashboard, Settings
+from orbitmq.dashboard.app import Dashboard, DashboardSettings
+from orbitmq.dashboard.clusters import Cached, ClusterAccess, DashboardCluster
 from orbitmq.dashboard.lists import ROWS
-from orbitmq.dashboard.places import Kept, Place, Reach
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.model import MessageQueue
 from orbitmq.net.connection import Connection
@@ -31,9 +31,10 @@ from orbitmq.wire.bodies import (
     SubscriptionGroupTable,
     TopicTable,
 )
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system
 from tests.support.loops import until
 
@@ -78,8 +79,8 @@ def _behind(number: int) -> ConsumeStats:
 
 @asynccontextmanager
 async def _dashboard(system: FakeSystem) -> AsyncIterator[Dashboard]:
-    place = Place("local", Reach([system.address], Remoting), sample_seconds=0)
-    yield Dashboard(Settings([place]))
+    place = DashboardCluster("local", ClusterAccess([system.address], Remoting), sample_seconds=0)
+    yield Dashboard(DashboardSettings([place]))
     await place.stop()
 
 
@@ -113,7 +114,7 @@ async def test_nothing_is_asked_for_a_row(monkeypatch: pytest.MonkeyPatch) -> No
         assert first.count('<th scope="row">') == ROWS
         assert f"1–{ROWS} of {GROUPS:,}" in first
         assert NAMES[-1] in first, "the furthest behind"
-        assert "Brokers are being asked who is online" in first
+        assert "Requesting the members from brokers" in first
         asked = _asked(system)
         assert asked.pop(PER_GROUP, 0) <= ASKED_AT_ONCE, "who is online is asked beside the page, a few at a time"
         assert sum(asked.values()) < 20, asked
@@ -122,10 +123,10 @@ async def test_nothing_is_asked_for_a_row(monkeypatch: pytest.MonkeyPatch) -> No
         await until(lambda: _asked(system)[PER_GROUP] == GROUPS, "the roster")
         await _get(dashboard, "groups?only=behind")
         before = _asked(system)
-        monkeypatch.setattr(Kept, "age_seconds", 0.0)  # however long the machine takes for these pages
+        monkeypatch.setattr(Cached, "age_seconds", 0.0)  # however long the machine takes for these pages
         for query in ("", "sort=name&from=200", "only=online", "containing=group-01", "sort=-members"):
             page = await _get(dashboard, f"groups?{query}")
-            assert "Brokers are being asked" not in page
+            assert "Requesting the members" not in page
         assert _asked(system) == before, "further looks ask nothing"
 
 
@@ -135,7 +136,7 @@ async def test_where_nothing_is_yet_the_next_step_is_told() -> None:
     async with fake_system() as system, _dashboard(system) as dashboard:
         _tell(system, [], let_go)
         groups = await _get(dashboard, "groups")
-        assert "There is no group yet" in groups
+        assert "No group yet" in groups
         assert "orbitmq group create NAME" in groups
         clients = await _get(dashboard, "clients")
         assert "No consumer is online" in clients

@@ -12,7 +12,7 @@ from orbitmq.client.sync import Producer
 from orbitmq.dashboard.accounts import put
 from orbitmq.dashboard.roles import Role
 from orbitmq.testing import Cluster
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.dashboards import OrbitDashboard, Visitor
 
 PASSWORD = "correct horse"
@@ -119,7 +119,7 @@ def test_too_many_dead_letters_are_not_taken_at_once(visitors: dict[Role, Visito
     visitor = visitors[Role.OPERATOR]
     fields = [("csrf", token(visitor)), *(("id", f"{number:032X}") for number in range(201))]
     page = visitor.post("dead-letters/g/again", fields)
-    assert (page.status, page.title) == (400, "id is given 201 times; 200 are delivered at once")
+    assert (page.status, page.title) == (400, "201 dead letters are selected; at most 200 are delivered at once")
 
 
 def test_a_form_that_is_too_large_is_refused(visitors: dict[Role, Visitor]) -> None:
@@ -146,8 +146,8 @@ def test_a_broker_that_does_not_answer_makes_a_list_partial_and_is_read_later() 
         running.disconnect(RequestCode.PULL_MESSAGE, times=None, broker="broker-b")
         page = dashboard.visitor().get("messages?topic=Orders")
         rows = page.table("Messages")
-        assert "Partial: what these have is missing below. broker-b" in page.words
-        assert "4 shown; 4 looked at, 4 not yet" in page.words
+        assert "Partial: data of these nodes is missing below. broker-b" in page.words
+        assert "4 shown; 4 read, 4 left" in page.words
         assert {row["Broker"] for row in rows} == {"broker-a"}
         running.heal()
         (older,) = [link for link in page.links if "mark=" in link and "export" not in link]

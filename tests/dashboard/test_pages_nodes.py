@@ -13,21 +13,21 @@ from typing import Any
 import pytest
 import yaml
 
-from orbitmq.admin.answers import Found
-from orbitmq.admin.cluster import Member, Replica
+from orbitmq.admin.cluster import ClusterBroker, Replica
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.client.sync import Producer
 from orbitmq.dashboard import accounts
 from orbitmq.dashboard.accounts import put
-from orbitmq.dashboard.app import Dashboard, Settings
-from orbitmq.dashboard.places import Place, Reach
+from orbitmq.dashboard.app import Dashboard, DashboardSettings
+from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster
 from orbitmq.dashboard.roles import Role
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import Message
 from orbitmq.net.remoting import Remoting
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.requests import RequestCode
 from tests.support.dashboards import OrbitDashboard, Page, Visitor
 
 PASSWORD = "correct horse"
@@ -58,7 +58,7 @@ def visitor(site: OrbitDashboard) -> Visitor:
 
 def done(plan: Page, **typed: Any) -> Page:
     """Confirm it: every step is read back."""
-    assert plan.title == "Shall this be done?", plan.words
+    assert plan.title == "Confirm this change", plan.words
     made = plan.submit("plans/", **typed)
     assert {row["Outcome"] for row in made.table("Steps")} <= {"confirmed", "done", "unchanged"}, made.words
     return made
@@ -80,10 +80,10 @@ def address(visitor: Visitor, broker: str = "broker-a") -> str:
 def test_brokers_and_what_one_tells_in_words_and_key_by_key(visitor: Visitor) -> None:
     rows = visitor.get("brokers").table("Brokers")
     assert [row["Broker"] for row in rows] == ["broker-a", "broker-b"]
-    assert sum(int(row["Stored today"]) for row in rows) == 20
+    assert sum(int(row["Produced today"]) for row in rows) == 20
     page = visitor.get(f"brokers/{address(visitor)}")
-    figures = {row["Of"]: row["Figure"] for row in page.table("How it gets on")}
-    assert "of at most" in figures["Sends that wait"]
+    figures = {row["Metric"]: row["Value"] for row in page.table("Requests and storage")}
+    assert " of " in figures["Pending sends"]
     keys = {row["Key"]: row["Value"] for row in page.table("Runtime keys")}
     assert keys["brokerVersionDesc"] in page.words
     settings = {row["Key"]: row["Value"] for row in page.table("Settings")}
@@ -105,15 +105,15 @@ def test_only_settings_that_were_edited_are_changed_and_the_difference_is_seen(v
     here = f"brokers/{address(visitor)}/settings"
     plan = visitor.get(here).submit("settings/change", {"set:fileReservedTime": "1234"})
     (step,) = plan.table("Steps")
-    assert (step["Of"], step["There is"], step["There will be"]) == ("fileReservedTime", "72", "1234")
+    assert (step["Subject"], step["Before"], step["After"]) == ("fileReservedTime", "72", "1234")
     assert "Set fileReservedTime at 1 brokers." in plan.words, "names keep their letters"
     done(plan)
-    (row,) = visitor.get("config").table("Settings that masters do not agree about")
+    (row,) = visitor.get("config").table("Settings that differ between masters")
     assert (row["Setting"], row["broker-a"], row["broker-b"]) == ("fileReservedTime", "1234", "72")
     everywhere = visitor.get(here).submit("settings/change", {"set:fileReservedTime": "72", "where": "masters"})
-    assert [row["There is"] for row in everywhere.table("Steps")] == ["1234", "72"]
+    assert [row["Before"] for row in everywhere.table("Steps")] == ["1234", "72"]
     done(everywhere)
-    assert "They agree about every setting" in visitor.get("config").words
+    assert "All settings are the same" in visitor.get("config").words
     assert "Nothing was changed" in visitor.get(here).submit("settings/change").words
     refused(visitor.get(here).submit("settings/change", {"set:nothingLikeIt": "1"}), 404, "there is no setting")
     refused(visitor.get(here).submit("settings/change", {"set:storePathRootDir": "/"}), 409, "storePathRootDir")
@@ -123,9 +123,9 @@ def test_only_settings_that_were_edited_are_changed_and_the_difference_is_seen(v
 def test_writing_is_forbidden_and_allowed_again(visitor: Visitor) -> None:
     here = f"brokers/{address(visitor, 'broker-b')}"
     done(visitor.get(here).submit("writing", writing="forbid"))
-    assert "Name servers route writes to it no" in visitor.get(here).words
+    assert "Writes allowed by name servers no" in visitor.get(here).words
     done(visitor.get(here).submit("writing", writing="allow"))
-    assert "Name servers route writes to it yes" in visitor.get(here).words
+    assert "Writes allowed by name servers yes" in visitor.get(here).words
     refused(visitor.get(here).submit("writing", writing="perhaps"), 400, "writing")
 
 
@@ -143,20 +143,20 @@ def test_a_topic_is_made_altered_put_in_order_and_deleted(visitor: Visitor) -> N
     name = "Made"
     done(visitor.get("new-topic").submit("new-topic", topic=name, write_queues=2, read_queues=2, ordered="on"))
     (row,) = [row for row in visitor.get("topics").table("Topics") if row["Topic"] == name]
-    assert (row["Kind"], row["Brokers"], row["Queues"], row["May"]) == ("in order", "2", "4", "RW-")
+    assert (row["Kind"], row["Brokers"], row["Queues"], row["Permission"]) == ("in order", "2", "4", "RW-")
     page = visitor.get(f"topics/{name}")
     assert "broker-a:2;broker-b:2" in page.words
     done(page.submit("alter", write_queues="", read_queues=4, perm="", broker="broker-b"))
     page = visitor.get(f"topics/{name}")
-    found = {row["Broker"]: (row["Queues to write"], row["Queues to read"]) for row in page.table("Configuration")}
+    found = {row["Broker"]: (row["Write queues"], row["Read queues"]) for row in page.table("Configuration")}
     assert found == {"broker-a": ("2", "2"), "broker-b": ("2", "4")}
-    assert "Brokers have it differently" in page.words
-    (seen,) = visitor.get("config").table("Topics and groups that masters do not agree about")
+    assert "Brokers differ" in page.words
+    (seen,) = visitor.get("config").table("Topics and groups that differ between masters")
     assert (seen["Name"], "readQueues: 4" in seen["broker-b"]) == (name, True)
-    assert "differs" in next(row["May"] for row in visitor.get("topics").table("Topics") if row["Topic"] == name)
+    assert "differs" in next(row["Permission"] for row in visitor.get("topics").table("Topics") if row["Topic"] == name)
     done(page.submit("order", setting=""))
     plan = visitor.get(f"topics/{name}").submit("delete")
-    refused(plan.submit("plans/", typed="another"), 409, f"{name} was not typed")
+    refused(plan.submit("plans/", typed="another"), 409, f"you did not type {name}")
     done(visitor.get(f"topics/{name}").submit("delete"), typed=name)
     refused(visitor.get(f"topics/{name}"), 404, f"there is no topic {name}")
 
@@ -191,19 +191,19 @@ def test_one_topic_with_its_queues_and_consumers(visitor: Visitor, running: Clus
         (broker, str(number)) for broker in running.broker_names for number in range(4)
     }
     assert any(link.endswith("/messages?topic=Orders") for link in page.links)
-    assert "Nobody consumes it" in page.words
+    assert "No group consumes this topic" in page.words
 
 
 def test_the_list_is_filtered_sorted_and_told_with_what_topics_hold(visitor: Visitor) -> None:
     plain = visitor.get("topics")
     assert "TBW102" not in plain.words
     assert [row["Topic"] for row in visitor.get("topics?containing=bw1&type=every").table("Topics")] == ["TBW102"]
-    assert {row["Kind"] for row in visitor.get("topics?type=SYSTEM").table("Topics")} == {"of the system"}
+    assert {row["Kind"] for row in visitor.get("topics?type=SYSTEM").table("Topics")} == {"system topics"}
     (row,) = [row for row in plain.table("Topics") if row["Topic"] == "Orders"]
     assert row["Messages"] == "–", "asked for when the list stands"
     target = next(link for link in plain.links if "volumes=1" in link)
     (row,) = [row for row in visitor.get(target).table("Topics") if row["Topic"] == "Orders"]
-    assert (row["Messages"], row["In 24 hours"]) == ("20", "20")
+    assert (row["Messages"], row["Produced in 24 h"]) == ("20", "20")
     turned = visitor.get("topics?type=every&sort=-topic").table("Topics")
     ordered = [next(iter(row.values())).lower() for row in turned]
     assert ordered == sorted(ordered, reverse=True)
@@ -252,9 +252,11 @@ async def _asked_for(running: Cluster, path: str) -> tuple[Counter[int], Page]:
         def after(self, address: str, request: Command, response: Command, /) -> None:
             pass
 
-    place = Place("here", Reach([running.namesrv_address], lambda: Remoting(hooks=[Counting()])), sample_seconds=0)
+    place = DashboardCluster(
+        "here", ClusterAccess([running.namesrv_address], lambda: Remoting(hooks=[Counting()])), sample_seconds=0
+    )
     try:
-        page = await _page(Dashboard(Settings([place])), f"/c/here/{path}")
+        page = await _page(Dashboard(DashboardSettings([place])), f"/c/here/{path}")
     finally:
         await place.stop()
     return asked, page
@@ -290,23 +292,23 @@ def test_a_broker_that_dies_makes_the_list_partial_and_no_figure_smaller() -> No
             running.disconnect(code, times=None, broker="broker-b")
         _, page = asyncio.run(_asked_for(running, "topics?volumes=1"))
         (row,) = page.table("Topics")
-        assert "Partial: what these have is missing below. broker-b" in page.words
-        assert (row["Queues"], row["Lag"], row["Messages"], row["In 24 hours"]) == ("–",) * 4
+        assert "Partial: data of these nodes is missing below. broker-b" in page.words
+        assert (row["Queues"], row["Lag"], row["Messages"], row["Produced in 24 h"]) == ("–",) * 4
         _, page = asyncio.run(_asked_for(running, "brokers"))
         (_, silent) = page.table("Brokers")
-        assert (silent["Version"], silent["Stored today"]) == ("does not answer", "–")
+        assert (silent["Version"], silent["Produced today"]) == ("does not respond", "–")
         assert "broker-b" in page.words.partition("Partial")[2]
 
 
 def test_slaves_stand_under_their_master_with_how_far_they_are_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    def member(number: int, address: str, **more: Any) -> Member:
-        return Member("C", "broker-a", number, "slave" if number else "master", address, answers=True, **more)
+    def member(number: int, address: str, **more: Any) -> ClusterBroker:
+        return ClusterBroker("C", "broker-a", number, "slave" if number else "master", address, answers=True, **more)
 
     def replica(number: int, **more: Any) -> Replica:
         whole: dict[str, Any] = {"behind_bytes": 0, "connected": None, "refusal": None, **more}
         return Replica("C", "broker-a", number, "", None, None, None, **whole)
 
-    away = Member("C", "broker-b", 0, "master", "10.0.0.9:1", answers=False, registered_at_ms=1)
+    away = ClusterBroker("C", "broker-b", 0, "master", "10.0.0.9:1", answers=False, registered_at_ms=1)
     slaves = {
         1: {"behind_bytes": 2048},
         2: {"connected": False},
@@ -314,18 +316,21 @@ def test_slaves_stand_under_their_master_with_how_far_they_are_behind(monkeypatc
         4: {"behind_bytes": None},
     }
 
-    async def members(_: Session) -> tuple[Found[Member], Found[Replica]]:
-        rows = [member(number, f"10.0.0.{number}:1") for number in range(5)]
-        return Found([*rows, away]), Found([replica(number, **more) for number, more in slaves.items()])
+    async def listed(_: Session) -> Found[ClusterBroker]:
+        return Found([*(member(number, f"10.0.0.{number}:1") for number in range(5)), away])
 
-    monkeypatch.setattr("orbitmq.dashboard.pages.brokers._members", members)
+    async def replicas(_: Session) -> Found[Replica]:
+        return Found([replica(number, **more) for number, more in slaves.items()])
+
+    monkeypatch.setattr("orbitmq.admin.cluster.listed", listed)
+    monkeypatch.setattr("orbitmq.admin.cluster.replicas", replicas)
     with Cluster() as running:
         _, page = asyncio.run(_asked_for(running, "brokers"))
     rows = page.table("Brokers")
     assert [row["Broker"] for row in rows] == ["broker-a", *(f"broker-a:{number}" for number in slaves), "broker-b"]
-    behind = [row["Behind"] for row in rows[:5]]
-    assert behind == ["master", "2 KiB", "not connected", "does not follow: another log", "–"]
-    assert rows[5]["Version"].startswith("away, registered last")
+    behind = [row["Replica lag"] for row in rows[:5]]
+    assert behind == ["master", "2 KiB", "not connected", "not replicating: another log", "–"]
+    assert rows[5]["Version"].startswith("offline, last registered")
 
 
 # -------------------------------------------------------------------------------- name servers, configuration, access
@@ -337,16 +342,16 @@ def test_settings_and_pairs_of_name_servers(visitor: Visitor, running: Cluster) 
     assert (row["Address"], row["Brokers"]) == (running.namesrv_address, "2")
     assert dict(page.form("nameservers/settings").fields)["value"] == "120"
     plan = page.submit("nameservers/settings", value="121")
-    assert [(row["There is"], row["There will be"]) for row in plan.table("Steps")] == [("120", "121")]
+    assert [(row["Before"], row["After"]) for row in plan.table("Steps")] == [("120", "121")]
     refused(page.submit("nameservers/settings", key="kvConfigPath", value="/etc/x"), 409, "kvConfigPath")
     refused(page.submit("nameservers/settings", key="nothing", value="1"), 404, "there is no setting")
     done(page.submit("nameservers/pairs", key="colour", value="blue"))
     page = visitor.get("nameservers")
-    (row,) = page.table("Pairs of ORDER_TOPIC_CONFIG")
+    (row,) = page.table("Entries of ORDER_TOPIC_CONFIG")
     assert (row["Key"], row["Value"]) == ("colour", "blue")
     done(page.submit("pairs/remove", key="colour"))
-    assert "Nothing is kept under other" in visitor.get("nameservers?namespace=other").words
-    assert "Nothing is kept" in visitor.get("nameservers").words
+    assert "No entry in other" in visitor.get("nameservers?namespace=other").words
+    assert "No entry in " in visitor.get("nameservers").words
 
 
 def test_the_cluster_is_saved_as_a_document_and_made_what_one_says(visitor: Visitor) -> None:
@@ -359,7 +364,7 @@ def test_the_cluster_is_saved_as_a_document_and_made_what_one_says(visitor: Visi
     assert {row["Outcome"] for row in unchanged.table("Steps")} <= {"unchanged"}
     document["topics"].append({"name": "Written", "readQueues": 3, "writeQueues": 3})
     done(page.submit("config/apply", document=yaml.safe_dump(document)))
-    assert [row["Queues to read"] for row in visitor.get("topics/Written").table("Configuration")] == ["3", "3"]
+    assert [row["Read queues"] for row in visitor.get("topics/Written").table("Configuration")] == ["3", "3"]
     pruning = page.submit("config/apply", document=saved.text, prune="on")
     done(pruning, typed="delete 1")
     assert visitor.get("topics/Written").status == 404
@@ -374,7 +379,7 @@ def test_documents_that_are_wrong_are_told_so_and_fetch_nothing(visitor: Visitor
     secret.write_text("a secret of this machine")
     account = f"accounts: [{{accessKey: some-account, secret: {{file: {secret}}}}}]"
     answer = page.submit("config/apply", document=f"apiVersion: orbitmq/v1\nkind: ClusterConfig\n{account}")
-    refused(answer, 400, "secrets are not fetched")
+    refused(answer, 400, "this page does not read secrets")
     refused(visitor.get("config/export"), 400, "section is missing")
 
 
@@ -382,7 +387,7 @@ def test_access_control_that_is_off_is_no_failure(visitor: Visitor) -> None:
     page = visitor.get("access")
     assert "Access control is off at broker-a" in page.words
     assert "Partial" not in page.words
-    assert "There are none where access control is off" in page.words
+    assert "No accounts: access control is off" in page.words
 
 
 # --------------------------------------------------------------------------------------------------------------- roles
@@ -417,9 +422,9 @@ def test_who_is_no_administrator_sees_everything_and_changes_nothing(guarded: Or
         assert page.status == 200, path
         assert not [form.action for form in page.forms if form.method == "post" and form.action != "/logout"], path
     for path in ADMINS_SEE:
-        refused(visitor.get(path), 403, "this takes admin")
+        refused(visitor.get(path), 403, "this needs admin")
     for path in ADMINS_CHANGE:
-        refused(visitor.post(path, {}), 403, "this takes admin")
+        refused(visitor.post(path, {}), 403, "this needs admin")
 
 
 def test_an_administrator_sees_the_forms(guarded: OrbitDashboard) -> None:
@@ -429,4 +434,4 @@ def test_an_administrator_sees_the_forms(guarded: OrbitDashboard) -> None:
         assert visitor.get(path).status == 200
     assert visitor.get("topics/Orders").form("delete").method == "post"
     for path in ADMINS_CHANGE:
-        refused(visitor.post(path, {}), 403, "not of a page of yours")
+        refused(visitor.post(path, {}), 403, "not from a page of your session")

@@ -10,26 +10,26 @@ from typing import Any
 
 import pytest
 
-from orbitmq.admin import acl, brokers, paging, topic_changes, topic_summaries
+from orbitmq.admin import acl, brokers, message_pages, topic_changes, topic_summaries
 from orbitmq.admin import messages as by_name
 from orbitmq.admin import topics as topics_admin
-from orbitmq.admin.answers import Failure, Found
-from orbitmq.admin.group_verdicts import Verdicts
-from orbitmq.admin.groups import Group
-from orbitmq.admin.living import Moment
+from orbitmq.admin.cluster_view import ClusterView
+from orbitmq.admin.group_verdicts import GroupVerdicts
+from orbitmq.admin.groups import GroupSummary
+from orbitmq.admin.message_pages import Paged
 from orbitmq.admin.offsets import StoredOffset
-from orbitmq.admin.paging import Paged
-from orbitmq.admin.progress import GroupProgress, QueueLag, State
+from orbitmq.admin.progress import GroupProgress, GroupQueue, QueueState
+from orbitmq.admin.results import Failure, Found
 from orbitmq.admin.rosters import Roster
 from orbitmq.admin.session import Node
 from orbitmq.admin.topic_summaries import TopicSummary, TopicVolume
 from orbitmq.admin.topics import TopicFlow, TopicHome, TopicQueue, TopicType
-from orbitmq.dashboard import looking
-from orbitmq.dashboard.app import Dashboard, Settings
+from orbitmq.dashboard import message_query
+from orbitmq.dashboard.app import Dashboard, DashboardSettings
+from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster
+from orbitmq.dashboard.formats import environment
 from orbitmq.dashboard.pages import brokers as broker_pages
-from orbitmq.dashboard.pages import dead_letters, group, offsets, waiting
-from orbitmq.dashboard.places import Place, Reach
-from orbitmq.dashboard.rendering import environment
+from orbitmq.dashboard.pages import dead_letters, group, offsets, pending
 from orbitmq.message.compression import compress
 from orbitmq.message.flags import COMPRESSED
 from orbitmq.message.model import MessageExt
@@ -44,14 +44,14 @@ TEMPLATES = environment()
 
 
 @pytest.fixture
-def place() -> Place:
+def place() -> DashboardCluster:
     """Whose name server nobody asks, so that no connection is made."""
-    return Place(PLACE, Reach(["127.0.0.1:1"], Remoting), sample_seconds=0)
+    return DashboardCluster(PLACE, ClusterAccess(["127.0.0.1:1"], Remoting), sample_seconds=0)
 
 
 @pytest.fixture
-def dashboard(place: Place) -> Dashboard:
-    made = Dashboard(Settings([place]))
+def dashboard(place: DashboardCluster) -> Dashboard:
+    made = Dashboard(DashboardSettings([place]))
     made.templates = TEMPLATES
     return made
 
@@ -63,14 +63,14 @@ def answers(value: Any) -> Callable[..., Awaitable[Any]]:
     return answer
 
 
-async def known(place: Place, kept: Mapping[str, Any]) -> None:
+async def known(place: DashboardCluster, kept: Mapping[str, Any]) -> None:
     """Answers that pages find."""
     for key, value in kept.items():
-        await place.kept(key, answers(value))
+        await place.cached(key, answers(value))
 
 
-def at_the_moment(failures: list[Failure], *groups: Group) -> Found[Moment]:
-    return Found([Moment([], [], list(groups), len(groups))], failures=failures)
+def at_the_moment(failures: list[Failure], *groups: GroupSummary) -> Found[ClusterView]:
+    return Found([ClusterView([], [], list(groups), len(groups))], failures=failures)
 
 
 def stored(number: int = 0, body: bytes = b"order", sys_flag: int = 0) -> MessageExt:
@@ -82,47 +82,50 @@ def stored(number: int = 0, body: bytes = b"order", sys_flag: int = 0) -> Messag
 
 # ---------------------------------------------------------------------------------------------------- nothing is there
 
-NOT_KNOWN = Group("notKnown", ["broker-a"], ["T"], False, known_lag_messages=0)
-NOT_ASKED = Group("notAsked", ["broker-a"], ["T"], False)
-CAUGHT_UP = Group("caughtUp", ["broker-a"], ["T"], False, lag_messages=0, known_lag_messages=0, retry_lag_messages=0)
-BEHIND = Group("behind", ["broker-a"], ["T"], False, lag_messages=3, known_lag_messages=3)
+NOT_KNOWN = GroupSummary("notKnown", ["broker-a"], ["T"], False, known_lag_messages=0)
+NOT_ASKED = GroupSummary("notAsked", ["broker-a"], ["T"], False)
+CAUGHT_UP = GroupSummary(
+    "caughtUp", ["broker-a"], ["T"], False, lag_messages=0, known_lag_messages=0, retry_lag_messages=0
+)
+BEHIND = GroupSummary("behind", ["broker-a"], ["T"], False, lag_messages=3, known_lag_messages=3)
 
 
-async def test_a_group_whose_lag_is_not_known_is_not_caught_up(place: Place, dashboard: Dashboard) -> None:
+async def test_a_group_whose_lag_is_not_known_is_not_caught_up(place: DashboardCluster, dashboard: Dashboard) -> None:
     now = at_the_moment([AWAY], BEHIND, NOT_KNOWN, NOT_ASKED, CAUGHT_UP)
-    await known(place, {"moment": now, "roster": Roster(), "verdicts": Verdicts()})
-    rows = (await seen(dashboard, "")).table("Groups that are behind")
+    await known(place, {"moment": now, "roster": Roster(), "verdicts": GroupVerdicts()})
+    rows = (await seen(dashboard, "")).table("Groups with a lag")
     assert [(row["Group"], row["Lag"]) for row in rows] == [("behind", "3"), ("notKnown", "–"), ("notAsked", "–")]
     listed = (await seen(dashboard, "groups?only=behind")).table("Groups")
     assert [row["Group"] for row in listed] == ["behind", "notKnown", "notAsked"]
 
 
-async def test_a_group_that_has_taken_nothing_yet_is_not_behind(place: Place, dashboard: Dashboard) -> None:
+async def test_a_group_that_has_taken_nothing_yet_is_not_behind(place: DashboardCluster, dashboard: Dashboard) -> None:
     await known(
-        place, {"moment": at_the_moment([], BEHIND, NOT_ASKED, CAUGHT_UP), "roster": Roster(), "verdicts": Verdicts()}
+        place,
+        {"moment": at_the_moment([], BEHIND, NOT_ASKED, CAUGHT_UP), "roster": Roster(), "verdicts": GroupVerdicts()},
     )
-    rows = (await seen(dashboard, "")).table("Groups that are behind")
+    rows = (await seen(dashboard, "")).table("Groups with a lag")
     assert [row["Group"] for row in rows] == ["behind"]
     assert [row["Group"] for row in (await seen(dashboard, "groups?only=behind")).table("Groups")] == ["behind"]
 
 
 EMPTY = {
-    "": ["None: every group has got all there is"],
-    "groups": ["There is no group yet"],
-    "groups?system=on&only=online": ["None of the 1 groups is like that"],
+    "": ["No group has a lag"],
+    "groups": ["No group yet"],
+    "groups?system=on&only=online": ["None of the 1 groups matches"],
     "clients": ["No consumer is online", "No producer is online"],
     "clients?producers=": ["No producer is online"],
-    "config": ["They agree about every setting", "They have every topic and every group alike"],
-    "brokers/broker-a/consumption": ["None: every group has got all there is here"],
-    "delayed": ["No message waits for its delay"],
-    "half": ["Every transaction is decided", "None: no producer was asked in vain as often as allowed"],
-    "access": ["There is no account yet", "There are none"],
-    "messages?topic=Orders": ["0 looked at: all there is", "There is no such message"],
+    "config": ["All settings are the same", "All topics and groups are the same"],
+    "brokers/broker-a/consumption": ["No group has a lag here"],
+    "delayed": ["No delayed message is pending"],
+    "half": ["No transaction is pending", "None: no transaction has reached the maximum number of checks"],
+    "access": ["No account yet", "None"],
+    "messages?topic=Orders": ["0 read; no more", "No message matches"],
     "messages?topic=Orders&key=k": ["No message of Orders has this key"],
-    "dead-letters": ["No group has given up a message"],
-    "dead-letters/g": ["0 looked at: all there is", "g has none"],
-    "topics": ["No application has made a topic yet"],
-    "groups/g/offsets": ["No broker has an offset of it"],
+    "dead-letters": ["No group has dead letters"],
+    "dead-letters/g": ["0 read; no more", "g has none"],
+    "topics": ["No topic yet"],
+    "groups/g/offsets": ["No broker has an offset of this group"],
 }
 """What pages say of nothing."""
 
@@ -130,14 +133,14 @@ EMPTY = {
 @pytest.mark.parametrize("failures", [[], [AWAY]], ids=["whole", "partial"])
 @pytest.mark.parametrize("path", EMPTY, ids=lambda path: path or "overview")
 async def test_what_is_empty_is_so_as_far_as_is_known(
-    place: Place, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch, path: str, failures: list[Failure]
+    place: DashboardCluster, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch, path: str, failures: list[Failure]
 ) -> None:
     nothing = Found[Any](failures=list(failures))
     await known(
         place,
         {
             "moment": at_the_moment(failures),
-            "verdicts": Verdicts(),
+            "verdicts": GroupVerdicts(),
             "groups of the system": Found([CAUGHT_UP], failures=list(failures)),
             "roster": Roster(),
             "producers ": nothing,
@@ -148,12 +151,12 @@ async def test_what_is_empty_is_so_as_far_as_is_known(
         },
     )
     for owner, name in (
-        (brokers, "consumption"), (waiting, "delayed"), (waiting, "pending"), (acl, "listed"), (acl, "white_lists"),
+        (brokers, "consumption"), (pending, "delayed"), (pending, "pending"), (acl, "listed"), (acl, "white_lists"),
         (acl, "versions"), (by_name, "by_key"), (offsets, "show"),
     ):  # fmt: skip
         monkeypatch.setattr(owner, name, answers(nothing))
     monkeypatch.setattr(broker_pages, "registered", answers(NODE))
-    monkeypatch.setattr(paging, "page", answers(Paged(nothing)))
+    monkeypatch.setattr(message_pages, "page", answers(Paged(nothing)))
     monkeypatch.setattr(dead_letters, "reasons", answers(Found()))
     page = await seen(dashboard, path)
     assert page.status == 200, page.title
@@ -181,24 +184,24 @@ async def test_queues_of_a_topic_are_at_least_those_that_are_known(
     _tell_topic(monkeypatch, [])
     whole = await seen(dashboard, "topics/Orders")
     assert "Queues 2 on 1 broker Fullest queue 1.14 × the mean" in whole.words
-    assert "Messages it holds 7" in whole.words
+    assert "Messages 7" in whole.words
     _tell_topic(monkeypatch, [AWAY])
     partial = await seen(dashboard, "topics/Orders")
     assert "Queues ≥ 2 on ≥ 1 brokers Fullest queue –" in partial.words
-    assert "Messages it holds –" in partial.words
+    assert "Messages –" in partial.words
 
 
 async def test_who_has_not_told_what_topics_hold_is_named(
-    place: Place, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
+    place: DashboardCluster, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     summary = TopicSummary("Orders", TopicType.UNSPECIFIED, ["broker-a"], 4, 4, ["RW-"], False, [], 0, 0)
     await known(place, {"topics": Found([summary])})
     volumes = Found([TopicVolume("Orders")], failures=[AWAY])
     monkeypatch.setattr(topic_summaries, "volumes", answers(volumes))
     page = await seen(dashboard, "topics?volumes=1")
-    assert "Partial: what these have is missing below. broker-b" in page.words
+    assert "Partial: data of these nodes is missing below. broker-b" in page.words
     table = page.text.partition('<div id="topics"')[2]
-    assert "What these topics hold is not known of broker-b (10.0.0.2:10911): does not answer" in table
+    assert "Volumes are missing from broker-b (10.0.0.2:10911): does not answer" in table
 
 
 # ------------------------------------------------------------------------------------------------------------ addresses
@@ -208,7 +211,7 @@ async def test_names_of_groups_are_escaped_in_links_of_lists(
     dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(offsets, "show", answers(Found([StoredOffset("T", "broker-a", 0, 1, 0, 2, 1)])))
-    queue = QueueLag("T", "broker-a", 0, State.BEHIND)
+    queue = GroupQueue("T", "broker-a", 0, QueueState.BEHIND)
     told = GroupProgress(NAMED, *[None] * 3, 0, *[None] * 14, [], [queue])
     monkeypatch.setattr(group, "_soon", answers(None))
     monkeypatch.setattr(group, "progress", answers(Found([told])))
@@ -234,42 +237,42 @@ def _tell_keys(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 
 
 async def test_a_key_is_looked_up_oldest_first(
-    place: Place, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
+    place: DashboardCluster, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await known(place, {"topic names": Found()})
     _tell_keys(monkeypatch, 60)
     oldest = await seen(dashboard, "messages?topic=Orders&key=k&order=oldest&rows=20")
     assert [row["Message"] for row in oldest.table("Messages")] == [f"M{number}" for number in range(20)]
-    assert "there are more; these are the oldest 20" in oldest.words
+    assert "only the oldest 20 are shown" in oldest.words
     newest = await seen(dashboard, "messages?topic=Orders&key=k&rows=20")
     assert [row["Message"] for row in newest.table("Messages")] == [f"M{number}" for number in range(59, 39, -1)]
-    assert "all there is" not in oldest.words + newest.words
+    assert "no more" not in oldest.words + newest.words
     _tell_keys(monkeypatch, 201)
     refused = await seen(dashboard, "messages?topic=Orders&key=k&order=oldest&rows=20")
-    assert (refused.status, "order is 'oldest', and more than 200" in refused.title) == (400, True)
+    assert (refused.status, "order is 'oldest', but more than 200" in refused.title) == (400, True)
 
 
 @pytest.mark.parametrize(
     "path", ["messages?topic=Orders", "tail?topic=Orders", "tail/rows?topic=Orders", "dead-letters/g", "half"]
 )
 async def test_bodies_of_a_list_are_unpacked_beside_the_loop(
-    place: Place, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch, path: str
+    place: DashboardCluster, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     await known(place, {"topic names": Found()})
     message = stored(body=compress(bytes(1 << 20)), sys_flag=COMPRESSED)
-    monkeypatch.setattr(paging, "page", answers(Paged(Found([message]))))
-    monkeypatch.setattr(waiting, "pending", answers(Found()))
+    monkeypatch.setattr(message_pages, "page", answers(Paged(Found([message]))))
+    monkeypatch.setattr(pending, "pending", answers(Found()))
     monkeypatch.setattr(dead_letters, "reasons", answers(Found()))
     threads: list[threading.Thread] = []
-    unpack = looking.body_view
+    unpack = message_query.body_view
 
     def told(*given: Any, **more: Any) -> Any:
         threads.append(threading.current_thread())
         return unpack(*given, **more)
 
-    monkeypatch.setattr(looking, "body_view", told)
+    monkeypatch.setattr(message_query, "body_view", told)
     if path.startswith("tail/rows"):
-        path += f"&mark={paging.written(paging.Mark(False, 0, {}))}"
+        path += f"&mark={message_pages.written(message_pages.PageCursor(False, 0, {}))}"
     page = await seen(dashboard, path)
     assert page.status == 200, page.title
     assert threads
@@ -287,7 +290,7 @@ async def test_traces_are_asked_for_the_first_dead_letters_only(
 
     monkeypatch.setattr(dead_letters, "reasons", reasons)
     for shown in (200, 50):
-        monkeypatch.setattr(paging, "page", answers(Paged(Found([stored(number) for number in range(shown)]))))
+        monkeypatch.setattr(message_pages, "page", answers(Paged(Found([stored(number) for number in range(shown)]))))
         page = await seen(dashboard, "dead-letters/g?rows=200")
         assert len(page.table("Dead letters")) == shown + 1, "with the row that ticks all"
         assert ("for the first 50" in page.words) == (shown > 50)

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Route, expect
 
-from orbitmq.admin.answers import Found
-from orbitmq.admin.group_verdicts import Verdicts
-from orbitmq.admin.living import Moment
+from orbitmq.admin.cluster_view import ClusterView
+from orbitmq.admin.group_verdicts import GroupVerdicts
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
-from orbitmq.dashboard.app import Dashboard, Settings
-from orbitmq.dashboard.places import Place, Reach
+from orbitmq.dashboard.app import Dashboard, DashboardSettings
+from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster
 from orbitmq.net.remoting import Remoting
 from tests.support.browsers import chromium
 from tests.support.dashboards import PLACE, seen
@@ -24,25 +24,25 @@ from tests.support.dashboards import PLACE, seen
 URL = f"http://dashboard.test/c/{PLACE}/"
 BEGIN = datetime(2026, 5, 1, 8, tzinfo=UTC)
 EVERY_MS = 11_000  # the box says ten seconds
-SINCE = re.compile(r"^Refreshing has failed since 2026-05-01 08:0\d:\d\d: what stands here is old\.$")
+SINCE = re.compile(r"^Refreshing has failed since 2026-05-01 08:0\d:\d\d: this page is out of date\.$")
 
 
 async def _overview() -> bytes:
-    place = Place(PLACE, Reach(["127.0.0.1:1"], Remoting), sample_seconds=0)
-    await place.kept("moment", _nothing)
-    await place.kept("verdicts", _no_groups)
-    return (await seen(Dashboard(Settings([place])), "")).body
+    place = DashboardCluster(PLACE, ClusterAccess(["127.0.0.1:1"], Remoting), sample_seconds=0)
+    await place.cached("moment", _nothing)
+    await place.cached("verdicts", _no_groups)
+    return (await seen(Dashboard(DashboardSettings([place])), "")).body
 
 
-def _nothing(_: Session) -> Awaitable[Found[Moment]]:
-    async def answer() -> Found[Moment]:
-        return Found([Moment([], [], [], 0)])
+def _nothing(_: Session) -> Awaitable[Found[ClusterView]]:
+    async def answer() -> Found[ClusterView]:
+        return Found([ClusterView([], [], [], 0)])
 
     return answer()
 
 
-async def _no_groups(_: Session) -> Verdicts:
-    return Verdicts()
+async def _no_groups(_: Session) -> GroupVerdicts:
+    return GroupVerdicts()
 
 
 class _Server:
@@ -74,7 +74,7 @@ def test_a_refresh_that_fails_is_told_until_one_succeeds() -> None:
         page.route("**/*", server)
         page.goto(URL)
         line = page.locator("#content").get_by_role("alert")
-        page.get_by_label("every 10 s").check()
+        page.get_by_label("refresh every 10 s").check()
         for failure in ("away", "error"):
             server.fails = failure
             page.clock.run_for(EVERY_MS)

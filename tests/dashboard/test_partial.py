@@ -16,12 +16,12 @@ from orbitmq.admin.dead_letters import listed
 from orbitmq.admin.offsets import show
 from orbitmq.admin.rosters import roster
 from orbitmq.admin.session import Session
-from orbitmq.dashboard.app import Dashboard, Settings
-from orbitmq.dashboard.places import Place, Reach
+from orbitmq.dashboard.app import Dashboard, DashboardSettings
+from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster
 from orbitmq.errors import NotFound
 from orbitmq.net.remoting import Remoting
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.requests import RequestCode
 from tests.support.commands import orbitmq
 from tests.support.dashboards import OrbitDashboard, Page, seen
 from tests.support.process import wait_until
@@ -49,7 +49,9 @@ OF_ONE = (
     f"dead-letters/{MAILER}",
 )  # fmt: skip
 """Pages of one topic or group."""
-MOVING = re.compile("second|today|yesterday|handed|lately|up$|started|behind|waits|began|pull|free|disk", re.IGNORECASE)
+MOVING = re.compile(
+    r"/s\b|today|yesterday|trend|uptime|in time|replica lag|newest|start|pull|free|disk|^age$", re.IGNORECASE
+)
 """Headings of rates and spans, which are smaller by themselves."""
 UNITS = re.compile(r"\d (?:[KMGTP]iB|B|ms|s|min|h|d)\b")
 NAMES = ("Topic", "Broker", "Queue", "Level", "Group", "Client", "Message", "Kind", "Name")
@@ -101,10 +103,12 @@ async def _costs(name_server: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for path in COUNTED:
         counting = _Counting()
-        place = Place("local", Reach([name_server], lambda counting=counting: counting), sample_seconds=0)
-        assert (await seen(Dashboard(Settings([place])), path)).status == 200
+        place = DashboardCluster(
+            "local", ClusterAccess([name_server], lambda counting=counting: counting), sample_seconds=0
+        )
+        assert (await seen(Dashboard(DashboardSettings([place])), path)).status == 200
         if path in WITH_ROSTER:
-            groups = (await place.kept("roster", roster, fresh_seconds=PATIENCE_S)).value.groups
+            groups = (await place.cached("roster", roster, fresh_seconds=PATIENCE_S)).value.groups
             assert counting.asked.pop(RequestCode.GET_CONSUMER_CONNECTION_LIST) == len(groups) * len(BROKERS)
         await place.stop()
         found[path] = counting.asked.total()
@@ -136,7 +140,7 @@ def test_what_a_broker_that_is_killed_has_is_missing_by_its_name(shop: Shop) -> 
 
 def _partial(page: Page) -> Page | None:
     assert page.status == 200, f"{page.url}: {page.status} {page.title}"
-    told = page.words.partition("Partial: what these have is missing below.")[2]
+    told = page.words.partition("Partial: data of these nodes is missing below.")[2]
     return page if BROKERS[1] in told[:300] else None
 
 

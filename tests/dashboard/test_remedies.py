@@ -7,11 +7,10 @@ from importlib import import_module
 import pytest
 
 from orbitmq.admin import diagnosis
-from orbitmq.admin.observed import Finding
-from orbitmq.admin.verdict import Severity
+from orbitmq.admin.verdict import Finding, Severity
 from orbitmq.dashboard import pages
-from orbitmq.dashboard.asking import PAGES
-from orbitmq.dashboard.pages.remedies import OF, figures_of, remedies
+from orbitmq.dashboard.pages.remedies import OF, evidence_of, remedies
+from orbitmq.dashboard.routes import PAGES
 
 for name in pages.MODULES:
     import_module(f"{pages.__name__}.{name}")
@@ -20,7 +19,7 @@ EVIDENCE: dict[str, diagnosis.Figure] = {"topic": "T/1", "broker": "broker-a", "
 
 
 def finding(rule: str, **evidence: diagnosis.Figure) -> Finding:
-    return Finding(Severity.CRITICAL, rule, "", evidence, None)
+    return Finding(Severity.CRITICAL, rule, "billing", "", None, evidence)
 
 
 @pytest.mark.parametrize("rule", OF)
@@ -38,5 +37,5 @@ def test_a_finding_without_a_page_has_no_button() -> None:
 
 
 def test_figures_are_told_in_words() -> None:
-    shown = figures_of(finding("x", lastPullAtMs=5, lagMessages=7))
+    shown = evidence_of(finding("x", lastPullAtMs=5, lagMessages=7))
     assert shown == [("lastPullAtMs", "last pull at", 5), ("lagMessages", "lag messages", 7)]

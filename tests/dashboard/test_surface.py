@@ -18,11 +18,11 @@ import pytest
 import uvicorn
 from markupsafe import escape
 
-from orbitmq.dashboard import patience
+from orbitmq.dashboard import connection_limits
 from orbitmq.dashboard.accounts import put
-from orbitmq.dashboard.asking import Page
-from orbitmq.dashboard.patience import CONNECTIONS_MAX, Patient
+from orbitmq.dashboard.connection_limits import CONNECTIONS_MAX, BoundedConnection
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import PageRoute
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.ids import offset_message_id
@@ -81,11 +81,11 @@ def _token(visitor: Visitor) -> str:
 
 
 def _refused_for_role(page: Shown) -> bool:
-    return page.status == 403 and "; this takes " in page.title
+    return page.status == 403 and "; this needs " in page.title
 
 
 @pytest.mark.parametrize("page", LOOKS, ids=lambda page: page.path or "first")
-def test_each_page_is_shown_to_those_of_its_role(page: Page, shop: Shop, visitors: dict[Role, Visitor]) -> None:
+def test_each_page_is_shown_to_those_of_its_role(page: PageRoute, shop: Shop, visitors: dict[Role, Visitor]) -> None:
     path = address(page, shop)
     nobody = Visitor(visitors[Role.ADMIN].base.partition("/c/")[0], "local")
     assert nobody.get(path, follow=False).headers["location"].startswith("/login?next=")
@@ -98,7 +98,7 @@ def test_each_page_is_shown_to_those_of_its_role(page: Page, shop: Shop, visitor
 
 
 @pytest.mark.parametrize("page", FORMS, ids=lambda page: page.path)
-def test_each_form_is_taken_from_those_of_its_role(page: Page, shop: Shop, visitors: dict[Role, Visitor]) -> None:
+def test_each_form_is_taken_from_those_of_its_role(page: PageRoute, shop: Shop, visitors: dict[Role, Visitor]) -> None:
     path = filled(page, samples(shop))
     nobody = Visitor(visitors[Role.ADMIN].base.partition("/c/")[0], "local")
     assert nobody.post(path, {"csrf": _token(visitors[Role.ADMIN])}, follow=False).status == 401
@@ -112,7 +112,7 @@ def test_each_form_is_taken_from_those_of_its_role(page: Page, shop: Shop, visit
 
 @pytest.mark.parametrize("page", FORMS, ids=lambda page: page.path)
 def test_a_form_that_is_not_of_a_page_of_the_login_changes_nothing(
-    page: Page, shop: Shop, visitors: dict[Role, Visitor], dashboard: OrbitDashboard
+    page: PageRoute, shop: Shop, visitors: dict[Role, Visitor], dashboard: OrbitDashboard
 ) -> None:
     visitor, path = visitors[Role.ADMIN], filled(page, samples(shop))
     own, others = _token(visitor), _token(visitors[Role.OPERATOR])
@@ -131,7 +131,7 @@ def test_a_form_that_is_not_of_a_page_of_the_login_changes_nothing(
     ]
     for fields, headers in forged:
         answer = visitor.post(path, fields, headers=headers, follow=False)
-        assert (answer.status, answer.title) == (403, "this form is not of a page of yours"), (fields, headers)
+        assert (answer.status, answer.title) == (403, "the form is not from a page of your session"), (fields, headers)
     assert visitor.post(path, {"x": "y" * (page.body_bytes_max + 1), "csrf": own}).status == 413
     assert visitor.post(path, {"csrf": own}, headers={"Content-Type": "text/plain"}).status == 415
     assert dashboard.audit_path.stat().st_size == recorded
@@ -146,12 +146,12 @@ def test_a_read_only_page_changes_nothing(shop: Shop, accounts: Path) -> None:
         recorded = dashboard.audit_path.stat().st_size
         for path in (*(filled(page, samples(shop)) for page in FORMS), "plans/any"):
             answer = visitor.post(path, {"csrf": token}, follow=False)
-            assert (answer.status, answer.title) == (403, "nothing is changed through this page: it is read-only"), path
+            assert (answer.status, answer.title) == (403, "this dashboard is read-only"), path
         assert dashboard.audit_path.stat().st_size == recorded
 
 
 @pytest.mark.parametrize("page", [page for page in LOOKS if parameters(page)], ids=lambda page: page.path)
-def test_no_name_in_an_address_is_more_than_a_name(page: Page, shop: Shop, visitors: dict[Role, Visitor]) -> None:
+def test_no_name_in_an_address_is_more_than_a_name(page: PageRoute, shop: Shop, visitors: dict[Role, Visitor]) -> None:
     for hostile in HOSTILE:
         given = {**samples(shop), **dict.fromkeys(parameters(page), hostile.encode("utf-8", "surrogateescape"))}
         shown = visitors[Role.ADMIN].get(filled(page, given), follow=False)  # type: ignore[arg-type]
@@ -321,7 +321,7 @@ def test_many_who_send_nothing_keep_nobody_out(dashboard: OrbitDashboard, visito
 
 @contextlib.asynccontextmanager
 async def _served(body: bytes) -> AsyncIterator[tuple[int, Collection[object]]]:
-    """An application behind `Patient`: its port and its connections."""
+    """An application behind `BoundedConnection`: its port and its connections."""
 
     async def app(_scope: object, receive: Any, send: Any) -> None:
         await receive()
@@ -329,7 +329,7 @@ async def _served(body: bytes) -> AsyncIterator[tuple[int, Collection[object]]]:
         await send({"type": "http.response.body", "body": body, "more_body": True})
         await send({"type": "http.response.body", "body": body})
 
-    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, http=Patient, ws="none"))
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, http=BoundedConnection, ws="none"))
     listening = socket.create_server(("127.0.0.1", 0))
     with contextlib.closing(listening):
         task = asyncio.create_task(server._serve([listening]))
@@ -353,7 +353,7 @@ ASKED = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 async def test_a_request_that_does_not_end_ends_the_connection(
     beginning: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(connection_limits, "REQUEST_SECONDS", 0.2)
     async with _served(b"well") as (port, _), asyncio.timeout(TIMEOUT_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(beginning)
@@ -363,7 +363,7 @@ async def test_a_request_that_does_not_end_ends_the_connection(
 
 
 async def test_an_answer_that_nobody_reads_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(connection_limits, "READ_SECONDS", 0.2)
     async with _served(bytes(64 << 20)) as (port, connections):  # more than the buffers of both ends
         with socket.create_connection(("127.0.0.1", port)) as deaf:
             deaf.sendall(ASKED)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from orbitmq.metrics.model import Kind
+from orbitmq.metrics.model import MetricType
 from orbitmq.metrics.table_exporter import EXPORTER
 from orbitmq.metrics.table_native import BROKER, NAMESRV, PROCESS
 
@@ -30,7 +30,7 @@ CHOICE = re.compile(r'__name__=~"(\w+)\(([\w|]+)\)"')
 def _names() -> set[str]:
     found = set()
     for metric in (*BROKER, *NAMESRV, *PROCESS, *EXPORTER):
-        ends = ("_bucket", "_count", "_sum") if metric.kind is Kind.HISTOGRAM else ("",)
+        ends = ("_bucket", "_count", "_sum") if metric.kind is MetricType.HISTOGRAM else ("",)
         found |= {metric.name + end for end in ends}
     return found
 

@@ -13,11 +13,9 @@ from orbitmq.broker.access.accounts import PUB, SUB, grants, permission
 from orbitmq.broker.access.addresses import address_of, pattern
 from orbitmq.broker.access.control import AccessControl
 from orbitmq.broker.access.files import AclPlaces, load_document, parse, save
-from orbitmq.broker.access.rules import RULES, Level
 from orbitmq.errors import ConfigurationError, RequestRejected
 from orbitmq.filter.tags import tag_subscription
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FrameDecoder
 from orbitmq.wire.header import Header
@@ -27,6 +25,8 @@ from orbitmq.wire.headers_access import (
     UpdateAccountHeader,
     UpdateGlobalWhiteAddressesHeader,
 )
+from orbitmq.wire.request import Peer
+from orbitmq.wire.requests import RequestCode, served_by
 from orbitmq.wire.signature import Credentials, sign, signature_of, signed_content, signed_fields
 from tests.support.access import FakeConnection, write_acl
 from tests.support.frames import frames
@@ -114,7 +114,8 @@ def test_permissions_are_read_and_compared_as_rocketmq_does() -> None:
     for row in vectors()["acl_perm_check"]:
         assert grants(row["owned"], row["needed"]) is row["ok"], row
     assert {PUB, SUB} == {4, 8}
-    assert {code for code, rule in RULES.items() if rule.level is Level.ADMIN} >= set(vectors()["acl_admin_codes"])
+    administrative = {request for request in served_by(Peer.BROKER) if request.access.is_admin}
+    assert administrative >= set(vectors()["acl_admin_codes"])
 
 
 def test_requests_are_judged_as_by_rocketmq(tmp_path: Path) -> None:
@@ -122,7 +123,8 @@ def test_requests_are_judged_as_by_rocketmq(tmp_path: Path) -> None:
     write_acl(tmp_path, section["plain_acl_yml"])
     places = AclPlaces(tmp_path / "conf/plain_acl.yml", tmp_path / "conf/acl")
     # The messages of the requests that name one by its place are in a topic that all accounts here may read.
-    control = AccessControl(places, RULES, lambda _offset: "%RETRY%groupB", ManualClock())
+    requests = {int(one): one for one in served_by(Peer.BROKER)}
+    control = AccessControl(places, requests, lambda _offset: "%RETRY%groupB", ManualClock())
     control.load()
     outcomes = [_outcome(control, case) for case in section["cases"]]
     expected = [case["result"]["outcome"] for case in section["cases"]]

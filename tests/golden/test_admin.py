@@ -20,10 +20,11 @@ from orbitmq.message.properties import encode_properties
 from orbitmq.message.topics import HALF_TOPIC
 from orbitmq.store.records import PutRecord
 from orbitmq.wire.bodies import ConsumerData, HeartbeatData, ProducerData
-from orbitmq.wire.codes import RequestCode, SerializeType
+from orbitmq.wire.codes import SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import FrameDecoder
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.frames import Frame, frames
 from tests.support.live import made_broker, running
 from tests.support.peers import BarePeer, bare_peer

@@ -9,7 +9,7 @@ import pytest
 
 from orbitmq.message.config import DataVersion, SubscriptionGroup, TopicConfig
 from orbitmq.message.javajson import dumps, dumps_pretty, loads
-from orbitmq.wire import bodies
+from orbitmq.wire import bodies, bodies_access
 from orbitmq.wire.objects import decode, encode, encode_standard, plain
 from orbitmq.wire.registration import (
     decode_registration,
@@ -25,10 +25,10 @@ from tests.support.golden import GOLDEN, vectors
 REQUESTS: dict[str, type] = {
     "CHECK_CLIENT_CONFIG": bodies.CheckClientRequest,
     "HEART_BEAT": bodies.HeartbeatData,
-    "LOCK_BATCH_MQ": bodies.QueueLocks,
+    "LOCK_BATCH_MQ": bodies.QueueLockRequest,
     "QUERY_DATA_VERSION": DataVersion,
     "RESET_CONSUMER_CLIENT_OFFSET": bodies.QueueOffsets,
-    "UNLOCK_BATCH_MQ": bodies.QueueLocks,
+    "UNLOCK_BATCH_MQ": bodies.QueueLockRequest,
     "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP": SubscriptionGroup,
 }
 RESPONSES: dict[str, type] = {
@@ -39,7 +39,7 @@ RESPONSES: dict[str, type] = {
     "GET_ALL_SUBSCRIPTIONGROUP_CONFIG": bodies.SubscriptionGroupTable,
     "GET_ALL_TOPIC_CONFIG": bodies.TopicTable,
     "GET_ALL_TOPIC_LIST_FROM_NAMESERVER": bodies.TopicList,
-    "GET_BROKER_CLUSTER_ACL_CONFIG": bodies.AclConfig,
+    "GET_BROKER_CLUSTER_ACL_CONFIG": bodies_access.AclConfig,
     "GET_BROKER_CLUSTER_INFO": bodies.ClusterInfo,
     "GET_BROKER_CONSUME_STATS": bodies.ConsumeStatsList,
     "GET_BROKER_RUNTIME_INFO": bodies.KVTable,

@@ -23,10 +23,11 @@ from orbitmq.message.properties import KEYS, REPLY_TO_CLIENT, TAGS, UNIQ_KEY, de
 from orbitmq.message.unit import unit_size
 from orbitmq.store.records import PutRecord
 from orbitmq.wire.bodies import ConsumerData, HeartbeatData, ProducerData
-from orbitmq.wire.codes import RequestCode, ResponseCode, SerializeType
+from orbitmq.wire.codes import ResponseCode, SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import FrameDecoder
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.deviations import OWN_FIELDS, deviation
 from tests.support.frames import Frame, frames
 from tests.support.live import Time, made_broker, running

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from orbitmq.broker.schedule import entry_codes
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.message.unit import decode_unit
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.store.engine import MessageStore
-from orbitmq.store.key_scan import key_hash
+from orbitmq.store.index.key_scan import key_hash
 from orbitmq.store.options import StoreOptions
 from tests.golden.test_stores import CLEAN, CRASHED
 from tests.support.golden import manifest, unpack
@@ -39,7 +40,7 @@ class Indexed:
         config = {key: str(value) for key, value in self.manifest["store_config"].items()}
         levels = parse_delay_levels(config.get("messageDelayLevel", DEFAULT_DELAY_LEVELS))
         options = StoreOptions.parse({**config, "storePathRootDir": str(self.root)})
-        self.store = MessageStore(options, clock=SystemClock(), delay_levels=levels)
+        self.store = MessageStore(options, clock=SystemClock(), entry_codes=entry_codes(levels))
         self.store.open()
         assert self.store._keys.indexer.catch_up(self.store.commit_log_max_offset, 60_000)
 

@@ -14,9 +14,9 @@ from orbitmq.message import flags, properties, topics
 from orbitmq.message.batch import encode_batch
 from orbitmq.message.compression import COMPRESSION_FLAGS, compress, decompress
 from orbitmq.message.delay import delivery_timestamp, parse_delay_levels
-from orbitmq.message.hashing import string_hash, tags_code
 from orbitmq.message.hosts import encode_host, host_text
 from orbitmq.message.ids import decode_offset_message_id, decode_unique_id, offset_message_id
+from orbitmq.message.java_hash import string_hash, tags_code
 from orbitmq.message.model import Message, MessageQueue
 from orbitmq.message.unit import body_crc, decode_unit, encode_unit, message_of
 from tests.support.batches import decode_batch

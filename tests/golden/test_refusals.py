@@ -14,9 +14,10 @@ from orbitmq.broker.broker import Broker
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.hosts import encode_host
 from orbitmq.store.records import PutRecord
-from orbitmq.wire.codes import RequestCode, SerializeType
+from orbitmq.wire.codes import SerializeType
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FrameDecoder
+from orbitmq.wire.requests import RequestCode
 from tests.support.frames import Frame, frames
 from tests.support.live import made_broker, running
 from tests.support.peers import bare_peer

@@ -17,8 +17,8 @@ from orbitmq.message.hosts import encode_host
 from orbitmq.message.javajson import loads
 from orbitmq.message.unit import Unit, decode_unit, unit_size
 from orbitmq.store.records import PutRecord
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.requests import RequestCode
 from tests.support.deviations import OWN_QUESTIONS
 from tests.support.frames import Frame, frames
 from tests.support.live import made_broker, running

@@ -27,9 +27,10 @@ from orbitmq.message.properties import ORIGIN_MESSAGE_ID, PUSH_REPLY_TIME, decod
 from orbitmq.message.topics import RETRY_PREFIX
 from orbitmq.message.unit import Unit, decode_units
 from orbitmq.store.records import PutRecord
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import encode_frame
+from orbitmq.wire.requests import RequestCode
 from tests.support.deviations import OWN_QUESTIONS, deviation
 from tests.support.frames import Frame, files, frames
 from tests.support.live import Time, made_broker, running

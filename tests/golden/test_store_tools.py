@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
+from orbitmq.broker.schedule import entry_codes
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.runtime.clock import SystemClock
-from orbitmq.store.dump import Wanted, dump, row
 from orbitmq.store.engine import MessageStore
-from orbitmq.store.findings import Level, State
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.reader import StoreReader
-from orbitmq.store.rebuild import Rebuilt, rebuild
-from orbitmq.store.verify import verify
+from orbitmq.store.tools.dump import Wanted, dump, row
+from orbitmq.store.tools.findings import Level, State
+from orbitmq.store.tools.rebuild import Rebuilt, rebuild
+from orbitmq.store.tools.verify import verify
 from tests.golden.test_stores import CLEAN, CRASHED
 from tests.support.golden import manifest, unpack
 
@@ -103,8 +104,8 @@ def test_dump_prints_the_same_messages(case: str, tmp_path: Path) -> None:
 def remade(case: str, root: Path, *, tells_sizes: bool) -> Rebuilt:
     """Rebuilt; unless the directory tells the sizes of its files, the configuration does."""
     pairs = {key: str(value) for key, value in manifest(case)["store_config"].items()}
-    levels = parse_delay_levels(pairs.get("messageDelayLevel", DEFAULT_DELAY_LEVELS))
-    return rebuild(root, StoreOptions.parse({} if tells_sizes else pairs), levels, SystemClock())
+    codes = entry_codes(parse_delay_levels(pairs.get("messageDelayLevel", DEFAULT_DELAY_LEVELS)))
+    return rebuild(root, StoreOptions.parse({} if tells_sizes else pairs), codes, SystemClock())
 
 
 @pytest.mark.parametrize("case", CLEAN + CRASHED)

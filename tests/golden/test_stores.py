@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from orbitmq.broker.schedule import entry_codes
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
-from orbitmq.message.hashing import tags_code
+from orbitmq.message.java_hash import tags_code
 from orbitmq.message.unit import decode_unit, encode_unit, message_of
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.store.engine import MessageStore
@@ -21,10 +22,10 @@ from orbitmq.store.extended_queue import ExtendedQueue, Extension, is_address
 from orbitmq.store.files import Files
 from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.options import StoreOptions
+from orbitmq.store.pull_batch import GetStatus, Selection
 from orbitmq.store.reader import StoreReader
-from orbitmq.store.reading import GetStatus, Selection
 from orbitmq.store.records import PutRecord
-from orbitmq.store.searching import store_time
+from orbitmq.store.time_search import store_time
 from tests.support.golden import manifest, unpack
 from tests.support.stores import units_of
 
@@ -49,7 +50,7 @@ class Opened:
         config = {key: str(value) for key, value in self.manifest["store_config"].items()}
         levels = parse_delay_levels(config.get("messageDelayLevel", DEFAULT_DELAY_LEVELS))
         options = StoreOptions.parse({**config, "storePathRootDir": str(self.root)})
-        self.store = MessageStore(options, clock=SystemClock(), delay_levels=levels)
+        self.store = MessageStore(options, clock=SystemClock(), entry_codes=entry_codes(levels))
         self.store.open()
 
 

@@ -1,6 +1,6 @@
 """Access control with Java's clients and tools, and with raw requests of every code, against both brokers.
 
-Where the two differ on purpose, `broker/access/rules.py` says so, and that is what is expected here.
+Where the two differ on purpose, `wire/requests.py` says so, and that is what is expected here.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from orbitmq.broker.access.rules import RULES, UNSTATED, Level
 from orbitmq.dashboard.accounts import put
 from orbitmq.dashboard.roles import Role
-from orbitmq.wire.codes import RequestCode, SerializeType
+from orbitmq.wire.codes import SerializeType
 from orbitmq.wire.command import Command, request
+from orbitmq.wire.request import UNSTATED, Peer
+from orbitmq.wire.requests import RequestCode, served_by
 from orbitmq.wire.signature import Credentials
 from tests.interop.conftest import SHORT_DELAYS, System
 from tests.support.access import (
@@ -225,7 +226,8 @@ def test_every_request_code_is_refused_or_taken_as_the_table_says(guarded: Syste
         RequestCode.LOCK_BATCH_MQ: b'{"clientId":"c","consumerGroup":"somebody\'s","mqSet":[]}',
         RequestCode.UNLOCK_BATCH_MQ: b'{"clientId":"c","consumerGroup":"somebody\'s","mqSet":[]}',
     }
-    codes = [code for code in RULES if code != RequestCode.CONSUME_MESSAGE_DIRECTLY]  # needs a message of its own
+    # CONSUME_MESSAGE_DIRECTLY needs a message of its own.
+    codes = [code for code in served_by(Peer.BROKER) if code != RequestCode.CONSUME_MESSAGE_DIRECTLY]
     # RocketMQ lets any account decide over a message, and answers nothing where it knows no such message.
     taken = {RequestCode.END_TRANSACTION} if is_java else set()
     outcomes: dict[str, dict[int, str | None]] = {"none": {}, "wrong": {}, "without": {}}
@@ -248,13 +250,12 @@ def batched(items: list[T], size: int) -> Iterator[list[T]]:
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
-def _refuses(code: int) -> bool:
-    rule = RULES[code]
-    return rule.level is Level.ADMIN or rule.needs is not None
+def _refuses(request: RequestCode) -> bool:
+    return request.access.is_admin or bool(request.access.needs)
 
 
-def _refuses_original(code: int) -> bool:
-    return _refuses(code) and RULES[code].original not in (UNSTATED, "-")
+def _refuses_original(request: RequestCode) -> bool:
+    return _refuses(request) and request.access.original not in (UNSTATED, "-")
 
 
 async def _refusals(
@@ -495,9 +496,9 @@ def test_accounts_and_white_lists_on_the_page(guarded: System, monkeypatch: pyte
         form = visitor.get(f"account?key={key}")
         pages += [form, form.submit("account", topic_perms="news=DENY")]
         (step,) = pages[-1].table("Steps")
-        assert ("news=PUB" in step["There is"], "news=DENY" in step["There will be"]) == (True, True)
+        assert ("news=PUB" in step["Before"], "news=DENY" in step["After"]) == (True, True)
         mark = re.compile(r"\*{6} #(\w+)")
-        assert mark.findall(step["There is"]) == mark.findall(step["There will be"]), "the secret stays"
+        assert mark.findall(step["Before"]) == mark.findall(step["After"]), "the secret stays"
         pages.append(pages[-1].submit("plans/"))
         _wait(send(guarded, Credentials(key, secret), "news"), 1)
         deleting = form.submit("account/delete")
@@ -505,11 +506,11 @@ def test_accounts_and_white_lists_on_the_page(guarded: System, monkeypatch: pyte
         pages.append(deleting.submit("plans/", typed=key))
         pages.append(visitor.get("access"))
         assert key not in [row["Access key"] for row in pages[-1].table("Accounts")]
-        before = pages[-1].table("White lists")[0]["Requests need no account from"]
+        before = pages[-1].table("White lists")[0]["No account needed from"]
         done = pages[-1].submit("white-list", addresses="10.10.103.*\r\n192.168.9.*").submit("plans/")
         assert [row["Outcome"] for row in done.table("Steps")] == ["confirmed"]
         after = visitor.get("access")
-        assert after.table("White lists")[0]["Requests need no account from"] == "10.10.103.*, 192.168.9.*"
+        assert after.table("White lists")[0]["No account needed from"] == "10.10.103.*, 192.168.9.*"
         after.submit("white-list", addresses=before.replace(", ", "\n")).submit("plans/")
         told = site.audit_path.read_text() + "".join(page.text for page in pages)
     assert key in told

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from orbitmq.admin.finding import find
-from orbitmq.admin.sending import plan_resend
+from orbitmq.admin.message_history import GroupState, MessageHistory, MessageState
+from orbitmq.admin.message_send import plan_resend
+from orbitmq.admin.search import find
 from orbitmq.admin.session import Session
-from orbitmq.admin.stories import GroupState, Story, StoryState
 from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageExt
 from orbitmq.client.core.model import SendResult
 from orbitmq.client.sync import Producer, PushConsumer
@@ -33,7 +33,7 @@ HOUR_MS = 3_600_000
 class Finder:
     system: System
 
-    def __call__(self, name: str, topic: str | None = None) -> list[Story]:
+    def __call__(self, name: str, topic: str | None = None) -> list[MessageHistory]:
         found = asked(
             self.system.namesrv_address,
             lambda session: find(session, name, time.time_ns() // 1_000_000, topic=topic),
@@ -42,9 +42,9 @@ class Finder:
         assert found.failures == []
         return found.items
 
-    def until(self, name: str, holds: Callable[[Story], bool], topic: str | None = None) -> Story:
+    def until(self, name: str, holds: Callable[[MessageHistory], bool], topic: str | None = None) -> MessageHistory:
         """The only story of this name, once it holds."""
-        last: list[Story] = []
+        last: list[MessageHistory] = []
 
         def holding() -> bool:
             last[:] = self(name, topic)
@@ -74,7 +74,7 @@ def consumer(system: System, group: str, topic: str, tags: str = "*", fails: int
     return made
 
 
-def kinds(found: Story, source: str = "store") -> list[str]:
+def kinds(found: MessageHistory, source: str = "store") -> list[str]:
     return [event.kind for event in found.timeline if event.source == source]
 
 
@@ -82,7 +82,7 @@ def kinds(found: Story, source: str = "store") -> list[str]:
 def test_stored_and_then_consumed_and_found_by_every_name(system: System, label: str) -> None:
     find_it = Finder(system)
     sent = send(system, Message(label, b"x", keys=f"key-{label}", tags="red"))
-    plain = find_it.until(sent.msg_id, lambda one: one.state is StoryState.STORED and "sent" in kinds(one, "trace"))
+    plain = find_it.until(sent.msg_id, lambda one: one.state is MessageState.STORED and "sent" in kinds(one, "trace"))
     where = f"It is in {label} (broker-a, queue {sent.queue.queue_id}, offset {sent.queue_offset}) since "
     assert plain.sentence.startswith(where)
     assert plain.sentence.endswith("; no group consumes its topic.")
@@ -96,7 +96,7 @@ def test_stored_and_then_consumed_and_found_by_every_name(system: System, label:
         (sent.msg_id, label),
     ):
         (same,) = find_it(name, topic)
-        assert (same.msg_id, same.state) == (sent.msg_id, StoryState.STORED)
+        assert (same.msg_id, same.state) == (sent.msg_id, MessageState.STORED)
 
     with consumer(system, f"a-{label}", label), consumer(system, f"b-{label}", label, tags="blue"):
         done = find_it.until(
@@ -150,14 +150,14 @@ def test_given_up_and_a_dead_letter(system: System, label: str) -> None:
 def test_delayed(system: System, label: str) -> None:
     find_it = Finder(system)
     sent = send(system, Message(label, b"x", delay_level=LONG_DELAY_LEVEL))
-    found = find_it.until(sent.msg_id, lambda one: one.state is StoryState.DELAYED)
+    found = find_it.until(sent.msg_id, lambda one: one.state is MessageState.DELAYED)
     assert found.message
     due_ms = found.message.stored_at_ms + HOUR_MS
     assert [(event.kind, event.at_ms) for event in found.timeline if event.kind == "due"] == [("due", due_ms)]
     assert found.sentence.startswith(f"It waits for its delay (level {LONG_DELAY_LEVEL}, due at ")
     assert found.sentence.endswith(f") and goes to {label} then.")
     soon = send(system, Message(label, b"x", delay_level=1))
-    come = find_it.until(soon.msg_id, lambda one: one.state is StoryState.STORED)
+    come = find_it.until(soon.msg_id, lambda one: one.state is MessageState.STORED)
     assert kinds(come) == ["born", "delayed", "stored"]
 
 
@@ -191,19 +191,19 @@ async def roll_back(producer: RawProducer, half: Prepared) -> None:
 def test_pending_committed_and_rolled_back(system: System, label: str) -> None:
     find_it = Finder(system)
     rolled_back = find_it.until(
-        transaction(system, f"r-{label}", roll_back), lambda one: one.state is StoryState.ROLLED_BACK
+        transaction(system, f"r-{label}", roll_back), lambda one: one.state is MessageState.ROLLED_BACK
     )
     assert rolled_back.sentence == f"It was rolled back, so r-{label} never got it."
-    committed = find_it.until(transaction(system, f"c-{label}", commit), lambda one: one.state is StoryState.STORED)
+    committed = find_it.until(transaction(system, f"c-{label}", commit), lambda one: one.state is MessageState.STORED)
     assert kinds(committed) == ["born", "prepared", "committed"]
-    pending = find_it.until(transaction(system, f"h-{label}", nothing), lambda one: one.state is StoryState.PENDING)
+    pending = find_it.until(transaction(system, f"h-{label}", nothing), lambda one: one.state is MessageState.PENDING)
     assert pending.sentence.startswith(f"It is a half message of h-{label} whose producer has not decided since ")
     assert pending.topic == f"h-{label}"
 
 
 def test_what_is_not_there_is_told_with_where_it_was_looked_for(system: System, label: str) -> None:
     (found,) = Finder(system)(f"nothing-{label}")
-    assert (found.state, found.timeline) == (StoryState.NOT_FOUND, [])
+    assert (found.state, found.timeline) == (MessageState.NOT_FOUND, [])
     assert found.sentence.startswith(
         f"There is no message nothing-{label}: looked for it in delayed and half messages, traces in "
         "RMQ_SYS_TRACE_TOPIC, "

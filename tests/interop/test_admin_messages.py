@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import pytest
 
-from orbitmq.admin import browsing, messages
-from orbitmq.admin.browsing import Wanted
+from orbitmq.admin import messages, scan
+from orbitmq.admin.scan import MessageFilter
 from orbitmq.admin.session import Session
 from orbitmq.client import Message
 from orbitmq.client.core.model import SendResult
@@ -116,40 +116,40 @@ def test_by_key_within_a_time(world: World) -> None:
 
 def test_at_an_offset_of_a_queue(world: World) -> None:
     sent = world.sent[12]
-    found = world.ask(lambda session: browsing.at_queue_offset(session, sent.queue, sent.queue_offset))
+    found = world.ask(lambda session: scan.at_queue_offset(session, sent.queue, sent.queue_offset))
     assert found.offset_msg_id == sent.offset_msg_id
     with pytest.raises(NotFound, match="is not written yet"):
-        world.ask(lambda session: browsing.at_queue_offset(session, sent.queue, 1_000_000))
+        world.ask(lambda session: scan.at_queue_offset(session, sent.queue, 1_000_000))
 
 
 def test_browsing_goes_through_time_in_either_direction(world: World) -> None:
-    last = world.ask(lambda session: browsing.browse(session, TOPIC, limit=50))
+    last = world.ask(lambda session: scan.browse(session, TOPIC, limit=50))
     assert numbers(last.items) == list(range(MANY + 9, MANY - 41, -1))
-    first = world.ask(lambda session: browsing.browse(session, TOPIC, limit=50, newest_first=False))
+    first = world.ask(lambda session: scan.browse(session, TOPIC, limit=50, newest_first=False))
     assert numbers(first.items) == list(range(50))
-    whole = world.ask(lambda session: browsing.browse(session, TOPIC, limit=1000))
+    whole = world.ask(lambda session: scan.browse(session, TOPIC, limit=1000))
     assert (numbers(whole.items), whole.warnings) == (list(range(MANY + 9, -1, -1)), [])
 
 
 def test_browsing_within_a_time_is_exact_at_the_edges(world: World) -> None:
-    whole = world.ask(lambda session: browsing.browse(session, TOPIC, limit=1000, newest_first=False)).items
+    whole = world.ask(lambda session: scan.browse(session, TOPIC, limit=1000, newest_first=False)).items
     begin_ms, end_ms = whole[50].store_timestamp, whole[100].store_timestamp
-    wanted = Wanted(begin_ms=begin_ms, end_ms=end_ms)
-    part = world.ask(lambda session: browsing.browse(session, TOPIC, wanted, limit=1000, newest_first=False))
+    wanted = MessageFilter(begin_ms=begin_ms, end_ms=end_ms)
+    part = world.ask(lambda session: scan.browse(session, TOPIC, wanted, limit=1000, newest_first=False))
     assert numbers(part.items) == [int(one.body) for one in whole if begin_ms <= one.store_timestamp <= end_ms]
 
 
 def test_browsing_for_some_messages_says_when_its_budget_is_used_up(world: World) -> None:
-    wanted = Wanted(tag="Tag1", key="many", property=("parity", "1"), text="3")
-    found = world.ask(lambda session: browsing.browse(session, TOPIC, wanted, newest_first=False))
+    wanted = MessageFilter(tag="Tag1", key="many", property=("parity", "1"), text="3")
+    found = world.ask(lambda session: scan.browse(session, TOPIC, wanted, newest_first=False))
     assert numbers(found.items) == [n for n in range(MANY) if n % 3 == 1 and n % 2 == 1 and "3" in str(n)]
-    found = world.ask(lambda session: browsing.browse(session, TOPIC, Wanted(text="17"), budget=20))
+    found = world.ask(lambda session: scan.browse(session, TOPIC, MessageFilter(text="17"), budget=20))
     assert found.items == []
     assert found.warnings == ["looked at 20 messages, as many as allowed; older ones were not: --budget"]
 
 
 def test_messages_are_counted_by_tag(world: World) -> None:
-    found = world.ask(lambda session: browsing.count_by_tag(session, TOPIC))
+    found = world.ask(lambda session: scan.count_by_tag(session, TOPIC))
     expected = [len([n for n in range(MANY + 10) if n % 3 == rest]) for rest in range(3)]
     assert {one.tag: one.messages for one in found.items} == dict(zip(("Tag0", "Tag1", "Tag2"), expected, strict=True))
     assert sum(one.body_bytes for one in found.items) == sum(len(str(n)) for n in range(MANY + 10))
@@ -157,8 +157,8 @@ def test_messages_are_counted_by_tag(world: World) -> None:
 
 def test_a_topic_is_followed(world: World) -> None:
     async def follow(session: Session) -> list[MessageExt]:
-        parts = await browsing.stretches(session, TOPIC)
-        came = browsing.follow(session, parts.items)
+        parts = await scan.stretches(session, TOPIC)
+        came = scan.follow(session, parts.items)
         first = asyncio.ensure_future(anext(came))
         await asyncio.to_thread(send_late)
         async with asyncio.timeout(PATIENCE_S):

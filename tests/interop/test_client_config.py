@@ -50,10 +50,13 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def broker_of(producer: Producer, topic: str) -> str:
-    """The address of the first broker with the topic."""
+    """The address of the first broker with the topic. RocketMQ registers a new topic with a oneway request, so the name
+    server may know it only after the send that created it.
+    """
     namesrv = producer._instance.name_servers.addresses[0]
-    found = await routes.route(producer._instance.remoting, namesrv, topic)
-    assert found is not None
+    async with asyncio.timeout(60):
+        while (found := await routes.route(producer._instance.remoting, namesrv, topic)) is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
     return found.broker_datas[0].addresses[0]
 
 

@@ -48,11 +48,12 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.operations.offsets import query_consumer_offset
 from orbitmq.testing import Cluster
 from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_groups import InvokeBrokerToResetOffsetHeader
 from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
 from orbitmq.wire.objects import encode_standard
+from orbitmq.wire.requests import RequestCode
 from tests.interop.conftest import System, is_five
 from tests.support.fake_system import BROKER, FakeSystem, Handler, fake_system, refuse, silence
 from tests.support.live import Time

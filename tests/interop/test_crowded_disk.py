@@ -14,9 +14,10 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.message.unit import decode_units
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.offsets import min_offset, update_consumer_offset
-from orbitmq.operations.sending import send
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.operations.sends import send
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
+from orbitmq.wire.requests import RequestCode
 from tests.interop.conftest import System
 from tests.support.java_rocketmq import ROCKETMQ_4, SMALL_JVM, JavaSystem
 from tests.support.live import pull_header, send_header

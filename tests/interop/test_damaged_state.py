@@ -12,8 +12,8 @@ import pytest
 
 from orbitmq.errors import BrokerError
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.pulling import pull
-from orbitmq.operations.sending import send
+from orbitmq.operations.pulls import pull
+from orbitmq.operations.sends import send
 from orbitmq.wire.codes import ResponseCode
 from tests.support.java_rocketmq import JavaSystem
 from tests.support.live import pull_header, send_header

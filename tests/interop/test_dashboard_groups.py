@@ -115,7 +115,7 @@ def test_a_group_that_is_offline_says_so_and_how_far_it_is(world: World) -> None
     assert [(row["Queue"], row["Offset"], row["End"], row["Lag"], row["State"]) for row in rows] == [
         (str(number), str(TAKEN), str(EACH), str(EACH - TAKEN), "behind") for number in range(QUEUES)
     ]
-    assert all(row["Waits for"] not in ("–", "0 ms") for row in rows), "the next message waits since it was stored"
+    assert all(row["Lag in time"] not in ("–", "0 ms") for row in rows), "the next message waits since it was stored"
     (topic,) = page.table("Topics")
     assert (topic["Topic"], topic["Queues"], topic["Lag"]) == (TOPIC, str(QUEUES), str(QUEUES * (EACH - TAKEN)))
     why = world.visitor.get(f"groups/{OFFLINE}/why")
@@ -135,7 +135,7 @@ def test_a_group_tells_who_has_which_queue(world: World) -> None:
     subscription = _row(page, "Subscriptions", "Topic", TOPIC)
     assert subscription is not None
     assert (subscription["Expression"], subscription["Clients"]) == ("*", world.client_id)
-    assert {row["Rule"]: row[BROKER] for row in page.table("Rules")}["consume enable"] == "yes"
+    assert {row["Setting"]: row[BROKER] for row in page.table("Configuration")}["consume enable"] == "yes"
 
 
 def test_a_group_nobody_knows_is_not_there(world: World) -> None:
@@ -146,8 +146,8 @@ def test_a_group_nobody_knows_is_not_there(world: World) -> None:
 def test_a_group_is_made_repaired_by_a_button_and_deleted(world: World) -> None:
     name = "dashboard-made"
     plan = world.visitor.get("new-group").submit("new-group", group=name, consume_enable="no", retry_max_times=3)
-    assert plan.title == "Shall this be done?"
-    assert [row["What"] for row in plan.table("Steps")] == ["create group"]
+    assert plan.title == "Confirm this change"
+    assert [row["Action"] for row in plan.table("Steps")] == ["create group"]
     with pytest.raises(NotFound):
         asked(world.system.namesrv_address, lambda session: groups.rules(session, name))
     done = plan.submit("plans/")
@@ -184,7 +184,7 @@ def test_offsets_are_shown_before_they_are_moved(world: World, way: str) -> None
     asked(world.system.namesrv_address, partial(_left, group=group))
     plan = world.visitor.get(f"groups/{group}/offsets").submit("offsets/reset", fields)
     steps = plan.table("Steps")
-    assert [(row["Of"], row["There is"], row["There will be"]) for row in steps] == [
+    assert [(row["Subject"], row["Before"], row["After"]) for row in steps] == [
         (f"{TOPIC}/{BROKER}/{number}", str(TAKEN), str(after)) for number in range(QUEUES)
     ]
     assert f"{replayed} messages replayed, {skipped} skipped" in plan.words
@@ -208,7 +208,7 @@ def test_one_queue_is_skipped_and_a_group_is_given_the_offsets_of_another(world:
 
 def test_without_force_a_group_is_only_moved_back(world: World) -> None:
     plan = world.visitor.get(f"groups/{OFFLINE}/offsets").submit("offsets/reset", to="end", force=None)
-    assert "There is nothing to do: it is so already" in plan.words
+    assert "Nothing to do: everything is as requested already" in plan.words
 
 
 def test_one_queue_of_a_group_that_is_online_needs_a_broker_that_can(world: World) -> None:
@@ -218,7 +218,7 @@ def test_one_queue_of_a_group_that_is_online_needs_a_broker_that_can(world: Worl
         assert answer.status == 409
         assert "can only move a whole topic to a time" in answer.title
     else:
-        assert [row["Of"] for row in answer.table("Steps")] == [f"{TOPIC}/{BROKER}/0"]
+        assert [row["Subject"] for row in answer.table("Steps")] == [f"{TOPIC}/{BROKER}/0"]
 
 
 def test_clients_are_shown_with_what_they_consume_and_produce(world: World) -> None:
@@ -233,16 +233,16 @@ def test_clients_are_shown_with_what_they_consume_and_produce(world: World) -> N
     assert "Partial" not in page.words
 
     def known(page: Page) -> Page | None:
-        return page if f"In {ONLINE}" in page.words else None
+        return page if f"Group {ONLINE}" in page.words else None
 
     (link,) = {one for one in page.links if one.endswith(row["Client"].replace("@", "%40").replace("#", "%23"))}
     told = world.ask(link, known, "the client to tell of itself")
-    positions = [one for one in told.table(f"Positions in {ONLINE}") if one["Topic"] == TOPIC]
-    assert [(one["Queue"], one["Position"]) for one in positions] == [(str(n), str(EACH)) for n in range(QUEUES)]
+    positions = [one for one in told.table(f"Queues in {ONLINE}") if one["Topic"] == TOPIC]
+    assert [(one["Queue"], one["Offset"]) for one in positions] == [(str(n), str(EACH)) for n in range(QUEUES)]
     assert _row(told, f"Subscriptions in {ONLINE}", "Topic", TOPIC)
     stacks = world.visitor.get(next(one for one in told.links if "/stacks/" in one))
     assert ONLINE in stacks.words
-    assert "portion = self._waiting.get()" in stacks.words
+    assert "call = self._waiting.get()" in stacks.words
     assert world.visitor.get("clients/nobody@1").status == 404
 
 

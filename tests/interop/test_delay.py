@@ -5,7 +5,7 @@ from __future__ import annotations
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.properties import decode_properties
 from orbitmq.message.unit import decode_units
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from tests.interop.conftest import System
 from tests.support.asking import Asker, asking
 from tests.support.delivery import assert_each_once, by_queue, messages, results

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from orbitmq.client import BrokerError, LitePullConsumer, MessageSelector, PushConsumer, sync
-from orbitmq.message.hashing import string_hash
+from orbitmq.message.java_hash import string_hash
 from tests.interop.conftest import System
 from tests.support.delivery import assert_each_once, messages
 from tests.support.java_rocketmq import Driver, run_driver

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from orbitmq.broker.schedule import entry_codes
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.properties import encode_properties
@@ -22,7 +23,7 @@ from orbitmq.runtime.clock import SystemClock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
-from orbitmq.store.verify import verify
+from orbitmq.store.tools.verify import verify
 from tests.support import messages
 from tests.support.batches import BatchItem, put_batch
 from tests.support.contents import Contents, contents
@@ -71,7 +72,7 @@ class Handed:
         config = {key: str(value) for key, value in self.manifest["store_config"].items()}
         levels = parse_delay_levels(config.get("messageDelayLevel", DEFAULT_DELAY_LEVELS))
         options = StoreOptions.parse({**config, "storePathRootDir": str(self.root)})
-        store = MessageStore(options, clock=SystemClock(), delay_levels=levels, files=files)
+        store = MessageStore(options, clock=SystemClock(), entry_codes=entry_codes(levels), files=files)
         store.open()
         return store
 

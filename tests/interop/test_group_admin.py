@@ -25,7 +25,6 @@ from orbitmq.wire.bodies import (
     ProducerData,
     QueueOffsets,
 )
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import UpdateConsumerOffsetHeader
 from orbitmq.wire.headers_admin import (
@@ -41,6 +40,7 @@ from orbitmq.wire.headers_groups import (
     InvokeBrokerToResetOffsetHeader,
 )
 from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.requests import RequestCode
 from tests.interop.conftest import System
 from tests.support.asking import Asker, asking
 from tests.support.delivery import messages, results

@@ -1,4 +1,4 @@
-"""Verdicts of groups whose members are Java's and orbitmq's, at either broker, at once and with the clock turned by a
+"""Verdicts on groups whose members are Java's and orbitmq's, at either broker, at once and with the clock turned by a
 minute between two looks. Java's clients tell neither that they are suspended nor why a listener fails.
 """
 
@@ -14,12 +14,11 @@ from contextlib import ExitStack
 import pytest
 
 from orbitmq.admin.evidence import why
-from orbitmq.admin.observed import Finding
 from orbitmq.admin.pace import Paces
 from orbitmq.admin.progress import progress
 from orbitmq.admin.session import Session
-from orbitmq.admin.topic_changes import Wanted, plan_create
-from orbitmq.admin.verdict import Severity
+from orbitmq.admin.topic_changes import TopicChanges, plan_create
+from orbitmq.admin.verdict import Finding, Severity
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, Message
 from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.errors import NotFound
@@ -102,7 +101,9 @@ def _leave_some(address: str, producer: Producer) -> None:
 
 async def _make_topics(session: Session) -> None:
     for members, trouble in TABLE:
-        await (await plan_create(session, name_of(members, trouble), Wanted(read_queues=1, write_queues=1))).make()
+        await (
+            await plan_create(session, name_of(members, trouble), TopicChanges(read_queues=1, write_queues=1))
+        ).make()
 
 
 def _consumer(address: str, name: str, trouble: str, done: threading.Event) -> PushConsumer:
@@ -160,6 +161,6 @@ def test_a_situation_has_its_verdict_at_once_and_a_minute_later(looks: Looks, me
 
 def test_a_client_tells_why_its_listener_fails_and_of_javas_it_is_said_that_they_do_not(looks: Looks) -> None:
     (ours, _), (javas, _) = looks["python", "fail"], looks["java", "fail"]
-    assert "ValueError('the bank is closed')" in ours[0].sentence
+    assert "ValueError('the bank is closed')" in ours[0].message
     assert ours[0].evidence["lastError"] == "ValueError('the bank is closed')"
-    assert "clients do not tell why" in javas[0].sentence
+    assert "clients do not tell why" in javas[0].message

@@ -24,8 +24,7 @@ import pytest
 
 from orbitmq.message.model import MessageExt
 from orbitmq.message.unit import decode_unit, decode_units, message_of
-from orbitmq.operations.pulling import PULLED
-from orbitmq.wire.codes import RequestCode
+from orbitmq.operations.pulls import PULLED
 from orbitmq.wire.headers import (
     GetMaxOffsetHeader,
     GetMaxOffsetResponseHeader,
@@ -36,6 +35,7 @@ from orbitmq.wire.headers import (
     SendMessageResponseHeader,
     ViewMessageHeader,
 )
+from orbitmq.wire.requests import RequestCode
 from tests.support.java_rocketmq import JavaBroker
 from tests.support.live import Client
 from tests.support.orbit_process import OrbitUp

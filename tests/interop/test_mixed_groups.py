@@ -25,11 +25,11 @@ from orbitmq.client import Message
 from orbitmq.client.sync import Producer
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations import offsets
-from orbitmq.operations.asking import ask
+from orbitmq.operations.call import call
 from orbitmq.wire.bodies import ConsumerRunningInfo
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers_groups import GetConsumerRunningInfoHeader
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, SMALL_JVM, JavaBroker, JavaNameServer
 from tests.support.mixed_groups import (
     BROKERS,
@@ -239,7 +239,7 @@ async def _told(asking: Remoting, one: System, course: Course) -> AsyncIterator[
     for seat, client_id in course.client_ids.items():
         header = GetConsumerRunningInfoHeader(course.group.name, client_id)
         address, code = next(brokers).address, RequestCode.GET_CONSUMER_RUNNING_INFO
-        answer = await ask(asking, address, code, header, timeout_ms=PATIENCE_S * 1000)
+        answer = await call(asking, address, code, header, timeout_ms=PATIENCE_S * 1000)
         for queue in decode(ConsumerRunningInfo, answer.body).mq_table:
             if queue.topic == TOPIC:
                 yield name_of(queue), seat

@@ -8,10 +8,10 @@ from orbitmq.filter.tags import tag_subscription
 from orbitmq.message.config import SubscriptionGroup
 from orbitmq.message.flags import PERM_READ, PERM_WRITE, PULL_SUBSCRIPTION
 from orbitmq.wire.bodies import ConsumerData, ConsumeType, HeartbeatData, MessageModel, TopicRouteData
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers_admin import CreateTopicHeader
 from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
 from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.requests import RequestCode
 from tests.interop.conftest import System
 from tests.support.asking import Asker, asking
 from tests.support.live import pull_header, send_header

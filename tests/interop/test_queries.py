@@ -12,8 +12,8 @@ from orbitmq.client import Producer
 from orbitmq.errors import ClientError
 from orbitmq.message.unit import decode_units, message_of
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.querying import QueryReply, query_messages
-from orbitmq.operations.sending import send
+from orbitmq.operations.queries import QueryReply, query_messages
+from orbitmq.operations.sends import send
 from orbitmq.wire.codes import ResponseCode
 from tests.interop.conftest import System
 from tests.support.delivery import Row, assert_content, assert_each_once, results

@@ -16,10 +16,10 @@ from orbitmq.message.properties import decode_properties, encode_properties
 from orbitmq.message.unit import Unit, decode_units
 from orbitmq.net.remoting import Remoting
 from orbitmq.wire.bodies import ConsumerData, HeartbeatData, SubscriptionGroupTable, TopicTable
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader, SendMessageResponseHeader
 from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.requests import RequestCode
 from tests.interop.conftest import System
 from tests.support.asking import Asker, asking
 from tests.support.delivery import assert_content, messages, results

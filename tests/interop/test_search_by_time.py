@@ -13,9 +13,9 @@ import pytest
 
 from orbitmq.client import Message, Producer, PullConsumer
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.cluster import Cluster, Retries
-from orbitmq.wire.codes import RequestCode
+from orbitmq.spark.cluster_client import ClusterClient, Retries
 from orbitmq.wire.headers import Boundary, SearchOffsetHeader, SearchOffsetResponseHeader
+from orbitmq.wire.requests import RequestCode
 from tests.interop.conftest import System
 from tests.support.asking import Asker, asking
 from tests.support.commands import orbitmq
@@ -121,7 +121,7 @@ def test_clients_and_tools_find_the_first_message_at_every_broker(filled: Filled
             return {name: await consumer.search_offset(QUEUE, time_ms) for name, time_ms in filled.edges.items()}
 
     assert asyncio.run(by_client()) == exact
-    cluster, place = Cluster([names], 5000, Retries(3, 100)), (filled.system.address,)
+    cluster, place = ClusterClient([names], 5000, Retries(3, 100)), (filled.system.address,)
     bounds = cluster.bounds({QUEUE: place})[QUEUE]
     found = {
         name: cluster.offset_at(QUEUE, place, bounds, time_ms, "readers") for name, time_ms in filled.edges.items()

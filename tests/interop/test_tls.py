@@ -13,8 +13,9 @@ import pytest
 from orbitmq.errors import RemotingError
 from orbitmq.net.tls import asking_context
 from orbitmq.operations.routes import cluster_info
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
+from orbitmq.wire.requests import RequestCode
 from tests.interop.conftest import System
 from tests.support.certificates import Authority
 from tests.support.delivery import assert_each_once, messages

@@ -28,7 +28,7 @@ from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_CHECK_
 from orbitmq.message.unit import Unit, decode_units, message_of
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.offsets import max_offset, query_consumer_offset
-from orbitmq.operations.pulling import pull
+from orbitmq.operations.pulls import pull
 from orbitmq.operations.transactions import resume_check
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.engine import MessageStore

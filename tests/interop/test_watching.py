@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.admin.waiting import CONDITIONS, condition_of
+from orbitmq.admin.wait_conditions import CONDITIONS, condition_of
 from orbitmq.errors import ConfigurationError
 from tests.interop.conftest import System
 from tests.support.commands import answer, items, orbitmq

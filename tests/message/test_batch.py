@@ -14,7 +14,7 @@ from orbitmq.errors import BodyError, BodyTooLarge, MessageIllegal
 from orbitmq.message import batch_loops
 from orbitmq.message.batch import TAGS_START, PackedBatch, encode_batch, pack_batch, pack_by_struct
 from orbitmq.message.flags import BORN_HOST_V6, STORE_HOST_V6
-from orbitmq.message.hashing import tags_code
+from orbitmq.message.java_hash import tags_code
 from orbitmq.message.properties import find_property
 from orbitmq.message.unit import HEADS, SYS_FLAG_LOW_BYTE, body_crc, pack_unit, unit_size
 from tests.support.batches import BatchItem, decode_batch

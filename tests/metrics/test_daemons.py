@@ -17,15 +17,15 @@ from orbitmq.broker.broker import Broker
 from orbitmq.client import LocalTransactionState, Message, TransactionProducer
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.config import SubscriptionData, TopicConfig
-from orbitmq.metrics.broker import BrokerFigures
+from orbitmq.metrics.broker import BrokerMetrics
 from orbitmq.metrics.daemons import parts_of, served
 from orbitmq.metrics.options import MetricsOptions
 from orbitmq.metrics.table_native import BROKER, NAMESRV, PROCESS
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers import UpdateConsumerOffsetHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import BROKER as NAME
 from tests.support.live import Client, client_of, consumer, made_broker, running
 from tests.support.loops import until
@@ -145,7 +145,7 @@ async def test_only_the_farthest_queues_have_series_and_none_unless_asked_for(tm
                 await system.client.send("orders", queue_id=queue_id)
             await _commit(system.client, "readers", "orders", queue_id, 0)
         assert sorted((await system.scrape()).values("orbitmq_queue_lag_messages")) == [2, 3]
-        assert not list(BrokerFigures(system.broker).readers()["orbitmq_queue_lag_messages"]())
+        assert not list(BrokerMetrics(system.broker).readers()["orbitmq_queue_lag_messages"]())
 
 
 async def test_a_name_server_tells_who_is_registered(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ async def test_every_metric_of_the_tables_is_told_and_no_other(tmp_path: Path) -
 async def test_health_is_bad_when_the_disk_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with _system(tmp_path) as system:
         assert await system.get("/healthz") == "ok\n"
-        monkeypatch.setattr(BrokerFigures, "_is_poisoned", True)
+        monkeypatch.setattr(BrokerMetrics, "_is_poisoned", True)
         with pytest.raises(urllib.error.HTTPError, match="503"):
             await system.get("/healthz")
 
@@ -202,14 +202,14 @@ async def test_a_port_that_is_taken_stops_the_start_with_the_name_of_the_option(
 async def test_latency_counts_from_the_first_message_that_waits(tmp_path: Path) -> None:
     clock = ManualClock()
     broker = made_broker(tmp_path, clock)
-    figures = BrokerFigures(broker, clock=clock)
+    metrics = BrokerMetrics(broker, clock=clock)
     async with running(broker), client_of(broker) as client:
         broker.topics.put(TopicConfig("orders", 1, 1))
         for _ in range(3):
             await client.send("orders")
             clock.advance(1000)
         await _commit(client, "readers", "orders", 0, 1)
-        latencies = list(figures.readers()["rocketmq_consumer_lag_latency_milliseconds"]())
+        latencies = list(metrics.readers()["rocketmq_consumer_lag_latency_milliseconds"]())
     assert latencies == [(("orders", "readers", "false", "false"), 2000)]
 
 

@@ -10,18 +10,19 @@ import pytest
 
 from orbitmq.broker.broker import Broker
 from orbitmq.metrics.exporter import JOB, NAME_SERVERS, Exporter, ExporterSettings
-from orbitmq.metrics.model import Kind
+from orbitmq.metrics.model import MetricType
 from orbitmq.metrics.table_exporter import EXPORTER
 from orbitmq.metrics.table_native import PROCESS
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.net.remoting import Remoting
 from orbitmq.wire.bodies import KVTable, MessageModel
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import UpdateConsumerOffsetHeader
 from orbitmq.wire.headers_admin import DeleteSubscriptionGroupHeader, DeleteTopicHeader
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import client_of, consumer, made_broker, running
 from tests.support.loops import until
 from tests.support.scraped import Scraped
@@ -225,7 +226,9 @@ async def test_what_the_deadline_leaves_is_asked_first_in_the_next_round(
 async def test_every_metric_of_the_table_is_read_and_no_other(tmp_path: Path) -> None:
     async with _cluster(tmp_path, "a") as cluster:
         found = await cluster.scrape()
-    declared = {m.name.removesuffix("_total") if m.kind is Kind.COUNTER else m.name for m in (*EXPORTER, *PROCESS)}
+    declared = {
+        m.name.removesuffix("_total") if m.kind is MetricType.COUNTER else m.name for m in (*EXPORTER, *PROCESS)
+    }
     assert set(found.families) == declared
     labels = {metric.name: set(metric.labels) for metric in EXPORTER}
     for name, family in found.families.items():

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from orbitmq.metrics.model import Kind, Metric
-from orbitmq.metrics.runtime_figures import READ
+from orbitmq.metrics.model import Metric, MetricType
+from orbitmq.metrics.runtime_metrics import READ
 from orbitmq.metrics.table_exporter import EXPORTER, RUNTIME
 from orbitmq.metrics.table_native import BROKER, NAMESRV, PROCESS
 
@@ -54,7 +54,7 @@ def test_a_metric_stands_once_in_a_table(table: tuple[Metric, ...]) -> None:
 def test_a_metric_is_well_formed(metric: Metric) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9_]+", metric.name)
     assert metric.rocketmq == metric.name.startswith("rocketmq_")
-    assert (metric.kind is Kind.COUNTER) <= metric.name.endswith("_total")
+    assert (metric.kind is MetricType.COUNTER) <= metric.name.endswith("_total")
     assert metric.text.endswith(".")
     assert metric.source
 

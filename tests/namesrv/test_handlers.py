@@ -18,12 +18,13 @@ from orbitmq.namesrv.server import NameServer
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.runtime.options import read_properties
 from orbitmq.wire.bodies import BrokerRegistration, TopicTable
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.header import Header
 from orbitmq.wire.headers_namesrv import GetRouteInfoHeader, QueryDataVersionHeader, RegisterBrokerHeader
 from orbitmq.wire.objects import encode
 from orbitmq.wire.registration import encode_registration, registration_crc
+from orbitmq.wire.requests import RequestCode
 
 CONNECTION = cast("Any", SimpleNamespace(address="127.0.0.1:5555"))
 TABLE = TopicTable(DataVersion(3, 1), {"T": TopicConfig("T", 4, 8)})

@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from orbitmq.errors import RequestRejected
 from orbitmq.message.config import DataVersion, TopicConfig
 from orbitmq.namesrv import routes as routes_module
-from orbitmq.namesrv.routes import EXPIRED_AFTER_MS, BrokerIdentity, Member, RouteTable
+from orbitmq.namesrv.routes import EXPIRED_AFTER_MS, BrokerIdentity, RegisteredMember, RouteTable
 from orbitmq.wire.bodies import BrokerData, BrokerRegistration, ClusterInfo, QueueData, TopicRouteData, TopicTable
-from orbitmq.wire.standing import EPOCH_MAX
+from orbitmq.wire.mastership import EPOCH_MAX
 
 NOW = 1_700_000_000_000
 MASTER = BrokerIdentity("c1", "a", 0, "10.0.0.1:10911")
@@ -42,7 +42,7 @@ def register(
     owner: str = "",
     now_ms: int = NOW,
     epoch: int = 0,
-) -> Member | None:
+) -> RegisteredMember | None:
     owner, ha_address = owner or identity.address, f"ha-{identity.address}"
     return table.register(identity, registration, ha_address=ha_address, owner=owner, now_ms=now_ms, epoch=epoch)
 
@@ -116,7 +116,7 @@ def test_a_former_master_that_becomes_a_slave_is_no_rival_any_more(table: RouteT
 def test_a_promotion_that_no_broker_can_have_pushes_nobody_out(table: RouteTable) -> None:
     register(table, MASTER, told(TopicConfig("T")), epoch=7)
     other = dataclasses.replace(MASTER, address="10.0.0.9:10911")
-    with pytest.raises(RequestRejected, match="no broker has such an epoch"):
+    with pytest.raises(RequestRejected, match="is greater than"):
         register(table, other, told(), epoch=EPOCH_MAX + 1)
     assert table.cluster_info().brokers["a"].addresses == {0: MASTER.address}
 
@@ -133,7 +133,7 @@ def test_one_broker_too_many_is_refused_and_those_who_are_known_are_not(
         with pytest.raises(RequestRejected, match="refused"):
             register(table, identity, told())
     register(table, SLAVE, told())
-    with pytest.raises(RequestRejected, match="of this name"):
+    with pytest.raises(RequestRejected, match="with this name"):
         register(table, dataclasses.replace(SLAVE, id=7, address="127.0.0.1:2"), told())
     register(table, MASTER, told(filters=("f" * 513, *("f:1",) * 101), version=3))
     register(table, SLAVE, told())

@@ -16,14 +16,15 @@ from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.routes import EXPIRED_AFTER_MS
 from orbitmq.namesrv.server import NameServer
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.asking import ask
+from orbitmq.operations.call import call
 from orbitmq.operations.registration import register_broker
 from orbitmq.operations.routes import cluster_info, route, topics
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.wire.bodies import BrokerRegistration, TopicTable
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers_namesrv import GetKVConfigHeader, PutKVConfigHeader, RegisterBrokerHeader
 from orbitmq.wire.registration import encode_registration
+from orbitmq.wire.requests import RequestCode
 
 DEADLINE_SECONDS = 5.0
 
@@ -127,11 +128,11 @@ def test_two_name_servers_know_only_what_they_were_told(tmp_path: Path) -> None:
             await register(broker, second, "U", "b")
             assert list((await cluster_info(broker, first.address)).brokers) == ["a"]
             assert list((await cluster_info(broker, second.address)).brokers) == ["b"]
-            await ask(
+            await call(
                 broker, first.address, RequestCode.PUT_KV_CONFIG, PutKVConfigHeader("N", "k", "v"), timeout_ms=3000
             )
             with pytest.raises(BrokerError) as refused:
-                await ask(
+                await call(
                     broker, second.address, RequestCode.GET_KV_CONFIG, GetKVConfigHeader("N", "k"), timeout_ms=3000
                 )
             assert refused.value.code == ResponseCode.QUERY_NOT_FOUND
@@ -145,10 +146,10 @@ def test_settings_outlive_the_process_and_routes_do_not(tmp_path: Path) -> None:
             async with serving(tmp_path) as first:
                 await register(broker, first, "T")
                 header = PutKVConfigHeader("N", "k", "v")
-                await ask(broker, first.address, RequestCode.PUT_KV_CONFIG, header, timeout_ms=3000)
+                await call(broker, first.address, RequestCode.PUT_KV_CONFIG, header, timeout_ms=3000)
             async with serving(tmp_path) as second:
                 header = GetKVConfigHeader("N", "k")
-                answer = await ask(broker, second.address, RequestCode.GET_KV_CONFIG, header, timeout_ms=3000)
+                answer = await call(broker, second.address, RequestCode.GET_KV_CONFIG, header, timeout_ms=3000)
                 assert answer.ext == {"value": "v"}
                 assert second.routes.topics() == []
 
@@ -171,7 +172,7 @@ def test_unwritable_settings_file_refuses_the_value(tmp_path: Path) -> None:
             (tmp_path / "file").write_text("a file where the directory should be")
             header = PutKVConfigHeader("N", "k", "v")
             with pytest.raises(BrokerError) as refused:
-                await ask(client, namesrv.address, RequestCode.PUT_KV_CONFIG, header, timeout_ms=3000)
+                await call(client, namesrv.address, RequestCode.PUT_KV_CONFIG, header, timeout_ms=3000)
             assert refused.value.code == ResponseCode.SYSTEM_ERROR
 
     asyncio.run(run())

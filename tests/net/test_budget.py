@@ -50,14 +50,14 @@ def test_what_is_given_back_may_be_taken_again() -> None:
 
 async def test_who_has_much_under_way_is_not_read_from_before_anybody_is_cut_off(both_loops: LoopFactory) -> None:
     """Senders of large messages, while the disk takes none: every message arrives in the end, once."""
-    owed: list[tuple[Connection, Command]] = []
+    deferred: list[tuple[Connection, Command]] = []
 
-    def owe(connection: Connection, command: Command) -> None:
-        connection.owe(command)
-        owed.append((connection, command))
+    def defer(connection: Connection, command: Command) -> None:
+        connection.defer(command)
+        deferred.append((connection, command))
 
     router = Router("desk")
-    router.add(ECHO, owe)
+    router.add(ECHO, defer)
     large = [request(ECHO, body=bytes(600 << 10)) for _ in range(20)]
     async with serving(router) as (server, address), bare_peer(address) as one, bare_peer(address) as other:
         server.budgets.open = budget = Budget(10 << 20, Limit.OPEN_BYTES, Refusals())
@@ -67,9 +67,9 @@ async def test_who_has_much_under_way_is_not_read_from_before_anybody_is_cut_off
         assert budget.is_tight
         answered = 0
         while answered < 40:
-            await until(lambda: owed)
-            connection, command = owed.pop(0)
-            connection.settle(command, command.response(0))
+            await until(lambda: deferred)
+            connection, command = deferred.pop(0)
+            connection.complete(command, command.response(0))
             answered += 1
         await asyncio.gather(*writing)
         for peer in (one, other):

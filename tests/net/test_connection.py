@@ -14,6 +14,7 @@ import pytest
 
 from orbitmq.errors import RemotingTimeout, RequestRejected, SendRequestError
 from orbitmq.net import connection as connection_module
+from orbitmq.net import flow
 from orbitmq.net.connection import GATHERED_FROM, GATHERED_PART_FROM, TURN_COMMANDS, WRITE_BUFFER_HIGH, Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
@@ -459,7 +460,7 @@ async def test_a_peer_whose_bytes_lie_ready_has_one_read_a_turn(both_loops: Loop
 async def test_a_peer_with_too_many_requests_open_is_not_read_from(
     both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "TASKS_MAX", 8)
+    monkeypatch.setattr(flow, "OPEN_REQUESTS_MAX", 8)
     desk = Desk()
     async with serving(desk.router) as (_, address), bare_peer(address) as peer:
         for _ in range(8):
@@ -474,22 +475,22 @@ async def test_a_peer_with_too_many_requests_open_is_not_read_from(
             assert (await peer.read()).code == 0
 
 
-@pytest.mark.parametrize("how", ["tasks", "owed"])
+@pytest.mark.parametrize("how", ["tasks", "deferred"])
 async def test_a_peer_with_too_large_requests_open_is_not_read_from(
     both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """A thousand requests are few when they are small, and gigabytes when they are not."""
-    monkeypatch.setattr(connection_module, "OPEN_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(flow, "OPEN_BYTES_MAX", 1 << 20)
     desk = Desk()
-    owed: list[tuple[Connection, Command]] = []
+    deferred: list[tuple[Connection, Command]] = []
 
-    def owe(connection: Connection, command: Command) -> None:
-        connection.owe(command)
+    def defer(connection: Connection, command: Command) -> None:
+        connection.defer(command)
         desk.seen.append(command.code)
-        owed.append((connection, command))
+        deferred.append((connection, command))
 
-    if how == "owed":
-        desk.router.add(LATER, owe)
+    if how == "deferred":
+        desk.router.add(LATER, defer)
     async with serving(desk.router) as (server, address), bare_peer(address) as peer:
         frames = [request(LATER, body=bytes(600 << 10)) for _ in range(40)]
         writing = asyncio.ensure_future(peer.send(*frames))
@@ -502,9 +503,9 @@ async def test_a_peer_with_too_large_requests_open_is_not_read_from(
 
         async def settle_all() -> None:
             while True:
-                for connection, command in owed:
-                    connection.settle(command, command.response(0))
-                owed.clear()
+                for connection, command in deferred:
+                    connection.complete(command, command.response(0))
+                deferred.clear()
                 await asyncio.sleep(0)
 
         settling = asyncio.create_task(settle_all())
@@ -512,38 +513,38 @@ async def test_a_peer_with_too_large_requests_open_is_not_read_from(
             assert (await peer.read()).code == 0
         settling.cancel()
         await writing
-        await until(lambda: served._open_bytes == 0)
+        await until(lambda: served._flow.open_bytes == 0)
 
 
-@pytest.mark.parametrize("how", ["owed", "task"])
+@pytest.mark.parametrize("how", ["deferred", "task"])
 async def test_requests_that_go_on_when_their_peer_is_gone_are_counted_for_nobody(
     both_loops: LoopFactory, how: str
 ) -> None:
-    owed: list[tuple[Connection, Command]] = []
+    deferred: list[tuple[Connection, Command]] = []
     router = Router("desk")
 
-    def owe(connection: Connection, command: Command) -> None:
-        connection.owe(command)
-        owed.append((connection, command))
+    def defer(connection: Connection, command: Command) -> None:
+        connection.defer(command)
+        deferred.append((connection, command))
 
     async def later() -> None:
         await asyncio.sleep(0)
 
-    router.add(LATER, owe)
+    router.add(LATER, defer)
     async with serving(router) as (server, address):
         async with bare_peer(address) as peer:
             await peer.send(request(LATER, body=bytes(2 << 20)))
-            await until(lambda: owed)
-        ((connection, command),) = owed
+            await until(lambda: deferred)
+        ((connection, command),) = deferred
         await until(lambda: not server.connections)
-        if how == "owed":  # the next thing that it waits for, a flush
-            connection.owe(command)
-            connection.settle(command, None)
-            connection.settle(command, command.response(0))
+        if how == "deferred":  # the next thing that it waits for, a flush
+            connection.defer(command)
+            connection.complete(command, None)
+            connection.complete(command, command.response(0))
         else:
-            connection.settle(command, later())
+            connection.complete(command, later())
             await until(lambda: not connection._tasks)
-        assert connection._open_bytes == 0
+        assert connection._flow.open_bytes == 0
         assert server.budgets.open.taken == 0
 
 
@@ -551,30 +552,30 @@ async def test_answers_that_are_owed_count_as_open_requests(
     both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are bounded as tasks are, and keep a connection from counting as idle."""
-    monkeypatch.setattr(connection_module, "TASKS_MAX", 8)
-    owed: list[tuple[Connection, Command]] = []
+    monkeypatch.setattr(flow, "OPEN_REQUESTS_MAX", 8)
+    deferred: list[tuple[Connection, Command]] = []
     router = Router("desk")
 
-    def owe(connection: Connection, command: Command) -> None:
-        connection.owe(command)
-        owed.append((connection, command))
+    def defer(connection: Connection, command: Command) -> None:
+        connection.defer(command)
+        deferred.append((connection, command))
 
-    router.add(LATER, owe)
+    router.add(LATER, defer)
     async with serving(router) as (server, address), bare_peer(address) as peer:
         for _ in range(8):
             await peer.send(request(LATER))
-        await until(lambda: len(owed) == 8)
+        await until(lambda: len(deferred) == 8)
         for _ in range(4):
             await peer.send(request(LATER))
         await asyncio.sleep(0.05)
         (served,) = server.connections
-        assert len(owed) == 8
+        assert len(deferred) == 8
         assert not served.is_idle
-        for connection, command in owed[:8]:
-            connection.settle(command, command.response(0))
-        await until(lambda: len(owed) == 12)
-        for connection, command in owed[8:]:
-            connection.settle(command, command.response(0))
+        for connection, command in deferred[:8]:
+            connection.complete(command, command.response(0))
+        await until(lambda: len(deferred) == 12)
+        for connection, command in deferred[8:]:
+            connection.complete(command, command.response(0))
         for _ in range(12):
             assert (await peer.read()).code == 0
         await until(lambda: served.is_idle)
@@ -637,7 +638,7 @@ async def fill(client: Remoting, address: str) -> None:
     """Send until the peer's and our buffers are full."""
     while True:
         connection = client.connection(address)
-        if connection is not None and connection._paused_by_writes:
+        if connection is not None and connection._flow.is_unread:
             return
         await client.oneway(address, request(ECHO, body=bytes(1 << 20)))
         await asyncio.sleep(0)

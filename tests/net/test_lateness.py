@@ -212,7 +212,7 @@ class Desk:
         self.seen: list[bytes] = []
         for code in (LIMITED, FREE):
             self.router.add(code, self.echo)
-        self.router.limit_wait((LIMITED,), LIMIT_MS)
+        self.router.limit_wait(LIMITED, LIMIT_MS)
 
     def echo(self, _connection: Connection, command: Command) -> Command:
         self.seen.append(command.body)
@@ -246,7 +246,8 @@ async def test_what_is_decoded_in_later_turns_has_waited_as_long() -> None:
     async with serving(desk.router) as (server, address), bare_peer(address) as peer:
         await until(lambda: server.connections)
         (first,) = server.connections
-        first._waited_ms, first._busy_ms = lambda: LIMIT_MS + 1.0, lambda waited_ms: waited_ms
+        server.lateness.waited_ms = lambda: LIMIT_MS + 1.0  # type: ignore[method-assign]
+        server.lateness.busy_ms = lambda waited_ms: waited_ms  # type: ignore[method-assign]
         first.data_received(b"".join(encode_frame(request(LIMITED, body=b"late")) for _ in range(count)))
         assert [(await peer.read()).code for _ in range(count)] == [2] * count
         assert desk.seen == []
@@ -255,8 +256,8 @@ async def test_what_is_decoded_in_later_turns_has_waited_as_long() -> None:
 def test_without_a_limit_nothing_is_ever_overdue() -> None:
     router = Router()
     assert router.patience_ms == math.inf
-    router.limit_wait((LIMITED,), 200)
-    router.limit_wait((FREE,), 5000)
+    router.limit_wait(LIMITED, 200)
+    router.limit_wait(FREE, 5000)
     assert router.patience_ms == 200
     assert router.overdue(request(FREE), 4999) is None
     assert router.overdue(request(BUSY), 1e9) is None

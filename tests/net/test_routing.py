@@ -10,8 +10,9 @@ import pytest
 
 from orbitmq.errors import HeaderError, MessageIllegal, RequestRejected, StorePoisoned
 from orbitmq.net.routing import Router
-from orbitmq.wire.codes import RequestCode, ResponseCode, SerializeType
+from orbitmq.wire.codes import ResponseCode, SerializeType
 from orbitmq.wire.command import Command, request
+from orbitmq.wire.requests import RequestCode
 from tests.support.loops import settle
 
 
@@ -78,7 +79,7 @@ async def test_a_change_that_has_begun_goes_on_when_its_connection_is_lost() -> 
         await settle()
     assert seen == ["begun", "begun"]
     may_go_on.set()
-    await router.finishing.settled()
+    await router.shielded.settled()
     assert seen == ["begun", "begun", "done"]
 
 

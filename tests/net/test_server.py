@@ -10,8 +10,9 @@ import pytest
 
 from orbitmq.errors import ConfigurationError
 from orbitmq.net import server as server_module
-from orbitmq.net.connection import TASKS_MAX, Connection
+from orbitmq.net.connection import Connection
 from orbitmq.net.connection_options import ConnectionOptions
+from orbitmq.net.flow import OPEN_REQUESTS_MAX
 from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
 from orbitmq.wire.command import Command, request
@@ -168,14 +169,14 @@ async def test_a_request_that_is_not_read_is_not_too_slow(turned_clock: LoopFact
     frame = encode_frame(request(ECHO, body=bytes(100)))
     limits = ConnectionOptions(frame_timeout_ms=60_000)
     async with serving(desk.router, limits=limits) as (_, address), bare_peer(address) as peer:
-        head = b"".join(encode_frame(request(LATER)) for _ in range(TASKS_MAX))
+        head = b"".join(encode_frame(request(LATER)) for _ in range(OPEN_REQUESTS_MAX))
         peer.writer.write(head + frame[:-1])
-        await until(lambda: desk.waiting == TASKS_MAX)
+        await until(lambda: desk.waiting == OPEN_REQUESTS_MAX)
         for _ in range(10):
             await loop.turn(10)
         peer.writer.write(frame[-1:])
         desk.gate.set()
-        for _ in range(TASKS_MAX + 1):
+        for _ in range(OPEN_REQUESTS_MAX + 1):
             assert (await peer.read()).code == 0
 
 

@@ -25,8 +25,8 @@ def test_a_key_may_have_a_password_and_may_stand_beside_the_certificate(tmp_path
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"cert_path": "{home}/none.pem"}, r"option tls\.server\.certPath: .*/none\.pem is no file"),
-        ({"key_path": "{home}/none.key"}, r"option tls\.server\.keyPath: .*/none\.key is no file"),
+        ({"cert_path": "{home}/none.pem"}, r"option tls\.server\.certPath: .*/none\.pem is not a file"),
+        ({"key_path": "{home}/none.key"}, r"option tls\.server\.keyPath: .*/none\.key is not a file"),
         ({"key_password": "wrong"}, r"option tls\.server\.certPath: .*server\.crt with the key of .*server\.key"),
         ({"key_password": ""}, r"option tls\.server\.certPath: .* cannot be used"),
         ({"key_path": "{home}/other.key"}, r"cannot be used: key values mismatch"),
@@ -87,7 +87,7 @@ def test_keys_of_the_tls_file_stand_below_the_daemons_own(tmp_path: Path) -> Non
     pairs = with_tls_file({"tls.config.file": str(file), "tls.server.mode": "disabled", "listenPort": "2"})
     options = TlsOptions.parse(pairs)
     assert (options.test_mode, options.mode, pairs["listenPort"]) == (False, "disabled", "2")
-    with pytest.raises(ConfigurationError, match=r"option tls\.config\.file: /nowhere is no file"):
+    with pytest.raises(ConfigurationError, match=r"option tls\.config\.file: /nowhere is not a file"):
         with_tls_file({"tls.config.file": "/nowhere"})
     assert with_tls_file({"listenPort": "2"}) == {"listenPort": "2"}
 

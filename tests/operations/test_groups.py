@@ -8,8 +8,9 @@ from orbitmq.message.config import SubscriptionGroup
 from orbitmq.message.model import MessageQueue
 from orbitmq.operations import groups
 from orbitmq.operations.membership import running_info
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, exchange
 
 

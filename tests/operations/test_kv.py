@@ -6,7 +6,8 @@ import asyncio
 
 from orbitmq.message.topics import ORDER_NAMESPACE
 from orbitmq.operations.kv import delete_kv, kv_table, kv_value, put_kv
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, exchange
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from orbitmq.errors import BrokerError
 from orbitmq.operations import membership
-from orbitmq.wire.bodies import CheckClientRequest, HeartbeatData, LockedQueues, QueueLocks
-from orbitmq.wire.codes import RequestCode
+from orbitmq.operations.membership import consume_directly
+from orbitmq.wire.bodies import CheckClientRequest, ConsumeResult, HeartbeatData, LockedQueues, QueueLockRequest
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, exchange
 
 
@@ -52,22 +53,22 @@ def test_a_group_without_members_is_refused_by_the_broker() -> None:
 
 def test_queues_are_locked() -> None:
     found = exchange(RequestCode.LOCK_BATCH_MQ)
-    asked = decode(QueueLocks, found.question.body)
+    asked = decode(QueueLockRequest, found.question.body)
     locked = asyncio.run(
         membership.lock_queues(found.remoting, ADDRESS, asked.client_id, asked.consumer_group, asked.mq_set)
     )
     assert found.remoting.answer
     assert locked == set(decode(LockedQueues, found.remoting.answer.body).locked)
-    assert decode(QueueLocks, found.remoting.asked[0].body).client_id == asked.client_id
+    assert decode(QueueLockRequest, found.remoting.asked[0].body).client_id == asked.client_id
 
 
 def test_queues_are_unlocked() -> None:
     found = exchange(RequestCode.UNLOCK_BATCH_MQ)
-    left = decode(QueueLocks, found.question.body)
+    left = decode(QueueLockRequest, found.question.body)
     asyncio.run(membership.unlock_queues(found.remoting, ADDRESS, left.client_id, left.consumer_group, left.mq_set))
     (asked,) = found.remoting.asked
     assert not asked.is_oneway
-    assert decode(QueueLocks, asked.body).mq_set == sorted(left.mq_set)
+    assert decode(QueueLockRequest, asked.body).mq_set == sorted(left.mq_set)
 
 
 def test_a_subscription_is_checked() -> None:
@@ -75,4 +76,12 @@ def test_a_subscription_is_checked() -> None:
     asked = decode(CheckClientRequest, found.question.body)
     assert asked.subscription_data
     asyncio.run(membership.check_client(found.remoting, ADDRESS, asked.client_id, asked.group, asked.subscription_data))
+    found.assert_asked_as_java()
+
+
+def test_what_the_listener_made_of_it_is_told() -> None:
+    found = exchange(RequestCode.CONSUME_MESSAGE_DIRECTLY)
+    ext = found.ext
+    result = asyncio.run(consume_directly(found.remoting, ADDRESS, ext["consumerGroup"], ext["clientId"], ext["msgId"]))
+    assert result.consume_result is ConsumeResult.CR_SUCCESS
     found.assert_asked_as_java()

@@ -16,10 +16,11 @@ from orbitmq.message.unit import Unit, encode_unit
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations import offsets
 from orbitmq.wire.bodies import ConsumeQueueEntries, ConsumeQueueEntry
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import GetMaxOffsetResponseHeader, SearchOffsetResponseHeader
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, Exchange, Recorded, exchange
 
 Q = MessageQueue("T", "b", 1)
@@ -120,7 +121,7 @@ def test_a_refusal_is_not_taken_for_a_missing_offset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("response", "update"), [(None, offsets.tell_consumer_offset), (0, offsets.update_consumer_offset)]
+    ("response", "update"), [(None, offsets.update_consumer_offset_oneway), (0, offsets.update_consumer_offset)]
 )
 def test_an_offset_is_stored(response: int | None, update: Callable[..., Awaitable[None]]) -> None:
     found = exchange(RequestCode.UPDATE_CONSUMER_OFFSET, response)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 
 from orbitmq.operations.routes import (
+    add_write_permission,
     cluster_info,
-    forget_topic,
+    delete_topic_route,
     name_server_system_topics,
     route,
     topics,
     topics_of_cluster,
+    wipe_write_permission,
 )
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.recorded import ADDRESS, exchange
 
 
@@ -52,5 +55,14 @@ def test_topics_of_a_cluster_and_those_of_the_system() -> None:
 
 def test_a_name_server_forgets_a_topic() -> None:
     found = exchange(RequestCode.DELETE_TOPIC_IN_NAMESRV)
-    asyncio.run(forget_topic(found.remoting, ADDRESS, found.ext["topic"], cluster=found.ext["clusterName"]))
+    asyncio.run(delete_topic_route(found.remoting, ADDRESS, found.ext["topic"], cluster=found.ext["clusterName"]))
+    found.assert_asked_as_java()
+
+
+def test_write_permission_is_taken_and_given() -> None:
+    found = exchange(RequestCode.WIPE_WRITE_PERM_OF_BROKER)
+    assert asyncio.run(wipe_write_permission(found.remoting, ADDRESS, "broker-a")) > 0
+    found.assert_asked_as_java()
+    found = exchange(RequestCode.ADD_WRITE_PERM_OF_BROKER)
+    assert asyncio.run(add_write_permission(found.remoting, ADDRESS, "broker-a")) > 0
     found.assert_asked_as_java()

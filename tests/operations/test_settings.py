@@ -10,7 +10,7 @@ from orbitmq.operations.settings import (
     change_name_server_settings,
     name_server_settings,
 )
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.settings import decode_settings
 from tests.support.recorded import ADDRESS, exchange
 

@@ -15,11 +15,12 @@ from orbitmq.operations.topics import (
     topic_stats,
 )
 from orbitmq.wire.bodies import KVTable
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.header import from_ext
 from orbitmq.wire.headers_admin import CreateTopicHeader
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.loops import JumpingLoop, run
 from tests.support.recorded import ADDRESS, Recorded, exchange
 

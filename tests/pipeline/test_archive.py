@@ -15,16 +15,16 @@ from pyspark.sql import SparkSession
 from orbitmq.client import Message, SendResult
 from orbitmq.client.sync import LitePullConsumer, Producer
 from orbitmq.pipeline import archive, compact
+from orbitmq.pipeline.lake.formats import FORMATS, open_lake
 from orbitmq.pipeline.lake.lakes import Lake
 from orbitmq.pipeline.lake.manifest import MIXED
-from orbitmq.pipeline.lake.opening import FORMATS, open_lake
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import read_messages
+from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.testing import Cluster
 from tests.spark.conftest import System
 from tests.spark.stores.scanning import rows as scanned
 from tests.support.jobs import run_job
+from tests.support.lakes import read_messages
 
 Sent = dict[str, tuple[str, bytes, str, str]]  # unique id -> topic, body, tags, keys
 
@@ -51,7 +51,7 @@ def send(name_server: str, topic: str, count: int, size: int = 1) -> Sent:
 
 
 def opened(path: Path, kind: str = "parquet") -> Lake:
-    return open_lake(kind, Place(str(path)), SystemClock().now_ms)
+    return open_lake(kind, StorageLocation(str(path)), SystemClock().now_ms)
 
 
 def table(lake: Lake) -> pa.Table:

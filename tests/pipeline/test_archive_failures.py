@@ -19,13 +19,13 @@ from orbitmq.client import Message, MessageQueue
 from orbitmq.client.sync import Producer
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline import archive
+from orbitmq.pipeline.lake.formats import PARQUET, open_lake
 from orbitmq.pipeline.lake.lakes import Lake
-from orbitmq.pipeline.lake.opening import PARQUET, open_lake
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import read_messages
+from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.testing import Cluster
 from tests.support.jobs import run_job
+from tests.support.lakes import read_messages
 
 FIELDS = [{"name": "id", "type": "long"}, {"name": "city", "type": ["null", "string"]}]
 ORDER: dict[str, Any] = {"type": "record", "name": "Order", "fields": FIELDS}
@@ -47,7 +47,7 @@ def archive_now(spark: SparkSession, cluster: Cluster, lake: Path, topic: str, *
 
 
 def opened(folder: Path) -> Lake:
-    return open_lake(PARQUET, Place(str(folder)), SystemClock().now_ms)
+    return open_lake(PARQUET, StorageLocation(str(folder)), SystemClock().now_ms)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -137,13 +137,13 @@ def test_a_first_archive_leaves_no_broker_out_that_is_named(
     every = {"expectBrokers": ",".join(BROKERS)}
     cluster.kill("broker-b")
     try:
-        with pytest.raises(SourceError, match="ORBITMQ_BROKER_UNAVAILABLE: broker broker-b: no name server knows it"):
+        with pytest.raises(SourceError, match="ORBITMQ_BROKER_UNAVAILABLE: broker broker-b is not registered"):
             archive_now(spark, cluster, tmp_path / "lake", "Expected", **every)
     finally:
         cluster.restart("broker-b")
     assert not (tmp_path / "lake").exists()
     assert archive_now(spark, cluster, tmp_path / "lake", "Expected", **every, dryRun="true") == 2 * COUNT
-    with pytest.raises(ConfigurationError, match="expectBrokers goes with input pull"):
+    with pytest.raises(ConfigurationError, match="expectBrokers needs input pull"):
         archive_now(spark, cluster, tmp_path / "lake", "Expected", **every, input="store", path=tmp_path)
 
 

@@ -16,12 +16,12 @@ from orbitmq.pipeline.archive import ArchiveJob, published, source_options
 from orbitmq.pipeline.archive_stream import REPORTS, ArchiveReader, ArchiveSource, split_options
 from orbitmq.pipeline.lake import manifest
 from orbitmq.pipeline.lake.manifest import LakeFile, QueueSpan
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import merged, read_messages
+from orbitmq.pipeline.lake.message_files import merged
+from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.spark.options import read_options
 from orbitmq.spark.stores.options import scan_options
 from tests.support import golden
-from tests.support.lakes import SCHEMA, rows
+from tests.support.lakes import SCHEMA, read_messages, rows
 from tests.support.stores import open_store, record
 
 FIELDS = [{"name": "id", "type": "long"}, {"name": "city", "type": ["null", "string"]}]
@@ -44,7 +44,7 @@ def archived(lake: Path, **options: str) -> pa.Table:
     own, _ = split_options(source_options(ArchiveJob.parse(told)))
     (batch,) = ArchiveReader(Inner(), own).read(InputPartition(0))  # type: ignore[arg-type]
     (file,) = manifest.decode(batch.column("report")[0].as_py()).files
-    return read_messages(Place(str(lake)), file.path)
+    return read_messages(StorageLocation(str(lake)), file.path)
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
@@ -108,9 +108,12 @@ def test_a_store_is_archived_under_its_brokers_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"path": "/x/store", "nameServer": "n:1"}, "option brokerName is missing; say whose store /x/store is"),
-        ({"path": '{"a": "/x"}', "brokerName": "a"}, "option brokerName names a single directory"),
-        ({"path": "/x", "startingOffsets": "group"}, "option startingOffsets goes with input pull"),
+        (
+            {"path": "/x/store", "nameServer": "n:1"},
+            "option brokerName is missing; set it to the broker that owns /x/store",
+        ),
+        ({"path": '{"a": "/x"}', "brokerName": "a"}, "option brokerName is for a single directory"),
+        ({"path": "/x", "startingOffsets": "group"}, "option startingOffsets needs input pull"),
         ({}, "option path is missing"),
     ],
 )
@@ -178,7 +181,7 @@ def test_a_lake_stays_as_it_began(tmp_path: Path) -> None:
     """Engines that go by the schema of a table would not show what is in half of its files."""
 
     def check(folder: Path, **options: str) -> None:
-        place = Place(str(folder))
+        place = StorageLocation(str(folder))
         found = [LakeFile(path=each.path, topic="Orders", day="2023-11-14", rows=1, size=1) for each in place.files()]
         ArchiveJob.parse(options).bodies().check_fit(place, found)
 
@@ -187,7 +190,9 @@ def test_a_lake_stays_as_it_began(tmp_path: Path) -> None:
         check(folder, **other)  # it has not begun
         archived(folder, **began, onBadBody="log")
         check(folder, **began)
-        with pytest.raises(ConfigurationError, match=r"option bodyMode is .*, but the lake began .*, and stays so"):
+        with pytest.raises(
+            ConfigurationError, match=r"option bodyMode is .*, but the lake was created .*, which cannot change"
+        ):
             check(folder, **other)
 
 
@@ -209,7 +214,7 @@ def test_files_of_a_schema_that_has_grown_are_compacted_together(tmp_path: Path)
     grown = json.dumps({"type": "record", "name": "Order", "fields": [*FIELDS, {"name": "zip", "type": "int"}]})
     for schema in (ORDER, grown):
         archived(tmp_path, bodyMode="json", bodySchema=schema, onBadBody="log")
-    place = Place(str(tmp_path))
+    place = StorageLocation(str(tmp_path))
     (file,) = merged(place, sorted(found.path for found in place.files()), "compact")
     values = [row["value"] for row in rows_of(read_messages(place, file.path)) if row["body"] == BODIES[2]]
     assert sorted(value["zip"] or 0 for value in values) == [0, 89073]

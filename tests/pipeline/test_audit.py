@@ -18,8 +18,8 @@ from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC, TRACE_TOPIC, TRANSACTION_GROUP
 from orbitmq.pipeline.audit import job
-from orbitmq.spark.cluster import Cluster, Retries
-from orbitmq.spark.group_offsets import Mirror, stored_offsets
+from orbitmq.spark.cluster_client import ClusterClient, Retries
+from orbitmq.spark.group_offsets import OffsetReporter, stored_offsets
 from tests.spark import sinks
 from tests.spark.conftest import System, create_topic
 from tests.support.jobs import run_job
@@ -60,9 +60,9 @@ def busy(system: System) -> System:
     consumer.set_listener(work)
     with consumer:
         wait_until(lambda: len({message.msg_id for message in seen}) == COUNT, 60, "the group has them all")
-    cluster = Cluster([system.namesrv_address], 10_000, Retries(3, 200))
+    cluster = ClusterClient([system.namesrv_address], 10_000, Retries(3, 200))
     places = cluster.queues(TOPIC)
-    Mirror(cluster, LAZY).tell({queue: 2 for queue in places if queue.queue_id < 2}, places)
+    OffsetReporter(cluster, LAZY).report({queue: 2 for queue in places if queue.queue_id < 2}, places)
     asyncio.run(transactions(system))
     wait_until(lambda: passed(cluster), 60, "the broker to be done with the decided one")
     wait_until(lambda: traced(system) >= 2 * COUNT, 30, "traces are stored")
@@ -80,7 +80,7 @@ async def transactions(system: System) -> None:
         await producer.remoting.close()
 
 
-def passed(cluster: Cluster) -> bool:
+def passed(cluster: ClusterClient) -> bool:
     """Whether the broker has noted the decision: nobody else can read it, its topic has no route."""
     places = cluster.look_up([HALF_TOPIC])[0]
     addresses = {queue: place.addresses for queue, place in places.items()}

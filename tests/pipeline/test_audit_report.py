@@ -9,12 +9,22 @@ from pyspark.errors import PySparkException
 
 from orbitmq.errors import SourceError
 from orbitmq.pipeline.audit.job import _outcome, _tried, summary
-from orbitmq.pipeline.audit.report import Head, page, shown
-from orbitmq.pipeline.audit.results import Bar, Chart, Field, Finding, Section, Strip, Table, counted, plain
-from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.audit.report import ReportHead, page, shown
+from orbitmq.pipeline.audit.results import (
+    AuditFinding,
+    ChartBar,
+    Field,
+    LatencyStrip,
+    ReportChart,
+    Section,
+    Table,
+    counted,
+    plain,
+)
+from orbitmq.pipeline.lake.storage import StorageLocation
 
 NOW_MS = 1_700_000_000_000
-HEAD = Head(NOW_MS, "pull", "127.0.0.1:9876", ["gaps", "half"], ["gaps"])
+HEAD = ReportHead(NOW_MS, "pull", "127.0.0.1:9876", ["gaps", "half"], ["gaps"])
 EVIL = "</title><img src=x onerror=alert(1)>\x1b]0;x\x07\u202e'\"&"
 
 
@@ -39,25 +49,25 @@ def test_every_kind_of_value_is_written_for_people() -> None:
 def test_what_comes_out_of_messages_steers_nothing() -> None:
     table = Table("t", "ours", (Field("key", "Key"),), [{"key": EVIL}], 1)
     charts = [
-        Chart("ours", "bars", "count", [Bar(EVIL, 1, EVIL)]),
-        Chart("ours", "strips", "ms", [Strip(EVIL, 1, 2, 3)]),
+        ReportChart("ours", "bars", "count", [ChartBar(EVIL, 1, EVIL)]),
+        ReportChart("ours", "strips", "ms", [LatencyStrip(EVIL, 1, 2, 3)]),
     ]
-    hostile = section(findings=[Finding("gaps", 1, EVIL)], tables=[table], charts=charts)
-    text = page(Head(NOW_MS, "pull", EVIL, [], ["gaps"]), [hostile, Section("half", "Half", "", missing=EVIL)])
+    hostile = section(findings=[AuditFinding("gaps", 1, EVIL)], tables=[table], charts=charts)
+    text = page(ReportHead(NOW_MS, "pull", EVIL, [], ["gaps"]), [hostile, Section("half", "Half", "", missing=EVIL)])
     assert not re.search(r"<(script|img|link|iframe|object|base)", text)
     assert not any(letter in text for letter in "\x1b\x07\u202e")
     assert "default-src 'none'" in text
     assert text.count("onerror") == text.count("&lt;img src=x onerror=alert(1)&gt;") > 5
     assert len(plain("x" * 1000)) == 201
-    assert "\x1b" not in "".join(_outcome([hostile], frozenset({"gaps"}), Place("/out")).failed)
+    assert "\x1b" not in "".join(_outcome([hostile], frozenset({"gaps"}), StorageLocation("/out")).failed)
 
 
 def test_charts_are_drawn_to_scale() -> None:
-    columns = Chart(
-        "over time", "columns", "count", [Bar(str(NOW_MS + at), value) for at, value in ((0, 50), (1, 100))]
+    columns = ReportChart(
+        "over time", "columns", "count", [ChartBar(str(NOW_MS + at), value) for at, value in ((0, 50), (1, 100))]
     )
-    bars = Chart("bars", "bars", "count", [Bar("a", 200), Bar("b", 50)])
-    strips = Chart("strips", "strips", "ms", [Strip("g", 1, 10, 1000)])
+    bars = ReportChart("bars", "bars", "count", [ChartBar("a", 200), ChartBar("b", 50)])
+    strips = ReportChart("strips", "strips", "ms", [LatencyStrip("g", 1, 10, 1000)])
     text = page(HEAD, [section(charts=[columns, bars, strips])])
     assert re.findall(r'height="([\d.]+)"/></g>', text) == ["50.0", "100.0"]
     assert re.findall(r'<rect width="([\d.]+)%"', text) == ["100.0", "25.0"]
@@ -70,7 +80,7 @@ def test_a_table_says_how_much_of_it_is_shown() -> None:
 
 
 def test_nothing_found_is_said() -> None:
-    assert "Nothing was found that needs a look." in page(HEAD, [section()])
+    assert "No findings." in page(HEAD, [section()])
 
 
 def test_a_check_that_is_refused_is_named_and_fails_the_job() -> None:
@@ -80,8 +90,8 @@ def test_a_check_that_is_refused_is_named_and_fails_the_job() -> None:
     def in_a_task() -> Section:
         raise PySparkException("Job aborted\norbitmq.errors.SourceError: ORBITMQ_NO_PERMISSION: the half topic\n at x")
 
-    found = [_tried("delayed", refused), _tried("half", in_a_task), section(findings=[Finding("keys", 3, "hot")])]
-    outcome = _outcome(found, frozenset({"gaps"}), Place("/out"))
+    found = [_tried("delayed", refused), _tried("half", in_a_task), section(findings=[AuditFinding("keys", 3, "hot")])]
+    outcome = _outcome(found, frozenset({"gaps"}), StorageLocation("/out"))
     assert outcome.failed == [
         "delayed: ORBITMQ_NO_PERMISSION: delay offsets of broker-a: admins only",
         "half: ORBITMQ_NO_PERMISSION: the half topic",
@@ -90,7 +100,7 @@ def test_a_check_that_is_refused_is_named_and_fails_the_job() -> None:
         "delayed": "ORBITMQ_NO_PERMISSION: delay offsets of broker-a: admins only",
         "half": "ORBITMQ_NO_PERMISSION: the half topic",
     }
-    assert "not looked at: Delayed messages" in page(HEAD, found)
+    assert "not checked: Delayed messages" in page(HEAD, found)
 
     def broken() -> Section:
         raise PySparkException("a bug")

@@ -19,12 +19,12 @@ from orbitmq.message.properties import encode_properties
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRACE_TOPIC
 from orbitmq.message.unit import body_crc
 from orbitmq.pipeline.audit import job
+from orbitmq.pipeline.audit.inputs import of_topics
 from orbitmq.pipeline.audit.options import AuditJob
-from orbitmq.pipeline.audit.sources import of_topics
-from orbitmq.pipeline.job import Context, Outcome
-from orbitmq.pipeline.lake.opening import PARQUET, open_lake
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import LakeWriter
+from orbitmq.pipeline.job import JobContext, JobResult
+from orbitmq.pipeline.lake.formats import PARQUET, open_lake
+from orbitmq.pipeline.lake.message_files import LakeWriter
+from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.pipeline.progress import shown_on
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.spark.topic_names import topic_names
@@ -53,7 +53,7 @@ def turned() -> Iterator[None]:
         yield
 
 
-def audit(spark: SparkSession, out: Path, **options: object) -> tuple[Outcome, dict[str, Any]]:
+def audit(spark: SparkSession, out: Path, **options: object) -> tuple[JobResult, dict[str, Any]]:
     """What the job said, and the summary it wrote."""
     outcome = run_job(job.JOB, spark, out=out, **options)
     return outcome, json.loads((out / "summary.json").read_text())
@@ -167,13 +167,13 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Plant:
 
 
 @pytest.fixture(scope="module")
-def audited(spark: SparkSession, plant: Plant) -> tuple[Outcome, dict[str, Any], Path]:
+def audited(spark: SparkSession, plant: Plant) -> tuple[JobResult, dict[str, Any], Path]:
     out = plant.root.parent / "out"
     return *audit(spark, out, input="store", path=plant.root, latencyMs=100, hotKeyMessages=20), out
 
 
 def test_backlogs_are_told_in_messages_bytes_and_seconds(
-    plant: Plant, audited: tuple[Outcome, dict[str, Any], Path]
+    plant: Plant, audited: tuple[JobResult, dict[str, Any], Path]
 ) -> None:
     low = next(at[2] for at, place in plant.places.items() if at[0] == "old" and place >= LOG_FILE)
     found = {
@@ -194,7 +194,7 @@ def test_backlogs_are_told_in_messages_bytes_and_seconds(
 
 
 def test_what_is_double_missing_and_damaged_is_named(
-    plant: Plant, audited: tuple[Outcome, dict[str, Any], Path]
+    plant: Plant, audited: tuple[JobResult, dict[str, Any], Path]
 ) -> None:
     duplicates = chosen(
         table(audited[2], "duplicates"), "kind", "topic", "value", "messages", "firstPlace", "lastPlace"
@@ -212,7 +212,7 @@ def test_what_is_double_missing_and_damaged_is_named(
     assert "CRC" in damaged["reason"]
 
 
-def test_crowded_keys_and_queues_are_told(audited: tuple[Outcome, dict[str, Any], Path]) -> None:
+def test_crowded_keys_and_queues_are_told(audited: tuple[JobResult, dict[str, Any], Path]) -> None:
     rows = {(row["topic"], row["key"]): row for row in table(audited[2], "hot_keys")}
     assert (rows["orders", "hot"]["messages"], rows["orders", "hot"]["hot"]) == (20, True)
     assert rows["orders", "hot"]["percent"] == pytest.approx(100 * 20 / 35)
@@ -225,7 +225,7 @@ def test_crowded_keys_and_queues_are_told(audited: tuple[Outcome, dict[str, Any]
 
 
 def test_half_and_delayed_messages_are_overdue_when_their_time_has_passed(
-    audited: tuple[Outcome, dict[str, Any], Path],
+    audited: tuple[JobResult, dict[str, Any], Path],
 ) -> None:
     half = chosen(table(audited[2], "half"), "msgId", "group", "topic", "queueOffset", "seconds", "checks")
     assert half == {("open", "shop", "orders", 2, 4000, 0), ("asked", "shop", "orders", 5, 4000, 2)}
@@ -236,7 +236,7 @@ def test_half_and_delayed_messages_are_overdue_when_their_time_has_passed(
     assert figures["delayed"] == {"waiting": 3, "overdue delayed messages": 2}
 
 
-def test_latencies_are_those_of_the_traces(audited: tuple[Outcome, dict[str, Any], Path]) -> None:
+def test_latencies_are_those_of_the_traces(audited: tuple[JobResult, dict[str, Any], Path]) -> None:
     (row,) = table(audited[2], "deliveries")
     names = "waitP50", "waitP95", "waitP99", "workP50", "doneP50", "doneP95", "doneP99", "doneMax"
     assert [row[name] for name in names] == [50, 95, 99, 10, 60, 105, 109, 110]
@@ -251,7 +251,7 @@ def test_latencies_are_those_of_the_traces(audited: tuple[Outcome, dict[str, Any
 
 
 def test_findings_fail_the_job_and_stand_in_summary_and_report(
-    plant: Plant, audited: tuple[Outcome, dict[str, Any], Path]
+    plant: Plant, audited: tuple[JobResult, dict[str, Any], Path]
 ) -> None:
     outcome, summary, out = audited
     kinds = [finding["kind"] for finding in summary["findings"]]
@@ -274,7 +274,7 @@ def test_findings_fail_the_job_and_stand_in_summary_and_report(
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("lake")
-    held = open_lake(PARQUET, Place(str(root)), ManualClock(NOW_MS).now_ms)
+    held = open_lake(PARQUET, StorageLocation(str(root)), ManualClock(NOW_MS).now_ms)
     planted = rows("pays", [*range(10), *range(13, 20)]) + rows("pays", range(5, 9), queue=1) + rows("other", [0, 2])
     planted += rows("pays", [20], stored_ms=FIRST_MS + 60_000)
     planted[3]["msgId"] = planted[4]["msgId"]
@@ -308,14 +308,14 @@ def test_a_lake_is_looked_through(spark: SparkSession, lake: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"checks": "backlog,doubles"}, "option checks: there is no doubles; there are backlog, "),
-        ({"checks": "half", "input": "lake"}, "option checks: a lake does not tell half"),
-        ({"failOn": "gaps,heat"}, "option failOn: there is no heat"),
-        ({"from": "yesterday"}, "option from: give a time"),
+        ({"checks": "backlog,doubles"}, "option checks: unknown doubles; allowed are backlog, "),
+        ({"checks": "half", "input": "lake"}, "option checks: input lake does not support half"),
+        ({"failOn": "gaps,heat"}, "option failOn: unknown heat"),
+        ({"from": "yesterday"}, "option from: use a time"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, str], text: str) -> None:
-    context: Context[AuditJob] = Context(AuditJob.parse(options), _no_spark, shown_on(sys.stderr))
+    context: JobContext[AuditJob] = JobContext(AuditJob.parse(options), _no_spark, shown_on(sys.stderr))
     with pytest.raises(ConfigurationError, match=text):
         job.run(context)
 

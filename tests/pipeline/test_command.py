@@ -12,7 +12,7 @@ import pytest
 
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline import command
-from orbitmq.pipeline.job import JOBS, Context, Entry, Job, JobOptions, Outcome, job_named
+from orbitmq.pipeline.job import JOBS, Job, JobContext, JobEntry, JobOptions, JobResult, job_named
 from orbitmq.pipeline.progress import LINE_SECONDS, _lines
 from orbitmq.runtime.options import option
 
@@ -24,7 +24,7 @@ class SampleOptions(JobOptions):
     kind: str = option("kind", "a", "Which.", choices=("a", "b"))
 
 
-def run(context: Context[SampleOptions]) -> Outcome:
+def run(context: JobContext[SampleOptions]) -> JobResult:
     options = context.options
     if options.name_server == "broken":
         raise RuntimeError("Py4JJavaError\n  at x\norbitmq.errors.SourceError: ORBITMQ_DATA_LOSS: 3 are gone\n at y")
@@ -51,7 +51,7 @@ def run(context: Context[SampleOptions]) -> Outcome:
         advance(1, 2)
     table: list[dict[str, int | str]] = [{"topic": "orders", "messages": 1234}, {"topic": "x", "messages": 1}]
     failed = ["x: somebody else was faster"] if options.dry_run else []
-    return Outcome({"messages": options.rows, "kind": options.kind}, table, failed)
+    return JobResult({"messages": options.rows, "kind": options.kind}, table, failed)
 
 
 JOB: Job[SampleOptions] = Job(
@@ -61,7 +61,7 @@ JOB: Job[SampleOptions] = Job(
 
 @pytest.fixture(autouse=True)
 def sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(JOBS, "sample", Entry(__name__, "A sample."))
+    monkeypatch.setitem(JOBS, "sample", JobEntry(__name__, "A sample."))
 
 
 def test_flags_are_those_of_the_options(capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +113,7 @@ def test_an_error_is_one_line(capsys: pytest.CaptureFixture[str], given: str, co
 def test_what_spark_says_of_its_surroundings_is_put_plainly(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["sample", "--name-server", "mute"]) == 1
     told = capsys.readouterr().err
-    assert told.startswith("orbitmq pipeline sample: a Python process of Spark did not answer in time; ")
+    assert told.startswith("orbitmq pipeline sample: a Python process of Spark did not start in time; ")
     assert told.count("\n") == 1
 
 
@@ -125,7 +125,7 @@ def test_a_bug_keeps_its_stack() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["nothing"], "there is no job nothing; there are archive, "),
+        (["nothing"], "unknown job nothing; the jobs are archive, "),
         (["sample", "--batch-rows", "0"], "batchRows"),
         ([], ""),
     ],

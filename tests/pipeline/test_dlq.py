@@ -14,10 +14,10 @@ from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, Consume
 from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline import dlq
-from orbitmq.pipeline.dlq import DlqJob, Selection, deliver
-from orbitmq.pipeline.job import Advance, Context
+from orbitmq.pipeline.dlq import DlqJob, RedeliveryPlan, deliver
+from orbitmq.pipeline.job import Advance, JobContext
 from orbitmq.pipeline.ledger import Chunk, Origin, open_ledger
-from orbitmq.pipeline.sending import Sent
+from orbitmq.pipeline.send import SendCounts
 from tests.spark import sinks
 from tests.spark.conftest import System, create_topic
 from tests.support.jobs import run_job
@@ -88,18 +88,18 @@ def test_dead_letters_are_told_apart_and_each_is_sent_once(
     with consumer(letters, fails=False) as seen:
         outcome = run_job(dlq.JOB, spark, **shared, ledger=ledger)
         assert (outcome.counts["sent"], outcome.counts["gone meanwhile"]) == (COUNT - 1, 0)
-        assert outcome.failed == ["messages that do not tell their topic: 1; name one with --to"]
+        assert outcome.failed == ["messages without a known origin topic: 1; name a topic with --to"]
         again = run_job(dlq.JOB, spark, **shared, ledger=ledger)
         assert (again.counts["sent"], again.counts["sent before"], again.counts["to send"]) == (0, COUNT - 1, 0)
 
         # A run that dies behind the send: the last message is stored, and the ledger does not know it.
         options = DlqJob.parse({key: str(value) for key, value in shared.items()})
         with open_ledger(ledger) as opened:
-            (last,) = dlq.letters(spark, options).where("keys = 'k5'").collect()
+            (last,) = dlq.dead_letters(spark, options).where("keys = 'k5'").collect()
             place = Origin(LETTERS, last.brokerName, last.queueId, last.queueOffset, last.msgId)
             assert deliver(spark, options, opened.plan("retry", [place])).messages == 1
         resumed = run_job(dlq.JOB, spark, **shared, ledger=ledger)
-        assert resumed.counts["under way when a run ended"] == 1
+        assert resumed.counts["in flight when a run ended"] == 1
         assert (resumed.counts["sent"], resumed.counts["found stored"]) == (0, 1)
 
         wait_until(lambda: len(redelivered(seen)) >= COUNT, 60, "the group has them all")
@@ -127,11 +127,11 @@ def test_a_run_with_a_rate_tells_how_far_it_is_every_half_minute(
     def progress(_what: str, _unit: str) -> Iterator[Advance]:
         yield lambda done, total: told.append(done)
 
-    monkeypatch.setattr(dlq, "deliver", lambda _spark, _options, chunk: Sent(len(chunk.messages)))
-    context = Context(DlqJob(group="g", rate=2), lambda: None, progress)  # type: ignore[arg-type,return-value]
+    monkeypatch.setattr(dlq, "deliver", lambda _spark, _options, chunk: SendCounts(len(chunk.messages)))
+    context = JobContext(DlqJob(group="g", rate=2), lambda: None, progress)  # type: ignore[arg-type,return-value]
     new = [Origin("t", "b", 0, offset, f"id{offset}") for offset in range(130)]
     with open_ledger(tmp_path / "ledger") as ledger:
-        counts = dlq.redeliver(context, ledger, Selection([], new, 0, 0, 0))
+        counts = dlq.redeliver(context, ledger, RedeliveryPlan([], new, 0, 0, 0))
     assert told == [0, 60, 120, 130]
     assert (counts["sent"], counts["gone meanwhile"]) == (130, 0)
 

@@ -7,9 +7,10 @@ import pytest
 from orbitmq.pipeline.lake.manifest import Reached
 from orbitmq.pipeline.lake_options import ARCHIVE_GROUP
 from orbitmq.pipeline.lake_sink import SinkOptions, tell
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import UpdateConsumerOffsetHeader
+from orbitmq.wire.requests import RequestCode
 from tests.spark.scripted_peer import ScriptedPeer, name_server_script
 
 

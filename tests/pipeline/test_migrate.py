@@ -17,12 +17,11 @@ from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.message.model import MessageQueue
 from orbitmq.pipeline import migrate
-from orbitmq.pipeline.job import Outcome
+from orbitmq.pipeline.job import JobResult
 from orbitmq.pipeline.moves import Migration, load, paired
-from orbitmq.pipeline.sending import Sent
-from orbitmq.spark.cluster import Cluster as Asked
-from orbitmq.spark.cluster import Retries
-from orbitmq.spark.group_offsets import Mirror, running_consumers, stored_offsets
+from orbitmq.pipeline.send import SendCounts
+from orbitmq.spark.cluster_client import ClusterClient, Retries
+from orbitmq.spark.group_offsets import OffsetReporter, running_consumers, stored_offsets
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY
 from orbitmq.testing import Cluster
 from tests.spark import sinks
@@ -58,8 +57,8 @@ def fill(name_server: str, topic: str, first: int, count: int) -> None:
     wait_until(lambda: sinks.length(name_server, topic) == before + count, 60, "the queues have all of it")
 
 
-def asked(name_server: str) -> Asked:
-    return Asked([name_server], 10_000, Retries(3, 200))
+def asked(name_server: str) -> ClusterClient:
+    return ClusterClient([name_server], 10_000, Retries(3, 200))
 
 
 def offsets(name_server: str, topic: str, group: str) -> dict[int, int]:
@@ -72,7 +71,7 @@ def set_offsets(name_server: str, topic: str) -> None:
     cluster = asked(name_server)
     places = cluster.queues(topic)
     for group, offset in GROUPS.items():
-        Mirror(cluster, group).tell(dict.fromkeys(places, offset), places)
+        OffsetReporter(cluster, group).report(dict.fromkeys(places, offset), places)
 
 
 def content(name_server: str, topic: str) -> dict[int, list[tuple[object, ...]]]:
@@ -100,16 +99,16 @@ def test_a_topic_moves_with_its_groups_and_back(
     set_offsets(here, topic)
     shared = {"topics": topic, "groups": "billing,shipping", "state": tmp_path / "state.json", "passRows": 20}
 
-    def job(**more: object) -> Outcome:
+    def job(**more: object) -> JobResult:
         return run_job(migrate.JOB, spark, nameServer=here, toNameServer=there, **shared, **more)
 
     assert job(dryRun=True).counts == {"queues": QUEUES, "messages to copy": COUNT}
     assert not (tmp_path / "state.json").exists()
 
     # A run that dies when everything of its second pass is stored, and the state does not know it.
-    done: list[Sent] = []
+    done: list[SendCounts] = []
 
-    def sent(frame: DataFrame, options: Mapping[str, str]) -> Sent:
+    def sent(frame: DataFrame, options: Mapping[str, str]) -> SendCounts:
         done.append(send(frame, options))
         if len(done) == 2:
             raise Killed
@@ -150,7 +149,7 @@ def test_a_topic_moves_with_its_groups_and_back(
         migrate.JOB, spark, nameServer=there, toNameServer=here, topics=back, state=tmp_path / "back.json", verify=False
     )
     assert len(spoiled.failed) == QUEUES
-    assert "others write there, too" in spoiled.failed[0]
+    assert "another producer writes there" in spoiled.failed[0]
 
 
 def queue(number: int, broker: str = "a") -> MessageQueue:
@@ -250,10 +249,10 @@ def test_what_retention_takes_is_left_out_when_told_and_the_rest_stays_equal(
         here, there = old.namesrv_address, other.namesrv_address
         shared = {"topics": topic, "groups": "billing", "state": tmp_path / "state.json", "passRows": 5}
 
-        def job(**more: object) -> Outcome:
+        def job(**more: object) -> JobResult:
             return run_job(migrate.JOB, spark, nameServer=here, toNameServer=there, **shared, **more)
 
-        def broken_off(frame: DataFrame, options: Mapping[str, str]) -> Sent:
+        def broken_off(frame: DataFrame, options: Mapping[str, str]) -> SendCounts:
             """The second pass stores two of its five messages, and dies."""
             done.append(options["jobId"])
             if len(done) == 2:
@@ -274,16 +273,16 @@ def test_what_retention_takes_is_left_out_when_told_and_the_rest_stays_equal(
         wait_until(lambda: sinks.bounds(here, topic)[found][0] > 7, 60, "the first file is removed")
         low, high = sinks.bounds(here, topic)[found]
         cluster, places = asked(here), asked(here).queues(topic)
-        Mirror(cluster, "billing").tell({found: low + 1}, places)
+        OffsetReporter(cluster, "billing").report({found: low + 1}, places)
         with pytest.raises(PySparkException, match="ORBITMQ_DATA_LOSS"):
             job()
 
-        def too_late(_frame: DataFrame, _options: Mapping[str, str]) -> Sent:
+        def too_late(_frame: DataFrame, _options: Mapping[str, str]) -> SendCounts:
             raise PySparkException("in a task: ORBITMQ_DATA_LOSS: offset 10 is gone")
 
         with monkeypatch.context() as patch:
             patch.setattr(migrate, "send", too_late)
-            with pytest.raises(SourceError, match="while they were copied; the next run with this state goes on"):
+            with pytest.raises(SourceError, match="while they were copied; the next run with this state skips them"):
                 job(failOnDataLoss=False)
 
         outcome = job(failOnDataLoss=False)
@@ -314,7 +313,7 @@ def test_who_else_wrote_behind_a_pass_that_broke_off_is_not_taken_for_it(
         return migrate.stored_of(spark, options, migration)
 
     assert stored_with(migrate._key(migration, queue(0), 101)) == {queue(5, "x"): 2}
-    with pytest.raises(ConfigurationError, match="queue 0 of t on a: others write into its copy, too"):
+    with pytest.raises(ConfigurationError, match="queue 0 of t on a: another producer writes into its copy"):
         stored_with("somebody else's")
 
 
@@ -326,7 +325,7 @@ def test_who_may_not_ask_for_all_groups_is_told_how_to_go_on(monkeypatch: pytest
     nobody = asked("n:1")
     counts, failed = migrate.carry(migrate.MigrateJob(groups="*"), Migration("m", ("a", "b")), nobody, nobody)
     assert set(counts.values()) == {0}
-    assert failed[0].startswith("groups are not carried: ORBITMQ_NO_PERMISSION: offsets of broker-a; ")
+    assert failed[0].startswith("group offsets are not copied: ORBITMQ_NO_PERMISSION: offsets of broker-a; ")
 
 
 def test_a_group_that_runs_there_or_is_further_is_left_alone_and_others_are_carried(
@@ -340,7 +339,7 @@ def test_a_group_that_runs_there_or_is_further_is_left_alone_and_others_are_carr
         here, there = old.namesrv_address, other.namesrv_address
         shared = {"topics": topic, "groups": "*", "state": tmp_path / "state.json", "verify": False}
 
-        def job(**more: object) -> Outcome:
+        def job(**more: object) -> JobResult:
             return run_job(migrate.JOB, spark, nameServer=here, toNameServer=there, **{**shared, **more})
 
         other.create_topic(topic)
@@ -359,12 +358,12 @@ def test_a_group_that_runs_there_or_is_further_is_left_alone_and_others_are_carr
         wait_until(lambda: not runs(), 60, "the group has left")
         assert outcome.counts["offsets carried"] >= QUEUES
         (refused,) = outcome.failed
-        assert refused.startswith("group billing is consuming there (")
+        assert refused.startswith("group billing is consuming on the target (")
         assert offsets(there, topic, "shipping") == dict.fromkeys(range(QUEUES), GROUPS["shipping"])
 
         # It goes on there, and what it has consumed stays consumed.
-        Mirror(asked(there), "shipping").tell(dict.fromkeys(places, 20), places)
-        Mirror(asked(there), "billing").tell(dict.fromkeys(places, 3), places)
+        OffsetReporter(asked(there), "shipping").report(dict.fromkeys(places, 20), places)
+        OffsetReporter(asked(there), "billing").report(dict.fromkeys(places, 3), places)
         outcome = job()
         assert outcome.failed == []
         assert (outcome.counts["offsets carried"], outcome.counts["offsets further there"]) == (QUEUES, QUEUES)
@@ -380,7 +379,7 @@ def test_a_group_that_runs_there_or_is_further_is_left_alone_and_others_are_carr
 
 def test_a_state_of_other_clusters_is_refused(tmp_path: Path) -> None:
     Migration("m", ("here", "there")).save(tmp_path / "state")
-    with pytest.raises(ConfigurationError, match="is of a migration from here to there"):
+    with pytest.raises(ConfigurationError, match="belongs to a migration from here to there"):
         load(tmp_path / "state", ("here", "elsewhere"))
     assert json.loads((tmp_path / "state").read_text())["clusters"] == ["here", "there"]
 

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from orbitmq.broker.schedule import entry_codes
 from orbitmq.errors import StoreError
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.pipeline.command import main
 from orbitmq.pipeline.executors import Executors
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.store import portions
-from orbitmq.store import rebuild as rebuild_module
 from orbitmq.store.options import StoreOptions
-from orbitmq.store.rebuild import Rebuilt, Workers, rebuild
-from tests.store.test_rebuild import contents
+from orbitmq.store.tools import portions
+from orbitmq.store.tools import rebuild as rebuild_module
+from orbitmq.store.tools.rebuild import Rebuilt, Workers, rebuild
+from tests.store.tools.test_rebuild import contents
 from tests.support import golden
 from tests.support.stores import open_store, record
 
@@ -26,9 +27,9 @@ CASES = ["plain", "cqext", "lmq", "transaction", "expired", "crash_crc", "crash_
 
 def remade(root: Path, workers: Workers | None) -> tuple[Rebuilt, dict[str, bytes], dict[str, float]]:
     config = golden.manifest(root.parent.name)["store_config"]
-    levels = parse_delay_levels(DEFAULT_DELAY_LEVELS)
+    codes = entry_codes(parse_delay_levels(DEFAULT_DELAY_LEVELS))
     options = StoreOptions.parse({key: str(value).lower() for key, value in config.items()})
-    made = rebuild(root, options, levels, ManualClock(), workers=workers)
+    made = rebuild(root, options, codes, ManualClock(), workers=workers)
     times = {str(path.relative_to(root)): path.stat().st_mtime for path in (root / "consumequeue").rglob("*/*/*")}
     return made, contents(root), times
 
@@ -55,10 +56,8 @@ def test_index_files_that_follow_one_another_are_as_a_broker_writes_them(spark: 
     assert len([name for name in before if name.startswith("index")]) == 5
     shutil.rmtree(tmp_path / "store" / "consumequeue")
     options = StoreOptions(mapped_file_size_consume_queue=200)
-    levels = parse_delay_levels(DEFAULT_DELAY_LEVELS)
-    made = rebuild(
-        tmp_path / "store", options, levels, ManualClock(), workers=Executors(spark.sparkContext, StoreError)
-    )
+    codes = entry_codes(parse_delay_levels(DEFAULT_DELAY_LEVELS))
+    made = rebuild(tmp_path / "store", options, codes, ManualClock(), workers=Executors(spark.sparkContext, StoreError))
     assert contents(tmp_path / "store") == before
     assert (made.messages, made.index_entries, made.stopped_by) == (120, 240, None)
 

@@ -203,10 +203,13 @@ def test_a_damaged_store_is_replayed_without_what_is_damaged(spark: SparkSession
         ({"nameServer": "x:1"}, "option topics is missing"),
         ({"nameServer": "x:1", "topics": "T", "input": "store"}, "option path is missing"),
         ({"nameServer": "x:1", "topics": "T", "input": "store", "path": "p", "name": "n"}, "brokerName is missing"),
-        ({"nameServer": "x:1", "topics": "T", "lake": "x", "from": "noon"}, "option from: give a time"),
+        ({"nameServer": "x:1", "topics": "T", "lake": "x", "from": "noon"}, "option from: use a time"),
         ({"nameServer": "x:1", "topics": "T", "transform": "nowhere:f"}, "option transform: nowhere:f"),
         ({"nameServer": "x:1", "topics": "T"}, "option lake is missing"),
-        ({"nameServer": "x:1", "topics": "T", "rate": "3"}, "option rate: 3 messages a second cannot be shared by 4"),
+        (
+            {"nameServer": "x:1", "topics": "T", "rate": "3"},
+            "option rate: 3 messages a second cannot be divided among 4",
+        ),
     ],
 )
 def test_a_wrong_option_is_named(spark: SparkSession, options: dict[str, str], text: str, tmp_path: Path) -> None:

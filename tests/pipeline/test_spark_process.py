@@ -18,7 +18,7 @@ from orbitmq.pipeline import session as spark_session
 from orbitmq.pipeline import spark_process
 from orbitmq.pipeline.job import JobOptions
 from orbitmq.pipeline.session import session_of
-from orbitmq.pipeline.spark_process import Voice, launch
+from orbitmq.pipeline.spark_process import StderrReader, launch
 from tests.support.process import wait_until
 from tests.support.spark_jvm import quick
 
@@ -50,7 +50,7 @@ def test_lines_of_orbitmq_are_passed_on_and_others_kept(is_verbose: bool, told: 
     os.write(mouth, SAID)
     os.close(mouth)
     found: list[str] = []
-    voice = Voice(ear, found.append, is_verbose=is_verbose)
+    voice = StderrReader(ear, found.append, is_verbose=is_verbose)
     voice.run()
     assert found == told
     assert list(voice.last) == SAID.decode(errors="replace").splitlines()

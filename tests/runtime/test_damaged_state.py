@@ -16,7 +16,7 @@ from orbitmq.broker.mastership.record import MastershipRecord
 from orbitmq.broker.slave.kept_role import keep_role, kept_role_path, with_kept_role
 from orbitmq.cli import contexts
 from orbitmq.client.offset_store import FileOffsets
-from orbitmq.client.outbox_file import OutboxFile
+from orbitmq.client.outbox.file import OutboxFile
 from orbitmq.dashboard.accounts import AccountFile, put
 from orbitmq.dashboard.roles import Role
 from orbitmq.errors import OrbitMQError

@@ -19,19 +19,20 @@ from orbitmq.errors import BrokerError
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.unit import decode_units
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.asking import ask
+from orbitmq.operations.call import call
 from orbitmq.operations.offsets import max_offset, min_offset, query_consumer_offset, update_consumer_offset
-from orbitmq.operations.pulling import pull
-from orbitmq.operations.sending import send
+from orbitmq.operations.pulls import pull
+from orbitmq.operations.sends import send
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.store.cleaning import FIRST_ROUND_MS
+from orbitmq.store.cleaner import FIRST_ROUND_MS
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.files import Files
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.reader import StoreReader
 from orbitmq.store.records import PutStatus
 from orbitmq.store.retention import HOUR_MS
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import pull_header, send_header
 from tests.support.loops import PATIENCE_SECONDS, until
 from tests.support.mounts import KINDS, Ballast, CannotMount, mounted
@@ -267,7 +268,7 @@ async def test_on_request_the_oldest_files_of_a_full_disk_go_and_sends_resume(sm
         assert_refused_as_full(client.refusals)
         before = dict(client.acknowledged)
         assert await client.read_back() == before, "in its first minute a broker removes nothing by itself"
-        await ask(client.remoting, broker.address, RequestCode.DELETE_EXPIRED_COMMITLOG, timeout_ms=10_000)
+        await call(client.remoting, broker.address, RequestCode.DELETE_EXPIRED_COMMITLOG, timeout_ms=10_000)
         await until_sent(client)
         await until(lambda: Files().used_ratio(small_disk) <= 0.85, "the clean-up to end")
         await client.remoting.close()
@@ -296,7 +297,7 @@ async def test_a_full_disk_takes_no_acknowledged_message_that_a_group_has_not_re
         assert_refused_as_full(client.refusals)
         process = broker.process
         assert process is not None
-        await ask(client.remoting, broker.address, RequestCode.DELETE_EXPIRED_COMMITLOG, timeout_ms=10_000)
+        await call(client.remoting, broker.address, RequestCode.DELETE_EXPIRED_COMMITLOG, timeout_ms=10_000)
         await until(lambda: "event=unread_log_file_kept" in process.errors())
         await client.fill()
         assert await client.read_back() == client.acknowledged, "nothing is gone"
@@ -311,7 +312,7 @@ async def test_a_full_disk_takes_no_acknowledged_message_that_a_group_has_not_re
         for queue in queues:
             end = await max_offset(client.remoting, broker.address, queue)
             await update_consumer_offset(client.remoting, broker.address, GROUP, queue, end)
-        await ask(client.remoting, broker.address, RequestCode.DELETE_EXPIRED_COMMITLOG, timeout_ms=10_000)
+        await call(client.remoting, broker.address, RequestCode.DELETE_EXPIRED_COMMITLOG, timeout_ms=10_000)
         await until_sent(client)
         await client.remoting.close()
         assert broker.stop() == 0

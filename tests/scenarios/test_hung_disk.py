@@ -14,8 +14,8 @@ import pytest
 
 from orbitmq.message.unit import decode_units
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.pulling import pull
-from orbitmq.operations.sending import send
+from orbitmq.operations.pulls import pull
+from orbitmq.operations.sends import send
 from orbitmq.wire.codes import ResponseCode
 from tests.support.live import pull_header, send_header
 from tests.support.orbit_process import OrbitUp

@@ -20,8 +20,8 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.message.unit import decode_units
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.offsets import max_offset
-from orbitmq.operations.pulling import pull
-from orbitmq.operations.sending import send
+from orbitmq.operations.pulls import pull
+from orbitmq.operations.sends import send
 from orbitmq.wire.headers import PullMessageHeader, SendMessageV2Header
 from tests.support.orbit_process import OrbitUp
 

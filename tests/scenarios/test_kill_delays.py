@@ -22,8 +22,8 @@ from orbitmq.message.topics import retry_topic
 from orbitmq.message.unit import Unit, decode_units
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.offsets import max_offset
-from orbitmq.operations.pulling import pull
-from orbitmq.operations.sending import send, send_back
+from orbitmq.operations.pulls import pull
+from orbitmq.operations.sends import send, send_back
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader, PullMessageHeader, SendMessageV2Header
 from tests.support.orbit_process import OrbitUp
 

@@ -20,7 +20,7 @@ from orbitmq.errors import OrbitMQError
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.unit import decode_units
 from orbitmq.operations.offsets import max_offset
-from orbitmq.operations.pulling import pull
+from orbitmq.operations.pulls import pull
 from orbitmq.operations.transactions import pending_transactions
 from tests.support.live import pull_header
 from tests.support.orbit_process import OrbitUp

@@ -14,9 +14,9 @@ import pytest
 from orbitmq.client import ConsumeFromWhere, LitePullConsumer, Message, Producer
 from orbitmq.errors import BrokerError
 from orbitmq.message.model import MessageQueue
-from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.offsets import update_consumer_offset
 from orbitmq.operations.routes import cluster_info
+from orbitmq.operations.statistics import runtime_info
 from orbitmq.operations.tables import all_consumer_offsets
 from orbitmq.wire.codes import ResponseCode
 from tests.scenarios.test_promotion import promote

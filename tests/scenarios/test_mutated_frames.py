@@ -19,14 +19,14 @@ import uvloop
 
 from orbitmq.message.config import TopicConfig
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.pulling import pull
+from orbitmq.operations.pulls import pull
 from orbitmq.operations.routes import route
-from orbitmq.operations.sending import send
+from orbitmq.operations.sends import send
 from orbitmq.operations.topics import create_topic
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FrameDecoder, encode_frame
 from orbitmq.wire.headers import PullMessageHeader, SendMessageV2Header
+from orbitmq.wire.requests import RequestCode
 from tests.support.abusers import Page
 from tests.support.frames import all_frames
 from tests.support.orbit_process import OrbitUp

@@ -18,12 +18,14 @@ from unittest import mock
 
 import pytest
 
+from orbitmq.broker import schedule
 from orbitmq.runtime.clock import Clock
-from orbitmq.store import dispatch, index_recovery, recovery
+from orbitmq.store import recovery
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.coverage import Coverage, Proof
-from orbitmq.store.flushing import QueueFlusher
-from orbitmq.store.index_recovery import IndexRecovery
+from orbitmq.store.flusher import QueueFlusher
+from orbitmq.store.index import recovery as index_recovery
+from orbitmq.store.index.recovery import IndexRecovery
 from orbitmq.store.options import ASYNC_FLUSH, SYNC_FLUSH
 from orbitmq.store.queues import ConsumeQueues
 from tests.support.crashes import History, SimulatedStore
@@ -186,7 +188,7 @@ class HashesOnly(SimulatedStore):
     """Makes the entries of delayed messages anew with the hash of their tag, as RocketMQ does."""
 
     def open(self) -> None:
-        with mock.patch.object(dispatch, "delay_level", return_value=0):
+        with mock.patch.object(schedule, "delay_level", return_value=0):
             super().open()
 
 

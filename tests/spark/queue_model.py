@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.unit import Unit, body_crc, encode_unit
-from orbitmq.spark.fetch import PullAnswer
+from orbitmq.spark.fetch import PullResponse
 from orbitmq.wire.codes import ResponseCode
 
 EXAMINED_MAX = 800  # index entries a filtered pull looks at, as in RocketMQ
@@ -48,7 +48,7 @@ class QueueModel:
             if wanted is None or self.tags[offset - self.low] == wanted
         ]
 
-    def pull(self, offset: int, count: int, wanted: str | None = None) -> PullAnswer:
+    def pull(self, offset: int, count: int, wanted: str | None = None) -> PullResponse:
         """The answer to a pull of `count` messages at `offset` with one tag or none as filter."""
         if offset < self.low:
             return self._answer(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", self.low)
@@ -65,5 +65,5 @@ class QueueModel:
             return self._answer(ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", at)
         return self._answer(ResponseCode.SUCCESS, "FOUND", at, b"".join(found))
 
-    def _answer(self, code: ResponseCode, remark: str, next_offset: int, body: bytes = b"") -> PullAnswer:
-        return PullAnswer(code, remark, next_offset, self.low, self.high, body)
+    def _answer(self, code: ResponseCode, remark: str, next_offset: int, body: bytes = b"") -> PullResponse:
+        return PullResponse(code, remark, next_offset, self.low, self.high, body)

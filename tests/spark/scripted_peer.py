@@ -9,7 +9,7 @@ from typing import Self
 
 from orbitmq.message.model import MessageQueue
 from orbitmq.wire.bodies import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FrameDecoder, encode_frame
 from orbitmq.wire.headers import (
@@ -22,6 +22,7 @@ from orbitmq.wire.headers import (
 )
 from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.spark.queue_model import QueueModel
 
 Script = Callable[[Command], Iterable[Command]]

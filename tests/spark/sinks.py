@@ -11,15 +11,15 @@ import pyarrow as pa
 
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.unit import decode_units, message_of
-from orbitmq.spark.cluster import Cluster, Retries
-from orbitmq.spark.fetch import QueueRange
-from orbitmq.spark.pulls import PullSettings, RangeReader
+from orbitmq.spark.cluster_client import ClusterClient, Retries
+from orbitmq.spark.fetch import OffsetRange
+from orbitmq.spark.pulls import FetchSettings, RangeReader
 from orbitmq.spark.sink import SinkTask
 from orbitmq.spark.sink_brokers import KnownBrokers, known_brokers
 from orbitmq.spark.sink_columns import SinkColumns
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, TaskIdentity
 from orbitmq.spark.sink_options import WriteOptions, write_options
-from orbitmq.spark.sink_report import Written
+from orbitmq.spark.sink_report import WriteReport
 
 TASK = TaskIdentity("job", "1", 0)
 ONCE = {"deliveryGuarantee": "effectively-once"}
@@ -50,7 +50,7 @@ def run_task(
     given: Iterable[pa.RecordBatch],
     task: TaskIdentity = TASK,
     known: KnownBrokers | None = None,
-) -> Written:
+) -> WriteReport:
     """What a Spark task does with its batches; `known` is what its driver saw, by default that of now."""
     known = known_brokers(settings) if known is None else known
     given = iter(given)
@@ -61,19 +61,19 @@ def run_task(
 
 def stored(name_server: str, topic: str) -> dict[MessageQueue, list[MessageExt]]:
     """Every message of a topic, by queue and in its order."""
-    cluster = Cluster([name_server], 10_000, Retries(3, 200))
+    cluster = ClusterClient([name_server], 10_000, Retries(3, 200))
     places = {queue: place.addresses for queue, place in cluster.queues(topic).items()}
     found: dict[MessageQueue, list[MessageExt]] = {}
     for queue, (low, high) in cluster.bounds(places).items():
-        settings = PullSettings("TOOLS_CONSUMER", "*", 1024, 4, 10_000, strict=True)
-        runs = RangeReader(QueueRange(queue, low, high), places[queue], settings).bodies() if low < high else ()
+        settings = FetchSettings("TOOLS_CONSUMER", "*", 1024, 4, 10_000, strict=True)
+        runs = RangeReader(OffsetRange(queue, low, high), places[queue], settings).bodies() if low < high else ()
         found[queue] = [message_of(unit) for run in runs for body in run for unit in decode_units(body)]
     return found
 
 
 def bounds(name_server: str, topic: str) -> dict[MessageQueue, tuple[int, int]]:
     """The first offset of each queue of a topic, and the one behind its last."""
-    cluster = Cluster([name_server], 10_000, Retries(3, 200))
+    cluster = ClusterClient([name_server], 10_000, Retries(3, 200))
     return cluster.bounds({queue: place.addresses for queue, place in cluster.queues(topic).items()})
 
 

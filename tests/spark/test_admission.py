@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.admission import Limits, MeanSize, is_due, rows_allowed, shares
+from orbitmq.spark.admission import MeanSize, TriggerLimits, is_due, rows_allowed, shares
 
 
 def queue(number: int) -> MessageQueue:
@@ -33,26 +33,26 @@ def test_everything_is_taken_when_it_fits() -> None:
 
 
 def test_bytes_become_rows_by_the_size_of_messages() -> None:
-    assert rows_allowed(1000, Limits(), 1e9) == 1000
-    assert rows_allowed(1000, Limits(rows_max=300), 0) == 300
-    assert rows_allowed(1000, Limits(bytes_max=50_000), 100_000) == 500
-    assert rows_allowed(1000, Limits(rows_max=300, bytes_max=50_000), 100_000) == 300
-    assert rows_allowed(1000, Limits(bytes_max=50_000), 50_000) == 1000
+    assert rows_allowed(1000, TriggerLimits(), 1e9) == 1000
+    assert rows_allowed(1000, TriggerLimits(rows_max=300), 0) == 300
+    assert rows_allowed(1000, TriggerLimits(bytes_max=50_000), 100_000) == 500
+    assert rows_allowed(1000, TriggerLimits(rows_max=300, bytes_max=50_000), 100_000) == 300
+    assert rows_allowed(1000, TriggerLimits(bytes_max=50_000), 50_000) == 1000
 
 
 def test_the_mean_size_follows_the_messages() -> None:
     size = MeanSize()
-    assert size.of(10) == 0
-    size.sampled(100, 10_000)
-    assert size.of(10) == 1000
+    assert size.estimate(10) == 0
+    size.add(100, 10_000)
+    assert size.estimate(10) == 1000
     for _ in range(200):
-        size.sampled(32, 32_000)
-    assert 9_900 < size.of(10) <= 10_000
+        size.add(32, 32_000)
+    assert 9_900 < size.estimate(10) <= 10_000
 
 
 def test_a_batch_waits_for_enough_messages_but_not_for_ever() -> None:
-    limits = Limits(rows_min=100, delay_max_ms=5000)
+    limits = TriggerLimits(rows_min=100, delay_max_ms=5000)
     assert not is_due(99, limits, 4999)
     assert is_due(100, limits, 0)
     assert is_due(1, limits, 5000)
-    assert is_due(0, Limits(), 0)
+    assert is_due(0, TriggerLimits(), 0)

@@ -12,14 +12,14 @@ from orbitmq.errors import SourceError
 from orbitmq.spark import batches
 from orbitmq.spark.batches import BatchSettings, RangeBatches, regions
 from orbitmq.spark.damage import CORRUPT
-from orbitmq.spark.fetch import QueueRange
+from orbitmq.spark.fetch import OffsetRange
 from orbitmq.spark.forms import read_schema
-from orbitmq.spark.pulls import PullSettings
+from orbitmq.spark.pulls import FetchSettings
 from orbitmq.spark.row_filters import PropertyIn
 from tests.spark.queue_model import stored_unit
 from tests.spark.scripted_peer import queue
 
-RANGE = QueueRange(queue(0), 100, 110)
+RANGE = OffsetRange(queue(0), 100, 110)
 
 
 def decode(
@@ -34,7 +34,7 @@ def decode(
     if on_corrupt == "raw":
         columns = (*columns, CORRUPT)
     schema = to_arrow_schema(read_schema(columns, "map"), timezone="UTC")
-    pulls = PullSettings("readers", expression, batch_size=32, pipeline=4, timeout_ms=5000, strict=strict)
+    pulls = FetchSettings("readers", expression, batch_size=32, pipeline=4, timeout_ms=5000, strict=strict)
     filters = () if expression == "*" else (PropertyIn("TAGS", frozenset(expression.split("||"))),)
     settings = BatchSettings(schema, filters, verify_crc, decompress=True, on_corrupt=on_corrupt)
     range_batches = RangeBatches(RANGE, pulls, settings)
@@ -95,7 +95,7 @@ def test_a_damaged_body_is_named_with_its_place() -> None:
 
 
 def test_bytes_that_are_no_units_are_named_with_their_place() -> None:
-    with pytest.raises(SourceError, match=r"^ORBITMQ_CORRUPT_RECORD: queue 0 of .*at or behind offset 100: no message"):
+    with pytest.raises(SourceError, match=r"^ORBITMQ_CORRUPT_RECORD: queue 0 of .*at or after offset 100: no message"):
         decode([b"junk" * 50])
 
 

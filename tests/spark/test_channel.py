@@ -13,9 +13,9 @@ from orbitmq.errors import ConnectError, SourceError
 from orbitmq.net.tls_options import TlsOptions
 from orbitmq.spark.channel import PLAIN, Channel, Protection
 from orbitmq.spark.options import read_options
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import request
 from orbitmq.wire.headers import GetMaxOffsetHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.access import OWNER, TOPIC, write_acl
 from tests.support.certificates import Authority
 from tests.support.live import made_broker, running

@@ -15,7 +15,7 @@ from pyspark.sql.types import IntegerType, MapType, StringType, StructField, Str
 from orbitmq.errors import SourceError
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.unit import Unit, body_crc, encode_unit
-from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, Rows, record_batch
+from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, ColumnSource, record_batch
 from orbitmq.spark.forms import check_schema, read_schema
 from orbitmq.spark.units import Units, unit_positions
 
@@ -34,7 +34,7 @@ RUN = unit(b"one", "UNIQ_KEY\x01ID1\x02TAGS\x01TagA\x02KEYS\x01k1 k2\x02city\x01
 
 def batch_of(schema: StructType, run: bytes = RUN) -> pa.RecordBatch:
     arrow = to_arrow_schema(schema, timezone="UTC")
-    batch = record_batch(Rows(Units(run, unit_positions(run)), "broker-a", True), arrow)
+    batch = record_batch(ColumnSource(Units(run, unit_positions(run)), "broker-a", True), arrow)
     batch.validate(full=True)
     assert batch.schema.equals(arrow)  # the comparison Spark makes
     return batch
@@ -95,8 +95,8 @@ def test_properties_may_come_as_the_stored_text() -> None:
 @pytest.mark.parametrize(
     ("names", "properties", "text"),
     [
-        (("body", "offset"), "map", "no column offset; there are topic, brokerName"),
-        (("body", "body"), "map", "a column is named twice"),
+        (("body", "offset"), "map", "no column offset; the columns are topic, brokerName"),
+        (("body", "body"), "map", "a column occurs twice"),
         (("properties",), "none", "names properties, but includeProperties is none"),
     ],
 )
@@ -115,7 +115,7 @@ def test_a_users_schema_chooses_columns_and_the_form_of_properties(properties: o
 @pytest.mark.parametrize(
     ("field", "text"),
     [
-        (StructField("offset", IntegerType()), "no column offset; there are topic"),
+        (StructField("offset", IntegerType()), "no column offset; the columns are topic"),
         (StructField("body", StringType()), "column body is binary, nullable; cast it after the read"),
         (StructField("tags", StringType(), False), "column tags is string, nullable"),
         (StructField("properties", MapType(StringType(), IntegerType())), "properties is map<string,string> or string"),

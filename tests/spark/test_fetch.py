@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from orbitmq.errors import SourceError, UnitError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.fetch import HELD_SIZE_MAX, Lane, PullAnswer, QueueRange, RangeFetch, units_before
+from orbitmq.spark.fetch import HELD_SIZE_MAX, Lane, OffsetRange, PullResponse, RangeFetch, units_before
 from orbitmq.wire.codes import ResponseCode
 from tests.spark.queue_model import QueueModel, stored_unit
 
@@ -18,7 +18,7 @@ QUEUE = MessageQueue("orders", "broker-a", 3)
 def range_fetch(
     start: int, end: int, *, batch_size: int = 32, pipeline: int = 4, filtered: bool = False, strict: bool = True
 ) -> RangeFetch:
-    wanted = QueueRange(QUEUE, start, end)
+    wanted = OffsetRange(QUEUE, start, end)
     return RangeFetch(wanted, batch_size=batch_size, pipeline=pipeline, filtered=filtered, strict=strict)
 
 
@@ -27,7 +27,7 @@ def read(fetch: RangeFetch, queue: QueueModel, wanted: str | None = None) -> byt
     bodies: list[bytes] = []
     while not fetch.finished:
         for lane in fetch.wanted():
-            fetch.answered(lane, queue.pull(lane.at, fetch.count_for(lane), wanted))
+            fetch.on_response(lane, queue.pull(lane.at, fetch.count_for(lane), wanted))
         bodies += fetch.ready()
     return b"".join(bodies)
 
@@ -55,7 +55,7 @@ def test_answers_of_any_size_and_order_give_the_range_in_order(data: st.DataObje
             in_flight.clear()
             continue
         lane = in_flight.pop(data.draw(st.integers(0, len(in_flight) - 1), "which"))
-        fetch.answered(lane, queue.pull(lane.at, fetch.count_for(lane), wanted))
+        fetch.on_response(lane, queue.pull(lane.at, fetch.count_for(lane), wanted))
         bodies += fetch.ready()
     assert b"".join(bodies) == b"".join(queue.units(start, end, wanted))
 
@@ -112,21 +112,21 @@ def test_a_lenient_read_gives_what_is_left(queue: QueueModel) -> None:
 def test_a_refusal_is_told_by_name(code: ResponseCode, name: str) -> None:
     fetch = range_fetch(0, 100)
     with pytest.raises(SourceError, match=rf"^{name}: queue 3 .*remark of the broker"):
-        fetch.answered(fetch.wanted()[0], PullAnswer(code, "remark of the broker", 0, 0, 0, b""))
+        fetch.on_response(fetch.wanted()[0], PullResponse(code, "remark of the broker", 0, 0, 0, b""))
 
 
 def test_an_account_that_may_not_is_told_so_whatever_the_code() -> None:
     fetch = range_fetch(0, 100)
     remark = "AclException: No default permission for group:TOOLS_CONSUMER"
     with pytest.raises(SourceError, match=f"^ORBITMQ_NO_PERMISSION: queue 3 .*{remark}"):
-        fetch.answered(fetch.wanted()[0], PullAnswer(ResponseCode.SYSTEM_ERROR, remark, 0, 0, 0, b""))
+        fetch.on_response(fetch.wanted()[0], PullResponse(ResponseCode.SYSTEM_ERROR, remark, 0, 0, 0, b""))
 
 
 @pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY])
 def test_an_answer_that_leads_nowhere_ends_the_read_instead_of_repeating_it(code: ResponseCode) -> None:
     fetch = range_fetch(0, 100, filtered=True)
     with pytest.raises(SourceError, match=r"^ORBITMQ_BROKER_REFUSED"):
-        fetch.answered(fetch.wanted()[0], PullAnswer(code, "FOUND", 0, 0, 100, stored_unit(0)))
+        fetch.on_response(fetch.wanted()[0], PullResponse(code, "FOUND", 0, 0, 100, stored_unit(0)))
 
 
 def test_a_slow_first_lane_does_not_let_later_ones_fill_the_memory() -> None:
@@ -134,11 +134,11 @@ def test_a_slow_first_lane_does_not_let_later_ones_fill_the_memory() -> None:
     first, second, third = fetch.wanted()
     large = b"\0" * (HELD_SIZE_MAX // 2)
     for lane in (second, third):
-        fetch.answered(lane, PullAnswer(ResponseCode.SUCCESS, "FOUND", lane.at + 1, 0, 1000, large))
+        fetch.on_response(lane, PullResponse(ResponseCode.SUCCESS, "FOUND", lane.at + 1, 0, 1000, large))
     assert fetch.wanted() == []
-    fetch.answered(first, PullAnswer(ResponseCode.SUCCESS, "FOUND", first.at + 1, 0, 1000, b"x"))
+    fetch.on_response(first, PullResponse(ResponseCode.SUCCESS, "FOUND", first.at + 1, 0, 1000, b"x"))
     assert fetch.wanted() == [first]
-    fetch.answered(first, PullAnswer(ResponseCode.SUCCESS, "FOUND", first.end, 0, 1000, b"x"))
+    fetch.on_response(first, PullResponse(ResponseCode.SUCCESS, "FOUND", first.end, 0, 1000, b"x"))
     assert fetch.ready() == [b"x", b"x", large]
 
 

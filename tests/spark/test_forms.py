@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegerType, MapType, StringType, StructType
 from orbitmq.errors import SourceError
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.unit import Unit, body_crc, encode_unit
-from orbitmq.spark.columns import Rows, record_batch
+from orbitmq.spark.columns import ColumnSource, record_batch
 from orbitmq.spark.forms import FORMS, check_schema, read_schema
 from orbitmq.spark.units import Units, unit_positions
 
@@ -28,7 +28,7 @@ def batch_of(schema: StructType, form: str) -> pa.RecordBatch:
         for n, text in enumerate(PROPERTIES)
     ]
     region = b"".join(units)
-    rows = Rows(Units(region, unit_positions(region)), "broker-a", True)
+    rows = ColumnSource(Units(region, unit_positions(region)), "broker-a", True)
     return record_batch(rows, to_arrow_schema(schema, timezone="UTC"), FORMS[form])
 
 
@@ -73,9 +73,9 @@ def test_a_batch_has_exactly_the_schema_of_the_read(form: str, random: object) -
 
 
 def test_columns_of_another_form_are_told_by_name() -> None:
-    with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_OPTION: option columns: no column body; there are key, value"):
+    with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_OPTION: option columns: no column body; the columns are key"):
         read_schema(("body",), "map", "kafka")
-    with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_SCHEMA: no column queueId; there are key, value"):
+    with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_SCHEMA: no column queueId; the columns are key, value"):
         check_schema(StructType().add("queueId", IntegerType()), "kafka")
     with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_SCHEMA: column properties is string, nullable"):
         check_schema(StructType().add("properties", MapType(StringType(), StringType())), "rocketmq-spark")

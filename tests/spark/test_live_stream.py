@@ -214,7 +214,7 @@ def test_topics_that_appear_join_a_stream(
     ("options", "text"),
     [
         ({"endingOffsets": '{"orders":{"0":5}}'}, "ORBITMQ_BAD_OPTION: option endingOffsets: a stream has no end"),
-        ({"commitOffsets": "true"}, "ORBITMQ_BAD_OPTION: option commitOffsets is true; give a groupId"),
+        ({"commitOffsets": "true"}, "ORBITMQ_BAD_OPTION: option commitOffsets needs groupId"),
         ({"maxTriggerDelay": "soon"}, "ORBITMQ_BAD_OPTION: option maxTriggerDelay: value 'soon' is not allowed"),
         ({"startingOffsets": "first"}, "ORBITMQ_BAD_OPTION: option startingOffsets: 'first' is neither"),
     ],

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.fetch import QueueRange
+from orbitmq.spark.fetch import OffsetRange
 from orbitmq.spark.offsets import PIECE_SIZE_MIN, ends, parse_offsets, split, starts
 
 A0, A1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
@@ -54,7 +54,7 @@ def test_a_text_that_is_no_offsets_is_refused(text: str) -> None:
 
 def test_a_queue_that_does_not_exist_is_data_loss() -> None:
     text = '{"orders": {"broker-a": {"0": 23, "9": 4}}}'
-    with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: .*queue_id=9"):
+    with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: .*queue 9 of topic orders"):
         parsed(text)
     assert parsed(text, strict=False) == {A0: 23}
 
@@ -67,7 +67,7 @@ def test_queues_without_an_offset_begin_at_earliest_and_end_at_latest() -> None:
 
 @pytest.mark.parametrize(("offset", "text"), [(3, "7 messages lost"), (101, "the broker has 10 to 100")])
 def test_a_start_the_broker_does_not_have_is_data_loss(offset: int, text: str) -> None:
-    with pytest.raises(SourceError, match=rf"^ORBITMQ_DATA_LOSS: .*begin at {offset} .*{text}"):
+    with pytest.raises(SourceError, match=rf"^ORBITMQ_DATA_LOSS: .*start at {offset}, .*{text}"):
         starts({A0: offset}, BOUNDS, strict=True)
     assert starts({A0: offset}, BOUNDS, strict=False)[A0] == 10
 
@@ -90,7 +90,9 @@ LENGTHS = st.integers(0, 300_000)
 def test_pieces_cover_every_range_once_and_obey_the_limits(
     queues: dict[int, tuple[int, int]], partitions_min: int, records_max: int
 ) -> None:
-    ranges = [QueueRange(MessageQueue("t", "b", queue), start, start + size) for queue, (start, size) in queues.items()]
+    ranges = [
+        OffsetRange(MessageQueue("t", "b", queue), start, start + size) for queue, (start, size) in queues.items()
+    ]
     records_max = max(records_max, 1000)
     pieces = split(ranges, partitions_min=partitions_min, records_max=records_max)
     assert pieces == sorted(pieces, key=lambda piece: (piece.queue, piece.start))
@@ -104,7 +106,7 @@ def test_pieces_cover_every_range_once_and_obey_the_limits(
 
 
 def test_many_partitions_are_made_of_long_ranges_only() -> None:
-    long, short = QueueRange(A0, 0, 30 * PIECE_SIZE_MIN), QueueRange(A1, 0, 100)
+    long, short = OffsetRange(A0, 0, 30 * PIECE_SIZE_MIN), OffsetRange(A1, 0, 100)
     pieces = split([short, long], partitions_min=11, records_max=0)
     assert [len(piece) for piece in pieces if piece.queue == A1] == [100]
     assert len(pieces) == 12
@@ -112,4 +114,4 @@ def test_many_partitions_are_made_of_long_ranges_only() -> None:
 
 
 def test_ranges_that_hold_nothing_are_left_out() -> None:
-    assert split([QueueRange(A0, 5, 5), QueueRange(A1, 7, 3)], partitions_min=4, records_max=10) == []
+    assert split([OffsetRange(A0, 5, 5), OffsetRange(A1, 7, 3)], partitions_min=4, records_max=10) == []

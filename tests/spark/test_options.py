@@ -28,16 +28,16 @@ def test_load_names_the_topic_too() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"kafka.bootstrap.servers": "k:9092"}, "option kafka.bootstrap.servers is unknown; give nameServer"),
+        ({"kafka.bootstrap.servers": "k:9092"}, "option kafka.bootstrap.servers is unknown; use nameServer"),
         ({"startingOffset": "earliest"}, "option startingOffset is unknown; did you mean startingOffsets?"),
-        ({"zzz": "1"}, "option zzz is unknown; there are nameServer, accessKey"),
+        ({"zzz": "1"}, "option zzz is unknown; the options are nameServer, accessKey"),
         ({"includeProperties": "json"}, "option includeProperties: value 'json' is not allowed; give one of map"),
         ({"pullPipeline": "0"}, "option pullPipeline: value '0' is not allowed; give a whole number from 1"),
         ({"verifyCrc": "maybe"}, "option verifyCrc: value 'maybe' is not allowed; give true or false"),
-        ({"subscribe": "payments"}, "option subscribe names payments, load() names orders"),
+        ({"subscribe": "payments"}, "option subscribe is payments, but load() got orders"),
         ({"subExpression": "||"}, "option subExpression: "),
         ({"groupId": "g" * 121}, f"option groupId: the consumer group '{'g' * 121}' has 121 characters, at most 120"),
-        ({"path": ""}, "no topic is named"),
+        ({"path": ""}, "no topic; set option subscribe"),
         ({"nameserver": " ; "}, "option nameServer is missing"),
     ],
 )

@@ -17,7 +17,7 @@ from orbitmq.client.settings import ClientSettings
 from orbitmq.client.sync import LitePullConsumer, Producer
 from orbitmq.pipeline import archive
 from orbitmq.pipeline.audit import job as audit
-from orbitmq.pipeline.job import Outcome
+from orbitmq.pipeline.job import JobResult
 from orbitmq.pipeline.session import DATA_SOURCES
 from orbitmq.wire.signature import Credentials
 from tests.spark.conftest import SYSTEMS, System
@@ -129,7 +129,7 @@ def test_an_account_archives_encrypted(spark: SparkSession, protected: Protected
 def test_an_account_audits_what_it_may_see(spark: SparkSession, protected: Protected, tmp_path: Path) -> None:
     """RocketMQ tells every account where all groups stand, orbitmq administrators alone."""
 
-    def missing(topics: str, checks: str) -> tuple[Outcome, dict[str, str]]:
+    def missing(topics: str, checks: str) -> tuple[JobResult, dict[str, str]]:
         told = {key.replace(".", "__"): value for key, value in protected.options().items()}
         outcome = run_job(audit.JOB, spark, **told, topics=topics, checks=checks, out=tmp_path)
         return outcome, json.loads((tmp_path / "summary.json").read_text())["missing"]

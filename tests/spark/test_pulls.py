@@ -6,8 +6,8 @@ import pytest
 
 from orbitmq.errors import SourceError
 from orbitmq.message.flags import PULL_SUBSCRIPTION
-from orbitmq.spark.fetch import QueueRange
-from orbitmq.spark.pulls import BUSY_MAX, PullSettings, RangeReader
+from orbitmq.spark.fetch import OffsetRange
+from orbitmq.spark.pulls import BUSY_MAX, FetchSettings, RangeReader
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import PullMessageHeader
@@ -16,11 +16,11 @@ from tests.spark.scripted_peer import Hangup, Script, ScriptedPeer, broker_scrip
 from tests.support.process import free_port
 
 MODEL = QueueModel(0, ["a", "b"] * 200, cap=8)
-RANGE = QueueRange(queue(0), 10, 390)
+RANGE = OffsetRange(queue(0), 10, 390)
 
 
-def settings(*, expression: str = "*", timeout_ms: int = 5000) -> PullSettings:
-    return PullSettings("readers", expression, batch_size=32, pipeline=4, timeout_ms=timeout_ms, strict=True)
+def settings(*, expression: str = "*", timeout_ms: int = 5000) -> FetchSettings:
+    return FetchSettings("readers", expression, batch_size=32, pipeline=4, timeout_ms=timeout_ms, strict=True)
 
 
 def read(*addresses: str, expression: str = "*", timeout_ms: int = 5000, pauses: list[float] | None = None) -> bytes:

@@ -61,7 +61,10 @@ def test_a_worker_python_that_is_missing_is_named_with_the_remedy() -> None:
 
 @pytest.mark.parametrize(
     ("script", "reason"),
-    [("exit 0", "is no Python"), ("echo 3.1", f"is 3.1, and the driver's is 3.{sys.version_info[1]}")],
+    [
+        ("exit 0", "is not a Python interpreter"),
+        ("echo 3.1", f"has version 3.1, but the driver has 3.{sys.version_info[1]}"),
+    ],
 )
 def test_a_program_that_is_no_fitting_python_is_named_with_the_remedy(tmp_path: Path, script: str, reason: str) -> None:
     program = tmp_path / "python"

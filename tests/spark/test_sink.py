@@ -140,7 +140,11 @@ def test_a_delayed_message_comes_later(system: System, topic: str) -> None:
 @pytest.mark.parametrize(
     ("columns", "options", "text"),
     [
-        ("id AS amount, 'x' AS body", {"topic": "t"}, "ORBITMQ_BAD_SCHEMA: a message has no amount; there are body"),
+        (
+            "id AS amount, 'x' AS body",
+            {"topic": "t"},
+            "ORBITMQ_BAD_SCHEMA: a message has no amount; the columns are body",
+        ),
         ("id", {"topic": "t"}, "ORBITMQ_BAD_SCHEMA: a message has no id"),
         ("'x' AS body", {}, "ORBITMQ_BAD_SCHEMA: there is neither option topic nor a column topic"),
         (

@@ -14,12 +14,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageExt, MessageQueue
-from orbitmq.spark import sink_brokers, sink_sending
-from orbitmq.spark.cluster import Retries
+from orbitmq.spark import sink_brokers, sink_sender
+from orbitmq.spark.cluster_client import Retries
 from orbitmq.spark.sink_brokers import NO_BROKERS, known_brokers
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, TASK_BROKERS
 from orbitmq.spark.sink_options import WriteOptions
-from orbitmq.spark.sink_sending import Sender
+from orbitmq.spark.sink_sender import SinkSender
 from orbitmq.spark.sink_stored import StoredKeys
 from orbitmq.spark.source import TopicSource
 from orbitmq.testing.cluster import Cluster
@@ -54,9 +54,9 @@ def topic(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink_sending, "PAUSE_FIRST_S", 0.01)
-    monkeypatch.setattr(sink_sending, "PAUSE_MAX_S", 0.02)
-    monkeypatch.setattr(sink_sending, "SETTLE_S", 0.05)
+    monkeypatch.setattr(sink_sender, "PAUSE_FIRST_S", 0.01)
+    monkeypatch.setattr(sink_sender, "PAUSE_MAX_S", 0.02)
+    monkeypatch.setattr(sink_sender, "SETTLE_S", 0.05)
     monkeypatch.setattr(sink_brokers, "RETRIES", Retries(1, 10))
 
 
@@ -91,9 +91,9 @@ def test_a_broker_that_dies_behind_what_it_stored_makes_no_copy(
 ) -> None:
     lost: list[Fault] = []
     looks: list[MessageQueue] = []
-    is_stored = Sender._is_stored
+    is_stored = SinkSender._is_stored
 
-    async def after_a_kill(self: Sender, request: sink_sending.SendRequest, queue: MessageQueue) -> bool:
+    async def after_a_kill(self: SinkSender, request: sink_sender.SendRequest, queue: MessageQueue) -> bool:
         if lost:  # a busy machine may make earlier requests doubtful, too
             looks.append(queue)
         if len(looks) == 1:
@@ -105,17 +105,17 @@ def test_a_broker_that_dies_behind_what_it_stored_makes_no_copy(
     def with_a_lost_answer() -> Iterator[pa.RecordBatch]:
         yield from batches(30)
         wait_until(lambda: cluster.message_count(topic) == 30, 60, "the first rows are stored")
-        lost.append(cluster.lose_answer("send", topic=topic))
+        lost.append(cluster.lose_response("send", topic=topic))
         yield sinks.rows(range(30, 34))
 
-    monkeypatch.setattr(Sender, "_is_stored", after_a_kill)
+    monkeypatch.setattr(SinkSender, "_is_stored", after_a_kill)
     options = settings(cluster, topic, sendTimeoutMs=1500)
     known = known_brokers(options)
     if comes_back == "during the task":
         assert run_task(options, with_a_lost_answer(), known=known).messages == 34
     else:
         with pytest.raises(
-            SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: .*: cannot see whether they are stored: .*broker-"
+            SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: .*: cannot find out whether they are stored: .*broker-"
         ):
             run_task(options, with_a_lost_answer(), known=known)
         with pytest.raises(SourceError, match=GONE.format(looks[0].broker_name)):

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 
 from orbitmq.errors import SourceError
-from orbitmq.spark import sink_sending
+from orbitmq.spark import sink_sender
 from orbitmq.spark.sink_keys import TaskIdentity, digest
 from orbitmq.spark.sink_options import WriteOptions
 from orbitmq.testing.cluster import Cluster
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import SendMessageResponseHeader
+from orbitmq.wire.requests import RequestCode
 from tests.spark import sinks
 from tests.spark.scripted_peer import ScriptedPeer, name_server_script
 from tests.spark.sinks import ONCE, batches, run_task
@@ -43,9 +44,9 @@ def topic(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink_sending, "PAUSE_FIRST_S", 0.01)
-    monkeypatch.setattr(sink_sending, "PAUSE_MAX_S", 0.05)
-    monkeypatch.setattr(sink_sending, "SETTLE_S", 0.05)
+    monkeypatch.setattr(sink_sender, "PAUSE_FIRST_S", 0.01)
+    monkeypatch.setattr(sink_sender, "PAUSE_MAX_S", 0.05)
+    monkeypatch.setattr(sink_sender, "SETTLE_S", 0.05)
 
 
 Settings = Callable[..., WriteOptions]
@@ -77,7 +78,7 @@ def test_a_rate_spaces_requests(settings: Settings, monkeypatch: pytest.MonkeyPa
         slept.append(seconds)
         return await sleep(0)
 
-    monkeypatch.setattr("orbitmq.spark.sink_sending.asyncio.sleep", note)
+    monkeypatch.setattr("orbitmq.spark.sink_sender.asyncio.sleep", note)
     run_task(settings(maxRowsPerSecond=10), batches(45))
     # Requests of a second's worth; nobody really waits here, so each has to wait for all those before it.
     assert [round(seconds) for seconds in slept if seconds] == [1, 2, 3, 4]
@@ -91,14 +92,14 @@ def test_a_task_whose_answers_do_not_come_fails(cluster: Cluster, topic: str, se
 
 def test_no_more_requests_are_under_way_than_allowed(cluster: Cluster, topic: str, settings: Settings) -> None:
     seen: list[int] = []
-    original = sink_sending.Sender._attempt
+    original = sink_sender.SinkSender._attempt
 
-    async def counted(self: sink_sending.Sender, *arguments: object) -> None:
+    async def counted(self: sink_sender.SinkSender, *arguments: object) -> None:
         seen.append(len(self._tasks))
         await original(self, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sink_sending.Sender, "_attempt", counted)
+        patch.setattr(sink_sender.SinkSender, "_attempt", counted)
         run_task(settings(maxInFlight=3), batches(400))
     assert max(seen) == 3
     assert sinks.bodies(cluster.namesrv_address, topic) == list(range(400))
@@ -110,7 +111,7 @@ def test_a_lost_answer_makes_a_copy_only_without_effectively_once(
 ) -> None:
     once = guarantee == "effectively-once"
     # The first send of an effectively-once task carries the mark; lose the answer of a later one, too.
-    lost = cluster.lose_answer("send", times=2, topic=topic)
+    lost = cluster.lose_response("send", times=2, topic=topic)
     written = run_task(settings(deliveryGuarantee=guarantee, sendTimeoutMs=400), batches(60))
     assert lost.hits == 2
     copies = sinks.copies(cluster.namesrv_address, topic)
@@ -230,7 +231,7 @@ def test_a_fixed_queue_is_the_one_that_is_used(cluster: Cluster, topic: str, set
         assert [int(message.body) for message in messages] == list(range(queue.queue_id, 30, 3))[
             : 10 * (queue.queue_id < 3)
         ]
-    with pytest.raises(SourceError, match="ORBITMQ_BAD_ROW: queue 9 of broker broker-a is not to be written"):
+    with pytest.raises(SourceError, match="ORBITMQ_BAD_ROW: queue 9 of broker broker-a is not writable"):
         run_task(settings(queueSelector="fixed"), [sinks.rows([1], queueId=pa.array([9]))])
 
 
@@ -305,7 +306,7 @@ def test_a_message_that_is_not_confirmed_counts_by_the_policy(policy: str) -> No
             assert written.unconfirmed == {"SLAVE_NOT_AVAILABLE": 5}
             assert "5 with SLAVE_NOT_AVAILABLE" in written.summary()
         else:
-            with pytest.raises(SourceError, match=r"^ORBITMQ_NOT_SAFE: .*the answer is SLAVE_NOT_AVAILABLE"):
+            with pytest.raises(SourceError, match=r"^ORBITMQ_NOT_SAFE: .*the response is SLAVE_NOT_AVAILABLE"):
                 run_task(settings, batches(5))
 
 

@@ -204,5 +204,5 @@ def test_mistakes_are_told_by_name(spark: SparkSession, topic: Topic, options: d
 
 
 def test_a_column_that_does_not_exist_is_told_by_name(spark: SparkSession, topic: Topic) -> None:
-    with pytest.raises(AnalysisException, match="ORBITMQ_BAD_SCHEMA: no column value; there are topic, brokerName"):
+    with pytest.raises(AnalysisException, match="ORBITMQ_BAD_SCHEMA: no column value; the columns are topic"):
         topic.reader(spark).schema("value BINARY").load(topic.name).count()

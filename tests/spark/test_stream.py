@@ -11,13 +11,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.fetch import QueueRange
+from orbitmq.spark.fetch import OffsetRange
 from orbitmq.spark.forms import read_schema
 from orbitmq.spark.options import read_options
 from orbitmq.spark.stream import TopicStreamReader
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import UpdateConsumerOffsetHeader
+from orbitmq.wire.requests import RequestCode
 from tests.spark.queue_model import STORED_AT, QueueModel
 from tests.spark.scripted_peer import Hangup, ScriptedPeer, broker_script, name_server_script, queue
 
@@ -101,7 +102,7 @@ def batch(reader: TopicStreamReader, start: dict[str, Any], limit: ReadLimit | N
     return json.loads(json.dumps(end))
 
 
-def planned(reader: TopicStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[QueueRange]:
+def planned(reader: TopicStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
     return [partition.range for partition in reader.partitions(start, end)]
 
 
@@ -109,12 +110,12 @@ def test_batches_follow_one_another_without_gap_or_overlap(world: World) -> None
     reader = world.reader(startingOffsets="earliest")
     start = reader.initialOffset()
     first = batch(reader, start)
-    assert planned(reader, start, first) == [QueueRange(A0, 10, 100), QueueRange(A1, 0, 20), QueueRange(B0, 0, 30)]
+    assert planned(reader, start, first) == [OffsetRange(A0, 10, 100), OffsetRange(A1, 0, 20), OffsetRange(B0, 0, 30)]
     assert batch(reader, first) == first
     assert planned(reader, first, first) == []
     world.queues["broker-a"][1] = filled(0, 25)
     second = batch(reader, first)
-    assert planned(reader, first, second) == [QueueRange(A1, 20, 25)]
+    assert planned(reader, first, second) == [OffsetRange(A1, 20, 25)]
     assert reader.reportLatestOffset()["q"] == second["q"]
 
 
@@ -128,9 +129,9 @@ def test_a_first_batch_that_is_repeated_begins_where_it_first_began(world: World
     world.queues["broker-a"][0] = filled(10, 180)
     restarted = world.reader(startingOffsets="latest")
     assert at(restarted.initialOffset())[A0] == 180
-    assert planned(restarted, restarted.initialOffset(), end) == [QueueRange(A0, 100, 150)]
+    assert planned(restarted, restarted.initialOffset(), end) == [OffsetRange(A0, 100, 150)]
     after = batch(restarted, end)
-    assert planned(restarted, end, after) == [QueueRange(A0, 150, 180)]
+    assert planned(restarted, end, after) == [OffsetRange(A0, 150, 180)]
 
 
 def test_a_beginning_nothing_was_read_from_is_kept(world: World) -> None:
@@ -140,7 +141,7 @@ def test_a_beginning_nothing_was_read_from_is_kept(world: World) -> None:
     world.queues["broker-b"][0] = filled(0, 44)
     end = batch(reader, quiet)
     restarted = world.reader(startingOffsets="latest")
-    assert planned(restarted, restarted.initialOffset(), end) == [QueueRange(B0, 30, 44)]
+    assert planned(restarted, restarted.initialOffset(), end) == [OffsetRange(B0, 30, 44)]
 
 
 @pytest.mark.parametrize(
@@ -305,7 +306,7 @@ def test_new_queues_and_topics_join_with_their_first_message(world: World) -> No
     world.routes["orders"]["broker-b"] = (2, world.brokers["broker-b"].address)
     world.routes["orders-eu"] = {"broker-a": (1, world.brokers["broker-a"].address)}
     second = batch(reader, first)
-    added = [QueueRange(queue(1, broker_name="broker-b"), 4, 9), QueueRange(queue(0, "orders-eu"), 10, 100)]
+    added = [OffsetRange(queue(1, broker_name="broker-b"), 4, 9), OffsetRange(queue(0, "orders-eu"), 10, 100)]
     assert planned(reader, first, second) == added
     restarted = world.reader(subscribePattern="orders.*", startingOffsets="latest")
     assert planned(restarted, first, second) == added
@@ -321,7 +322,7 @@ def test_messages_deleted_before_they_were_read_end_the_query_or_are_counted(wor
     lenient = world.reader(failOnDataLoss=False)
     end = batch(lenient, start)
     assert end["lost"] == lost
-    assert planned(lenient, start, end)[0] == QueueRange(A0, 60, 100)
+    assert planned(lenient, start, end)[0] == OffsetRange(A0, 60, 100)
 
 
 def test_a_topic_made_anew_is_read_from_its_beginning_when_loss_is_allowed(world: World) -> None:
@@ -329,9 +330,9 @@ def test_a_topic_made_anew_is_read_from_its_beginning_when_loss_is_allowed(world
     first = batch(reader, reader.initialOffset())
     world.queues["broker-a"] = {0: filled(0, 5), 1: filled(0, 0)}
     second = batch(reader, first)
-    assert planned(reader, first, second) == [QueueRange(A0, 0, 5)]
+    assert planned(reader, first, second) == [OffsetRange(A0, 0, 5)]
     assert batch(reader, second) == second
-    with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: .*made anew"):
+    with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: .*recreated"):
         batch(world.reader(), first)
 
 
@@ -339,7 +340,7 @@ def test_a_removed_queue_is_data_loss_or_left_out(world: World) -> None:
     reader = world.reader(startingOffsets="earliest", failOnDataLoss=False)
     first = batch(reader, reader.initialOffset())
     world.routes["orders"]["broker-a"] = (1, world.brokers["broker-a"].address)
-    with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: queue 1 of topic orders on broker-a exists no more"):
+    with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: queue 1 of topic orders on broker-a no longer exists"):
         batch(world.reader(), first)
     assert at(batch(reader, first)) == {A0: 100, B0: 30}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.fetch import QueueRange
+from orbitmq.spark.fetch import OffsetRange
 from orbitmq.spark.stream_offset import StreamOffset, ranges
 
 A0, A1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
@@ -46,10 +46,10 @@ def test_the_checkpoint_of_something_else_is_refused(form: object) -> None:
 
 def test_a_batch_begins_where_the_one_before_ended_unless_its_end_says_otherwise() -> None:
     start = StreamOffset({A0: 10, A1: 20})
-    assert list(ranges(start, StreamOffset({A0: 15, A1: 20}))) == [QueueRange(A0, 10, 15), QueueRange(A1, 20, 20)]
+    assert list(ranges(start, StreamOffset({A0: 15, A1: 20}))) == [OffsetRange(A0, 10, 15), OffsetRange(A1, 20, 20)]
     assert list(ranges(start, StreamOffset({A0: 15, A1: 20}, {A0: 12}))) == [
-        QueueRange(A0, 12, 15),
-        QueueRange(A1, 20, 20),
+        OffsetRange(A0, 12, 15),
+        OffsetRange(A1, 20, 20),
     ]
     with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_CHECKPOINT: queue 1 of topic orders"):
         list(ranges(StreamOffset({A0: 10}), StreamOffset({A0: 15, A1: 20})))

@@ -11,7 +11,7 @@ from orbitmq.runtime.clock import ManualClock
 from orbitmq.store import arrivals
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import SYNC_FLUSH
-from orbitmq.store.reading import GetStatus
+from orbitmq.store.pull_batch import GetStatus
 from orbitmq.store.records import PutStatus
 from tests.support.batches import BatchItem, put_batch
 from tests.support.disk import FaultyDisk

@@ -13,7 +13,7 @@ import pytest
 from orbitmq.errors import StoreError
 from orbitmq.store.commit_log import CALLED_FROM, RESERVE_AHEAD, RESERVE_STEP, CommitLog
 from orbitmq.store.files import Files, MappedFile
-from orbitmq.store.staging import BufferPool, Staging
+from orbitmq.store.transient_pool import BufferPool, Staging
 from tests.support.disk import FaultyDisk
 
 SIZE = 4096

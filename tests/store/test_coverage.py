@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.message.delay import delivery_timestamp, parse_delay_levels
+from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, delivery_timestamp, parse_delay_levels
 from orbitmq.message.flags import TRANSACTION_PREPARED
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from orbitmq.runtime.clock import ManualClock
@@ -144,7 +144,7 @@ def test_delayed_messages_keep_their_time_when_queues_are_made_anew(tmp_path: Pa
     due = []
     for _ in range(25):
         stored = store.put(record(b"later", SCHEDULE_TOPIC, 2, properties(SCHEDULE_TOPIC)))
-        due.append(delivery_timestamp(store._dispatcher._delay_levels, 3, stored.store_timestamp))
+        due.append(delivery_timestamp(parse_delay_levels(DEFAULT_DELAY_LEVELS), 3, stored.store_timestamp))
         clock.advance(700)
     abandon(store)
     disk.kill()

@@ -212,7 +212,6 @@ def test_batches_that_cannot_be_stored(tmp_path: Path) -> None:
     item = BatchItem(0, b"x", b"")
     assert put_batch(store, record(), []).status is PutStatus.MESSAGE_ILLEGAL
     assert put_batch(store, record(sys_flag=TRANSACTION_PREPARED), [item]).status is PutStatus.MESSAGE_ILLEGAL
-    assert put_batch(store, record(properties=b"DELAY\x013"), [item]).status is PutStatus.MESSAGE_ILLEGAL
     assert put_batch(store, record(), [BatchItem(0, bytes(1000), b"")] * 4).status is PutStatus.MESSAGE_ILLEGAL
     long = BatchItem(0, b"", b"a" * 20_000)
     joined_too_long = put_batch(store, record(properties=b"b" * 20_000), [long])

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.message.hashing import tags_code
+from orbitmq.message.java_hash import tags_code
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.extended_queue import FIRST_ADDRESS, ExtendedQueue, Extension, is_address
 from orbitmq.store.files import Files
 from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.options import StoreOptions
-from orbitmq.store.reading import GetStatus, Selection
+from orbitmq.store.pull_batch import GetStatus, Selection
 from tests.support.disk import FaultyDisk
 from tests.support.stores import abandon, bodies, open_store, record, units_of
 

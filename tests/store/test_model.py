@@ -21,7 +21,7 @@ from orbitmq.message.flags import TRANSACTION_PREPARED
 from orbitmq.message.unit import decode_unit
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.options import ASYNC_FLUSH, SYNC_FLUSH
-from orbitmq.store.reading import GetResult, GetStatus
+from orbitmq.store.pull_batch import GetResult, GetStatus
 from orbitmq.store.records import PutResult, PutStatus
 from tests.support.batches import BatchItem, put_batch
 from tests.support.crashes import SimulatedStore

@@ -8,7 +8,7 @@ import pytest
 
 from orbitmq.errors import MessageIllegal
 from orbitmq.message.flags import TRANSACTION_PREPARED
-from orbitmq.message.hashing import tags_code
+from orbitmq.message.java_hash import tags_code
 from orbitmq.message.properties import decode_properties
 from orbitmq.message.topics import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
 from orbitmq.message.unit import decode_unit

@@ -7,6 +7,7 @@ import tomllib
 from importlib.metadata import metadata
 
 import pytest
+
 from supply.locks import LOCKS, OURSELVES, PAGE, ROOT, Locked, described, path, read
 
 WELCOME = {"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MIT-0", "MPL-2.0", "PSF-2.0"}

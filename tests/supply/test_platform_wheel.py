@@ -8,6 +8,7 @@ import sys
 import tomllib
 
 import pytest
+
 from supply.locks import ROOT
 
 NAMED = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]

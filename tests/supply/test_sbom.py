@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from supply.locks import OURSELVES, Described, read
 from supply.sbom import ROOT_REF, complete
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Self
 
 from orbitmq.net.remoting import Remoting
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import FrameDecoder, encode_frame
 from orbitmq.wire.headers import SendMessageHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.process import ChildProcess, wait_until
 from tests.support.scraped import Scraped
 

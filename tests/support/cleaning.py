@@ -6,8 +6,8 @@ import asyncio
 
 from orbitmq.broker.broker import Broker
 from orbitmq.wire.bodies import KVTable
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 from tests.support.live import Client, Time
 
 SMALL = {"mappedFileSizeCommitLog": "4096", "cleanResourceInterval": "10"}

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import orbitmq
-from orbitmq.store.index_loops import IS_COMPILED
+from orbitmq.store.index.loops import IS_COMPILED
 
 PLACE = str(Path(orbitmq.__file__).parent)
 _NAMED = re.compile(r"orbitmq\.[\w.]+ object expected; got (tests\.|types\.SimpleNamespace)")

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from orbitmq.message.unit import decode_unit
 from orbitmq.store.engine import MessageStore
-from orbitmq.store.reading import GetStatus
+from orbitmq.store.pull_batch import GetStatus
 from tests.support.stores import units_of
 
 Place: TypeAlias = tuple[int, int, int, str]  # queue offset, physical offset, size, SHA-256 of the unit

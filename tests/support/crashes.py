@@ -13,9 +13,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
+from orbitmq.broker.schedule import entry_codes
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, delivery_timestamp, parse_delay_levels
 from orbitmq.message.flags import TRANSACTION_PREPARED
-from orbitmq.message.hashing import tags_code
+from orbitmq.message.java_hash import tags_code
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.message.unit import Unit, decode_unit
 from orbitmq.runtime.clock import ManualClock
@@ -232,7 +233,7 @@ class History:
         self._removed_below = start
 
     def _open(self) -> None:
-        self.store = self._make(self._options, clock=self._clock, files=self._disk, delay_levels=DELAYS)
+        self.store = self._make(self._options, clock=self._clock, files=self._disk, entry_codes=entry_codes(DELAYS))
         self.store.open()
 
     def _reopen(self) -> None:

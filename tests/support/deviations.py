@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orbitmq.wire.codes import RequestCode, ResponseCode, SerializeType
+from orbitmq.wire.codes import ResponseCode, SerializeType
 from orbitmq.wire.command import Command
+from orbitmq.wire.requests import RequestCode
 
 OWN_QUESTIONS = SerializeType.JSON  # RocketMQ asks clients in what it was started with; every client reads JSON
 

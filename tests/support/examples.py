@@ -23,7 +23,7 @@ FACTS: dict[str, list[str]] = {
         r"40 from four threads",
         r"refused before it was sent: the body is empty",
     ],
-    "send_async.py": [r"1000 stored, never more than 50 under way", r"waited for room: yes"],
+    "send_async.py": [r"1000 stored, never more than 50 in flight", r"waited for room: yes"],
     "oneway.py": [
         r"100 handed to the network after SEND_OK; no receipt, no retry",
         r"the broker has 100 of them",

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
-from orbitmq.client.face import run
+from orbitmq.client.sync_wrapper import run
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.model import MessageQueue
@@ -26,10 +26,10 @@ from orbitmq.wire.bodies import (
     HeartbeatData,
     LockedQueues,
     QueueData,
-    QueueLocks,
+    QueueLockRequest,
     TopicRouteData,
 )
-from orbitmq.wire.codes import VERSION, RequestCode, ResponseCode
+from orbitmq.wire.codes import VERSION, ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.header import Header
 from orbitmq.wire.headers import (
@@ -50,6 +50,7 @@ from orbitmq.wire.headers import (
 from orbitmq.wire.headers_admin import CreateTopicHeader
 from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
 from orbitmq.wire.objects import decode, encode_standard
+from orbitmq.wire.requests import RequestCode
 from tests.support.batches import decode_batch
 from tests.support.peers import serving
 
@@ -252,7 +253,7 @@ def _handlers(system: FakeSystem) -> dict[RequestCode, Handler]:
         return _pulled(command, header, queue)
 
     def lock(_: Connection, command: Command) -> Command:
-        asked = decode(QueueLocks, command.body)
+        asked = decode(QueueLockRequest, command.body)
         mine = [
             queue
             for queue in asked.mq_set
@@ -261,7 +262,7 @@ def _handlers(system: FakeSystem) -> dict[RequestCode, Handler]:
         return command.response(0, body=encode_standard(LockedQueues(locked=mine)))
 
     def unlock(_: Connection, command: Command) -> Command:
-        asked = decode(QueueLocks, command.body)
+        asked = decode(QueueLockRequest, command.body)
         for queue in asked.mq_set:
             if system.locks.get((asked.consumer_group, queue)) == asked.client_id:
                 del system.locks[asked.consumer_group, queue]

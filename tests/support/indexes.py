@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orbitmq.store.files import Files
-from orbitmq.store.index_file import IndexFile, IndexShape
+from orbitmq.store.index.file import IndexFile, IndexShape
 
 SHAPE = IndexShape(slots=7, entries=20)
 T0 = 1_700_000_000_000

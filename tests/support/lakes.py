@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+
+from orbitmq.pipeline.lake.storage import StorageLocation
 
 DAY_MS = 86_400_000
 FIRST_DAY = "2023-11-14"
@@ -49,3 +52,9 @@ def rows(
 
 def batch(*parts: list[dict[str, object]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([row for part in parts for row in part], SCHEMA)
+
+
+def read_messages(place: StorageLocation, path: str) -> pa.Table:
+    """A whole file of the lake."""
+    with place.read(path) as source:
+        return pq.ParquetFile(source).read()

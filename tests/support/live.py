@@ -23,11 +23,12 @@ from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock, ManualClock
 from orbitmq.store.options import StoreOptions
 from orbitmq.wire.bodies import ConsumerData, HeartbeatData, ProducerData
-from orbitmq.wire.codes import RequestCode, SerializeType
+from orbitmq.wire.codes import SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.header import Header
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader, SendMessageHeader, SendMessageV2Header
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from tests.support.loops import settle, turned_loop, until
 
 BROKER, CLUSTER = "broker-a", "DefaultCluster"

@@ -31,3 +31,9 @@ def programs(page: Path) -> list[Program]:
         Program(page.name, text.count("\n", 0, found.start()) + 2, found["source"], found["output"])
         for found in _PROGRAM.finditer(text)
     ]
+
+
+def headings(page: Path) -> list[str]:
+    """The headings of a page, without those of blocks of code."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"^#+ (.+)$", text, re.MULTILINE)

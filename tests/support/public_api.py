@@ -15,7 +15,7 @@ from typing import Any
 import griffe
 
 from orbitmq import errors
-from orbitmq.cli import reference_api as api
+from reference import api
 
 MODULES = [module for modules in api.MODULES.values() for module in modules]
 
@@ -23,10 +23,10 @@ MODULES = [module for modules in api.MODULES.values() for module in modules]
 _LATE = {
     "orbitmq.client.producer": {"Outbox": "orbitmq.client.outbox.Outbox"},
     "orbitmq.client.transactions": {"Outbox": "orbitmq.client.outbox.Outbox"},
-    "orbitmq.client.sync": {"Outbox": "orbitmq.client.sync_outbox.Outbox"},
+    "orbitmq.client.sync": {"Outbox": "orbitmq.client.outbox.sync.Outbox"},
     "orbitmq.client.metrics": {
         "Outbox": "orbitmq.client.outbox.Outbox",
-        "SyncOutbox": "orbitmq.client.sync_outbox.Outbox",
+        "SyncOutbox": "orbitmq.client.outbox.sync.Outbox",
     },
     "orbitmq.client.idempotent": {
         "CoroutineListener": "orbitmq.client.workers.CoroutineListener",

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from orbitmq.net.remoting import Remoting
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FrameDecoder
+from orbitmq.wire.requests import RequestCode
 from tests.support.golden import rows
 
 ADDRESS = "10.0.0.1:10911"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orbitmq.message.javajson import ObjectKey, loads
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.settings import decode_settings
 
 # Members of a body that need not be there, or may be more, and why.

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from orbitmq.broker.schedule import entry_codes
+from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.message.unit import INT32, Unit, decode_unit
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.engine import MessageStore, call
 from orbitmq.store.files import Files
 from orbitmq.store.options import StoreOptions
+from orbitmq.store.pull_batch import GetResult
 from orbitmq.store.queue_room import Deliver
-from orbitmq.store.reading import GetResult
 from orbitmq.store.records import PutRecord
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
@@ -35,6 +37,9 @@ def small_options(root: Path, **changes: Any) -> StoreOptions:
     return options.replace(**changes)
 
 
+CODES = entry_codes(parse_delay_levels(DEFAULT_DELAY_LEVELS))
+
+
 def open_store(
     root: Path,
     clock: ManualClock | None = None,
@@ -43,7 +48,8 @@ def open_store(
     deliver: Deliver = call,
     **changes: Any,
 ) -> MessageStore:
-    store = MessageStore(small_options(root, **changes), clock=clock or ManualClock(), files=files, deliver=deliver)
+    options = small_options(root, **changes)
+    store = MessageStore(options, clock=clock or ManualClock(), entry_codes=CODES, files=files, deliver=deliver)
     store.open()
     return store
 

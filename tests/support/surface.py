@@ -11,7 +11,7 @@ from importlib import import_module
 from urllib.parse import quote, urlencode
 
 from orbitmq.dashboard import pages
-from orbitmq.dashboard.asking import PAGES, Page
+from orbitmq.dashboard.routes import PAGES, PageRoute
 from tests.support import shop as shops
 from tests.support.shop import Shop
 
@@ -23,11 +23,11 @@ FORMS = [page for page in PAGES if page.writes]
 _PARAMETER = re.compile(r"\{(\w+)(?::path)?\}")
 
 
-def parameters(page: Page) -> list[str]:
+def parameters(page: PageRoute) -> list[str]:
     return _PARAMETER.findall(page.path)
 
 
-def filled(page: Page, samples: Mapping[str, str]) -> str:
+def filled(page: PageRoute, samples: Mapping[str, str]) -> str:
     """Its address below the place; KeyError for a parameter nobody has thought of."""
     return _PARAMETER.sub(lambda found: quote(samples[found[1]], safe=""), page.path)
 
@@ -57,7 +57,7 @@ def queries(shop: Shop) -> dict[str, dict[str, str]]:
     }
 
 
-def address(page: Page, shop: Shop) -> str:
+def address(page: PageRoute, shop: Shop) -> str:
     """Where it shows something of the shop."""
     query = urlencode(queries(shop).get(page.path, {}))
     return filled(page, samples(shop)) + (f"?{query}" if query else "")

@@ -16,16 +16,16 @@ from orbitmq.message.properties import PGROUP, TRAN_MSG, UNIQ_KEY, encode_proper
 from orbitmq.message.unit import Unit, decode_unit
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
-from orbitmq.operations.pulling import view_message
-from orbitmq.operations.sending import send
+from orbitmq.operations.pulls import view_message
+from orbitmq.operations.sends import send
 from orbitmq.operations.settings import change_broker_settings
 from orbitmq.operations.transactions import end_transaction
 from orbitmq.wire.bodies import HeartbeatData, ProducerData
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import SendMessageV2Header
 from orbitmq.wire.headers_transaction import CheckTransactionStateHeader, EndTransactionHeader
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 
 COMMIT, ROLLBACK = TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 BORN_MS = 1_700_000_000_123

@@ -12,8 +12,9 @@ import pytest
 from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageExt
 from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.errors import BrokerError, ClientError, ConfigurationError, InvalidStateError, OrbitMQError
-from orbitmq.testing import Cluster
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.testing import Cluster, Kind
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.requests import RequestCode
 from tests.support.process import wait_until
 
 PATIENCE_SECONDS = 30
@@ -169,7 +170,7 @@ def test_a_request_vanishes_or_only_its_answer(cluster: Cluster, producer: Produ
     with pytest.raises(OrbitMQError, match="no answer"):
         producer.send(Message("T", b"1"))
     assert cluster.message_count("T") == 1
-    cluster.lose_answer("send")
+    cluster.lose_response("send")
     with pytest.raises(OrbitMQError, match="no answer"):
         producer.send(Message("T", b"2"))
     assert cluster.message_count("T") == 2, "it is stored, and the producer does not know"
@@ -178,10 +179,18 @@ def test_a_request_vanishes_or_only_its_answer(cluster: Cluster, producer: Produ
 def test_an_answer_that_waits_for_the_files_of_a_new_queue_gets_lost_as_well(
     cluster: Cluster, producer: Producer
 ) -> None:
-    cluster.lose_answer("send")
+    cluster.lose_response("send")
     with pytest.raises(OrbitMQError, match="no answer"):
         producer.send(Message("Fresh", b"1"))
     assert cluster.message_count("Fresh") == 1
+
+
+def test_the_former_name_of_a_lost_response_works(cluster: Cluster) -> None:
+    with pytest.warns(DeprecationWarning, match="lose_response"):
+        fault = cluster.lose_answer("send")  # type: ignore[attr-defined]
+    assert fault.kind is Kind.LOSE_RESPONSE
+    assert Kind.LOSE_ANSWER is Kind.LOSE_RESPONSE  # type: ignore[attr-defined]
+    assert not hasattr(cluster, "lose_requests")
 
 
 def test_a_connection_breaks_and_a_producer_with_retries_does_not_mind(cluster: Cluster) -> None:

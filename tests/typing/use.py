@@ -45,7 +45,7 @@ from orbitmq.client import (
 )
 from orbitmq.client.idempotent import Idempotent
 from orbitmq.client.outbox import Loss, Outbox
-from orbitmq.client.sync_outbox import Outbox as SyncOutbox
+from orbitmq.client.outbox.sync import Outbox as SyncOutbox
 
 DONE = ConsumeConcurrentlyStatus.CONSUME_SUCCESS
 

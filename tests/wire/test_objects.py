@@ -62,7 +62,7 @@ def test_missing_and_null_members_keep_their_default() -> None:
 
 def test_a_second_mention_of_an_object_is_resolved() -> None:
     text = '{"mqSet":[' + QUEUE_TEXT + ',{"$ref":"$.mqSet[0]"}]}'
-    assert decode(bodies.QueueLocks, text).mq_set == [QUEUE, QUEUE]
+    assert decode(bodies.QueueLockRequest, text).mq_set == [QUEUE, QUEUE]
 
 
 def test_members_of_5_are_ignored() -> None:
@@ -157,7 +157,7 @@ OBJECTS = st.one_of(
     st.builds(bodies.QueueOffsets, st.dictionaries(QUEUES, INT64, max_size=4)),
     st.builds(bodies.ConsumerOffsetTable, st.none(), st.dictionaries(TEXTS, st.dictionaries(INT64, INT64), max_size=3)),
     st.builds(bodies.ConsumeStats, st.floats(0, 1e9), st.dictionaries(QUEUES, st.builds(bodies.QueueProgress, INT64))),
-    st.builds(bodies.QueueLocks, TEXTS, TEXTS, st.lists(QUEUES, max_size=3)),
+    st.builds(bodies.QueueLockRequest, TEXTS, TEXTS, st.lists(QUEUES, max_size=3)),
 )
 
 

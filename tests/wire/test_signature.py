@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.wire.codes import RequestCode, SerializeType
+from orbitmq.wire.codes import SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import FrameDecoder, encode_frame
 from orbitmq.wire.headers import GetMaxOffsetHeader
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.signature import ACCESS_KEY, SIGNATURE, Credentials, sign, signature_of, signed_content, signed_fields
 
 OWNER = Credentials("orders-app", "a secret of some length")

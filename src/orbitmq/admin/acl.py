@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from orbitmq.admin.answers import Found, Gathered
 from orbitmq.admin.brokers import chosen
 from orbitmq.admin.masters import lost
 from orbitmq.admin.plans import Change, Make, Plan, Step, Value
+from orbitmq.admin.results import Found, Gathered
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.errors import BadArgument, Conflict, NotFound
 from orbitmq.operations.access import accounts, acl_version, delete_account, put_account, put_white_addresses
@@ -38,7 +38,7 @@ _RUN_KEY = os.urandom(16)
 """Secrets are told apart by a mark made with this; it says nothing to whoever sees it."""
 
 
-class Account(Struct, frozen=True, rename="camel"):
+class AclAccount(Struct, frozen=True, rename="camel"):
     """One account at one broker."""
 
     access_key: str
@@ -64,7 +64,7 @@ class WhiteList(Struct, frozen=True, rename="camel"):
     white_addresses: list[str]
 
 
-class AclFile(Struct, frozen=True, rename="camel"):
+class AclFileStatus(Struct, frozen=True, rename="camel"):
     """An access control file of a broker and how often it was changed."""
 
     broker: str
@@ -85,7 +85,7 @@ class _Rights(Struct, frozen=True, forbid_unknown_fields=True):
     group_perms: list[str] | None = None
 
 
-class Wanted(Struct, frozen=True):
+class AccountChanges(Struct, frozen=True):
     """What is asked of an account; None stays as it is. Lists are whole lists."""
 
     secret_key: str | None = None
@@ -109,11 +109,11 @@ class Wanted(Struct, frozen=True):
         return any(before and now == [] for before, now in lists)
 
 
-async def listed(session: Session, broker: str | None = None, *, show_secrets: bool = False) -> Found[Account]:
+async def listed(session: Session, broker: str | None = None, *, show_secrets: bool = False) -> Found[AclAccount]:
     """Every account of every broker, in the order of their names, so that differences stand side by side."""
     gathered = await _each(session, broker)
     rows = [
-        Account(
+        AclAccount(
             one.access_key,
             _label(node),
             node.address,
@@ -140,15 +140,15 @@ async def white_lists(session: Session, broker: str | None = None) -> Found[Whit
     return Found(rows, failures=list(gathered.failures))
 
 
-async def versions(session: Session, broker: str | None = None) -> Found[AclFile]:
+async def versions(session: Session, broker: str | None = None) -> Found[AclFileStatus]:
     """How often each file of each broker was changed, and when last."""
 
-    async def one(node: Node) -> list[AclFile]:
+    async def one(node: Node) -> list[AclFileStatus]:
         await _must_be_on(session, node)
-        found = await acl_version(session.remoting, node.address, timeout_ms=session.timeout_ms)
+        found = await session.request(acl_version, node)
         name = _label(node)
         return [
-            AclFile(name, node.address, path, version.counter, version.timestamp or None)
+            AclFileStatus(name, node.address, path, version.counter, version.timestamp or None)
             for path, version in sorted(found.by_file.items())
         ]
 
@@ -156,7 +156,7 @@ async def versions(session: Session, broker: str | None = None) -> Found[AclFile
     return Found([row for rows in gathered.answers.values() for row in rows], failures=list(gathered.failures))
 
 
-async def plan_account(session: Session, access_key: str, wanted: Wanted, broker: str | None = None) -> Plan:
+async def plan_account(session: Session, access_key: str, wanted: AccountChanges, broker: str | None = None) -> Plan:
     """Make an account or change it, at every broker; a new one needs a secret. What is not given stays."""
     _check(access_key, wanted)
     gathered = await _to_change(session, broker)
@@ -174,7 +174,7 @@ async def plan_account(session: Session, access_key: str, wanted: Wanted, broker
             plan.warnings.append(EMPTIED)
         rights[_label(node)] = _rights(before)
         after = wanted.over(before or AccountConfig(access_key, ""))
-        make = partial(put_account, session.remoting, node.address, after, timeout_ms=session.timeout_ms)
+        make = partial(session.request, put_account, node, after)
         plan.changes.append(_change(session, node, "set account", access_key, before, after, make))
     return plan
 
@@ -191,7 +191,7 @@ async def plan_delete(session: Session, access_key: str, broker: str | None = No
         before = _of(config, access_key)
         if before is not None:
             rights[_label(node)] = _rights(before)
-            make = partial(delete_account, session.remoting, node.address, access_key, timeout_ms=session.timeout_ms)
+            make = partial(session.request, delete_account, node, access_key)
             plan.changes.append(_change(session, node, "delete account", access_key, before, None, make))
     if not plan.changes and not plan.failures:
         known = {one.access_key for config in gathered.answers.values() for one in config.plain_access_configs}
@@ -220,9 +220,7 @@ def _white(
     async def read_back() -> Value:
         return _listed((await _accounts(session, node)).global_white_addrs)
 
-    make = partial(
-        put_white_addresses, session.remoting, node.address, addresses, file=file, timeout_ms=session.timeout_ms
-    )
+    make = partial(session.request, put_white_addresses, node, addresses, file=file)
     before = _listed(config.global_white_addrs)
     step = Step(str(node), "set white list", file or "main file", before, _listed(addresses))
     return Change(step, make, None if file else read_back)
@@ -261,14 +259,14 @@ def _again(
     secret: str | None,
 ) -> Change:
     if rights is None:  # there was no such account
-        remove = partial(delete_account, session.remoting, node.address, access_key, timeout_ms=session.timeout_ms)
+        remove = partial(session.request, delete_account, node, access_key)
         return _change(session, node, "delete account", access_key, before, None, remove)
     key = before.secret_key if before is not None else secret
     if key is None:
         hint = "its secret was not kept; give one: --secret-env or --secret-file"
         raise NotFound(f"there is no account {access_key} at {node}", hint)
     after = AccountConfig(access_key, key, **asdict(rights))
-    make = partial(put_account, session.remoting, node.address, after, timeout_ms=session.timeout_ms)
+    make = partial(session.request, put_account, node, after)
     return _change(session, node, "restore account", access_key, before, after, make)
 
 
@@ -286,7 +284,7 @@ def _listed(texts: Sequence[str]) -> list[object]:
     return list(texts)
 
 
-def _check(access_key: str, wanted: Wanted) -> None:
+def _check(access_key: str, wanted: AccountChanges) -> None:
     """What a broker would refuse, or take and never grant."""
     for name, text in (("access key", access_key), ("secret", wanted.secret_key)):
         if text is not None and len(text) < KEY_LENGTH_MIN:
@@ -315,12 +313,12 @@ def _change(
     make: Make,
 ) -> Change:
     async def read_back() -> Value:
-        return told(_of(await _accounts(session, node), access_key))
+        return plain_account(_of(await _accounts(session, node), access_key))
 
-    return Change(Step(str(node), action, access_key, told(before), told(after)), make, read_back)
+    return Change(Step(str(node), action, access_key, plain_account(before), plain_account(after)), make, read_back)
 
 
-def told(account: AccountConfig | None) -> Value:
+def plain_account(account: AccountConfig | None) -> Value:
     """An account as a step shows it. The secret is a mark that differs when the secret does, in this run."""
     if account is None:
         return None
@@ -362,11 +360,11 @@ async def _each(session: Session, broker: str | None) -> Gathered[Node, AclConfi
 
 async def _accounts(session: Session, node: Node) -> AclConfig:
     await _must_be_on(session, node)
-    return await accounts(session.remoting, node.address, timeout_ms=session.timeout_ms)
+    return await session.request(accounts, node)
 
 
 async def _must_be_on(session: Session, node: Node) -> None:
     """RocketMQ leaves these requests without an answer while access control is off. Conflict instead of the wait."""
-    settings = await broker_settings(session.remoting, node.address, timeout_ms=session.timeout_ms)
+    settings = await session.request(broker_settings, node)
     if settings.values.get("aclEnable", "").strip().lower() == "false":
         raise Conflict(f"{OFF} at {node}", "aclEnable=true in its configuration file, and a restart")

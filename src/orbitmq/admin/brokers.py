@@ -11,21 +11,20 @@ from functools import partial
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.cluster import each_runtime
 from orbitmq.admin.masters import each_master, untouched
 from orbitmq.admin.plans import Change, Plan, Step
+from orbitmq.admin.results import Found
 from orbitmq.admin.runtime import Runtime
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.errors import BadArgument, ConfigurationError, Conflict, NotFound, OrbitMQError
 from orbitmq.message.flags import PERM_WRITE
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.cleaning import clean_expired_queues, clean_unused_topics, delete_expired_log
-from orbitmq.operations.figures import broker_consume_stats, runtime_info
-from orbitmq.operations.permissions import add_write_permission, wipe_write_permission
-from orbitmq.operations.routes import route
-from orbitmq.operations.sending import send
+from orbitmq.operations.cleanup import clean_expired_queues, clean_unused_topics, delete_expired_log
+from orbitmq.operations.routes import add_write_permission, route, wipe_write_permission
+from orbitmq.operations.sends import send
 from orbitmq.operations.settings import broker_settings, change_broker_settings
+from orbitmq.operations.statistics import broker_consume_stats, runtime_info
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.wire.headers import SendMessageV2Header
 
@@ -53,7 +52,7 @@ class BrokerStatus(Struct, frozen=True, rename="camel"):
     runtime: Runtime
 
 
-class Entry(Struct, frozen=True, rename="camel"):
+class BrokerEntry(Struct, frozen=True, rename="camel"):
     """One key of a broker, as the broker writes it."""
 
     broker: str
@@ -129,28 +128,26 @@ async def status(session: Session, broker: str | None = None) -> Found[BrokerSta
     return Found(rows, failures=list(gathered.failures))
 
 
-async def runtime_table(session: Session, broker: str | None = None) -> Found[Entry]:
+async def runtime_table(session: Session, broker: str | None = None) -> Found[BrokerEntry]:
     """The same as the broker writes it, key by key."""
-    return await _entries(
-        session, broker, lambda node: runtime_info(session.remoting, node.address, timeout_ms=session.timeout_ms)
-    )
+    return await _entries(session, broker, partial(session.request, runtime_info))
 
 
-async def settings(session: Session, broker: str | None = None, *, containing: str = "") -> Found[Entry]:
+async def settings(session: Session, broker: str | None = None, *, containing: str = "") -> Found[BrokerEntry]:
     """What brokers run with, defaults included; only keys with this text in them."""
     return await _entries(session, broker, partial(_settings, session), containing)
 
 
 async def _settings(session: Session, node: Node) -> dict[str, str]:
-    return (await broker_settings(session.remoting, node.address, timeout_ms=session.timeout_ms)).values
+    return (await session.request(broker_settings, node)).values
 
 
 async def _entries(
     session: Session, broker: str | None, question: Callable[[Node], Awaitable[dict[str, str]]], containing: str = ""
-) -> Found[Entry]:
+) -> Found[BrokerEntry]:
     gathered = await session.each_node(await chosen(session, broker), question)
     rows = [
-        Entry(node.name if node.is_master else f"{node.name}:{node.id}", node.address, key, value)
+        BrokerEntry(node.name if node.is_master else f"{node.name}:{node.id}", node.address, key, value)
         for node, table in gathered.answers.items()
         for key, value in sorted(table.items())
         if containing.lower() in key.lower()
@@ -184,7 +181,7 @@ async def plan_settings(
 
 def _setting(session: Session, node: Node, key: str, before: str | None, after: str) -> Change:
     async def make() -> None:
-        await change_broker_settings(session.remoting, node.address, {key: after}, timeout_ms=session.timeout_ms)
+        await session.request(change_broker_settings, node, {key: after})
 
     async def read_back() -> str | None:
         return (await _settings(session, node)).get(key)
@@ -227,7 +224,7 @@ async def consumption(session: Session, broker: str | None = None, *, lag_min: i
 
     async def one(node: Node) -> list[Consumption]:
         timeout_ms = max(CONSUME_STATS_TIMEOUT_MS, session.timeout_ms)
-        answer = await broker_consume_stats(session.remoting, node.address, timeout_ms=timeout_ms)
+        answer = await session.request(broker_consume_stats, node, timeout_ms=timeout_ms)
         return [
             Consumption(
                 queue.topic,
@@ -261,7 +258,7 @@ async def plan_cleaning(session: Session, what: Cleaning, broker: str | None = N
         [
             Change(
                 Step(str(node), "remove", what.value, None, "removed"),
-                partial(_CLEANING[what], session.remoting, node.address, timeout_ms=timeout_ms),
+                partial(session.request, _CLEANING[what], node, timeout_ms=timeout_ms),
             )
             for node in nodes
         ],
@@ -282,7 +279,7 @@ async def plan_writing(session: Session, broker: str, *, allowed: bool) -> Plan:
     plan = Plan(f"{'allow' if allowed else 'forbid'} writing to {broker}", failures=list(before.failures))
     for server, now in before.answers.items():
         step = Step(server, "allow writing" if allowed else "forbid writing", broker, now, allowed)
-        make = _without_answer(partial(change, session.remoting, server, broker, timeout_ms=session.timeout_ms))
+        make = _without_answer(partial(session.request, change, server, broker))
         plan.changes.append(Change(step, make, partial(writable, session, server, broker)))
     if allowed:
         plan.warnings.append("topics that were meant to be read only are written, too, until the broker registers anew")
@@ -303,7 +300,7 @@ def _without_answer(question: Callable[[], Awaitable[object]]) -> Callable[[], A
 
 async def writable(session: Session, server: str, broker: str) -> bool | None:
     """Whether this name server's routes say so, by the topic every broker has, its own; None when it has none."""
-    found = await route(session.remoting, server, broker, timeout_ms=session.timeout_ms)
+    found = await session.request(route, server, broker)
     queues = [] if found is None else [one for one in found.queue_datas if one.broker_name == broker]
     return bool(queues[0].perm & PERM_WRITE) if queues else None
 

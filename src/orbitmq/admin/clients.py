@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Failure, Found, Gathered
 from orbitmq.admin.masters import each_master
+from orbitmq.admin.results import Failure, Found, Gathered
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import NotFound, OrbitMQError
 from orbitmq.message.config import SubscriptionData
@@ -29,7 +29,7 @@ CLIENT_TIMEOUT_MS = 12_000.0
 OFFLINE_HINT = "start a consumer; orbitmq group config {group} tells whether the group is known"
 
 
-class Member(Struct, frozen=True, rename="camel"):
+class ConsumerMember(Struct, frozen=True, rename="camel"):
     """One client in a group."""
 
     client_id: str
@@ -105,7 +105,7 @@ class RunningTopic(Struct, frozen=True, rename="camel"):
     failed_last_hour: int
 
 
-class Running(Struct, frozen=True, rename="camel"):
+class ConsumerReport(Struct, frozen=True, rename="camel"):
     """What a consumer says of itself."""
 
     client_id: str
@@ -136,11 +136,11 @@ class Position(Struct, frozen=True, rename="camel"):
 
 
 @dataclass(slots=True)
-class Membership:
+class GroupMembership:
     """One group's members as every broker knows them."""
 
     group: str
-    members: list[Member]
+    members: list[ConsumerMember]
     told: dict[Node, ConsumerConnection | None]
     """What each broker that answered says, None of it when nobody is online there."""
     failures: list[Failure] = field(default_factory=list)
@@ -184,7 +184,7 @@ class Membership:
 # ---------------------------------------------------------------------------------------------------------- pure parts
 
 
-def members_of(told: Mapping[Node, ConsumerConnection | None]) -> list[Member]:
+def members_of(told: Mapping[Node, ConsumerConnection | None]) -> list[ConsumerMember]:
     """The clients of all answers by id, each with the brokers that know it and those that do not."""
     at: dict[str, dict[str, ClientConnection]] = defaultdict(dict)
     here = [(node, one) for node, one in told.items() if one is not None]
@@ -195,10 +195,12 @@ def members_of(told: Mapping[Node, ConsumerConnection | None]) -> list[Member]:
     return [_member(client_id, brokers, names) for client_id, brokers in sorted(at.items())]
 
 
-def _member(client_id: str, brokers: Mapping[str, ClientConnection], names: Collection[str]) -> Member:
+def _member(client_id: str, brokers: Mapping[str, ClientConnection], names: Collection[str]) -> ConsumerMember:
     one = next(iter(brokers.values()))
     version = version_name(one.version) if one.version else None
-    return Member(client_id, one.client_addr, one.language, version, sorted(brokers), sorted(set(names) - set(brokers)))
+    return ConsumerMember(
+        client_id, one.client_addr, one.language, version, sorted(brokers), sorted(set(names) - set(brokers))
+    )
 
 
 def compared(group: str, wanted: Mapping[str, Iterable[SubscriptionData]]) -> list[Subscription]:
@@ -218,12 +220,12 @@ def _rows(topic: str, wants: Mapping[tuple[str, str], list[str]], clients: Colle
     return [*found, Subscription(topic, None, None, without, conflict)] if without else found
 
 
-def running_of(client_id: str, info: ConsumerRunningInfo) -> Running:
+def running_of(client_id: str, info: ConsumerRunningInfo) -> ConsumerReport:
     """The structure of a client's report."""
     properties = info.properties
     threads, started = properties.get("PROP_THREADPOOL_CORE_SIZE"), properties.get("PROP_CONSUMER_START_TIMESTAMP")
     orderly = properties.get("PROP_CONSUMEORDERLY")
-    return Running(
+    return ConsumerReport(
         client_id,
         version=properties.get("PROP_CLIENT_VERSION"),
         kind=properties.get("PROP_CONSUME_TYPE"),
@@ -268,19 +270,19 @@ def _running_queue(queue: MessageQueue, state: ProcessQueueInfo) -> RunningQueue
 # ------------------------------------------------------------------------------------------------------------- asking
 
 
-async def membership(session: Session, group: str) -> Membership:
+async def membership(session: Session, group: str) -> GroupMembership:
     """Who is online in the group. Every broker is asked; nobody online is an answer, not an error."""
     nodes = await session.readable()
     came = await session.each_node(
         nodes,
-        lambda node: asked.consumer_connections(session.remoting, node.address, group, timeout_ms=session.timeout_ms),
+        lambda node: session.request(asked.consumer_connections, node, group),
         slaves_suffice=True,  # consumers tell slaves of themselves, too
     )
-    return Membership(group, members_of(came.answers), came.answers, came.failures)
+    return GroupMembership(group, members_of(came.answers), came.answers, came.failures)
 
 
 async def running(
-    session: Session, who: Membership, clients: Collection[str] | None = None, *, stacks: bool = False
+    session: Session, who: GroupMembership, clients: Collection[str] | None = None, *, stacks: bool = False
 ) -> Gathered[str, ConsumerRunningInfo]:
     """What each member says of itself, asked through a broker it is connected to; all members unless `clients` names
     some. A member that does not answer is a failure by its client id.
@@ -290,15 +292,19 @@ async def running(
 
     async def ask(client_id: str) -> ConsumerRunningInfo:
         home = wanted[client_id]
-        return await running_info(
-            session.remoting, home.address, who.group, client_id, stacks=stacks,
+        return await session.request(
+            running_info,
+            home,
+            who.group,
+            client_id,
+            stacks=stacks,
             timeout_ms=max(session.timeout_ms, CLIENT_TIMEOUT_MS),
-        )  # fmt: skip
+        )
 
     return await session.each({client: f"client {client}" for client in wanted}, ask)
 
 
-async def connections(session: Session, group: str) -> Found[Member]:
+async def connections(session: Session, group: str) -> Found[ConsumerMember]:
     """The members of the group. NotFound when nobody is online and every broker says so."""
     who = await membership(session, group)
     _must_be_online(who)
@@ -311,7 +317,7 @@ async def connections(session: Session, group: str) -> Found[Member]:
     return found
 
 
-def _must_be_online(who: Membership) -> None:
+def _must_be_online(who: GroupMembership) -> None:
     if not who.online and not who.failures:
         raise NotFound(f"no consumer of the group {who.group} is online", OFFLINE_HINT.format(group=who.group))
 
@@ -334,7 +340,7 @@ async def subscriptions(session: Session, group: str) -> Found[Subscription]:
 
 async def reports(
     session: Session, group: str, clients: Collection[str] | None = None, *, stacks: bool = False
-) -> Found[Running]:
+) -> Found[ConsumerReport]:
     """What the members say of themselves. NotFound for a client that is not in the group."""
     who = await membership(session, group)
     _must_be_online(who)
@@ -369,7 +375,7 @@ async def producers(session: Session, group: str | None = None) -> Found[Produce
     """Producers of every group, or of one. A broker that does not list all groups is asked for the one."""
 
     async def ask(node: Node) -> list[ProducerMember]:
-        everybody = await asked.all_producers(session.remoting, node.address, timeout_ms=session.timeout_ms)
+        everybody = await session.request(asked.all_producers, node)
         return [
             ProducerMember(
                 name, one.client_id or "", (one.remote_ip or "").lstrip("/") or None, one.language,
@@ -393,7 +399,7 @@ async def producers(session: Session, group: str | None = None) -> Found[Produce
 
 
 async def _of_group(session: Session, node: Node, group: str) -> list[ProducerMember]:
-    found = await asked.producer_connections(session.remoting, node.address, group, timeout_ms=session.timeout_ms)
+    found = await session.request(asked.producer_connections, node, group)
     return [
         ProducerMember(
             group, one.client_id or "", one.client_addr, one.language,

@@ -1,34 +1,44 @@
-"""A cluster as a whole: its brokers with their figures, how far slaves are behind, and what is wrong with it.
+"""A cluster as a whole: the metrics of its brokers, the lag of its slaves, and its verdict.
 
-Judging is in `orbitmq.admin.verdict`; here is what it takes to judge.
+`judge` collects the evidence; the rules are in `orbitmq.admin.verdict` and `orbitmq.admin.diagnosis`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found, Gathered
-from orbitmq.admin.group_verdicts import Verdicts, findings_of, group_verdicts
-from orbitmq.admin.runtime import Daily, Runtime, Waiting, parse
+from orbitmq.admin.group_verdicts import GroupVerdicts, findings_of, group_verdicts
+from orbitmq.admin.results import Failure, Found, Gathered
+from orbitmq.admin.runtime import DailyCount, RequestQueue, Runtime, parse
 from orbitmq.admin.session import Node, Session
-from orbitmq.admin.verdict import Finding, Seen, Severity, bytes_behind, findings, sentence, worst_first
+from orbitmq.admin.verdict import (
+    ClusterEvidence,
+    Finding,
+    Severity,
+    bytes_behind,
+    findings,
+    summary,
+    worst,
+    worst_first,
+)
 from orbitmq.errors import RemotingError
-from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.routes import cluster_info
+from orbitmq.operations.statistics import runtime_info
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.wire.bodies import ClusterInfo
 
 ASK_AGAIN_S = 1.0
-"""Between two looks of somebody who waits for the cluster to become well."""
+"""Between two rounds of requests while a command waits for the cluster to become well."""
 
 
-class Member(Struct, frozen=True, rename="camel"):
+class ClusterBroker(Struct, frozen=True, rename="camel"):
     """One broker of a cluster. All figures are None for one that does not answer."""
 
     cluster: str
@@ -46,16 +56,16 @@ class Member(Struct, frozen=True, rename="camel"):
     """Messages stored a second, the mean of the last ten."""
     out_per_s: float | None = None
     """Messages handed out a second, the mean of the last ten."""
-    send_queue: Waiting = Waiting()
-    pull_queue: Waiting = Waiting()
+    send_queue: RequestQueue = RequestQueue()
+    pull_queue: RequestQueue = RequestQueue()
     page_cache_lock_ms: int | None = None
     loop_delay_ms: int | None = None
     """The longest that its event loop kept requests waiting in the last minute."""
     oldest_message_at_ms: int | None = None
     disk_ratio: float | None = None
     """In use, 0 to 1."""
-    put_messages: Daily = Daily()
-    got_messages: Daily = Daily()
+    put_messages: DailyCount = DailyCount()
+    got_messages: DailyCount = DailyCount()
     booted_at_ms: int | None = None
 
 
@@ -103,35 +113,35 @@ class Replica(Struct, frozen=True, rename="camel"):
     """Why it does not."""
 
 
-class Health(Struct, frozen=True, rename="camel"):
-    """One thing that was looked at."""
+@dataclass(frozen=True, slots=True)
+class ClusterVerdict:
+    """Whether everything that a session reaches is well."""
 
-    check: str
-    subject: str
-    severity: Severity
-    message: str
-    remedy: str | None
+    evidence: ClusterEvidence
+    groups: GroupVerdicts
+    findings: list[Finding]
+    """Of brokers, name servers and groups, the worst first."""
+    failures: list[Failure]
 
 
-async def look(session: Session) -> tuple[Seen, Gathered[Node, Runtime], Gathered[str, ClusterInfo]]:
+async def collect(session: Session) -> tuple[ClusterEvidence, list[Failure]]:
     """Ask every broker and every name server once."""
     nodes = await session.nodes()
     runtimes = await each_runtime(session, nodes)
-    views = await session.every_name_server(
-        lambda address: cluster_info(session.remoting, address, timeout_ms=session.timeout_ms)
-    )
-    told = {address: _registered(info, session.cluster) for address, info in views.answers.items()}
+    views = await session.every_name_server(partial(session.request, cluster_info))
+    registered = {address: _registered(info, session.cluster) for address, info in views.answers.items()}
     silent = [failure.target for failure in views.failures]
     listed = _masters_listed(views.answers.values())
-    seen = Seen(nodes, runtimes.answers, told, silent, SystemClock().now_ms(), masters_listed=listed)
-    return seen, runtimes, views
+    now_ms = SystemClock().now_ms()
+    evidence = ClusterEvidence(nodes, runtimes.answers, registered, silent, now_ms, masters_listed=listed)
+    return evidence, [*views.failures, *runtimes.failures]
 
 
 async def each_runtime(session: Session, nodes: list[Node]) -> Gathered[Node, Runtime]:
     """The figures of each of them."""
 
     async def one(node: Node) -> Runtime:
-        return parse(await runtime_info(session.remoting, node.address, timeout_ms=session.timeout_ms))
+        return parse(await session.request(runtime_info, node))
 
     return await session.each_node(nodes, one)
 
@@ -154,19 +164,21 @@ def _registered(info: ClusterInfo, cluster: str | None) -> frozenset[str]:
     )
 
 
-async def listed(session: Session) -> Found[Member]:
+async def listed(session: Session) -> Found[ClusterBroker]:
     """Every registered broker, also those that do not answer, and those that are missed."""
     nodes = await session.nodes()
     runtimes = await each_runtime(session, nodes)
     return Found([_member(node, runtimes.answers.get(node)) for node in nodes], failures=list(runtimes.failures))
 
 
-def _member(node: Node, runtime: Runtime | None) -> Member:
+def _member(node: Node, runtime: Runtime | None) -> ClusterBroker:
     role = "master" if node.is_master else "slave"
     if runtime is None:
         seen_at_ms = node.seen_at_ms
-        return Member(node.cluster, node.name, node.id, role, node.address, answers=False, registered_at_ms=seen_at_ms)
-    return Member(
+        return ClusterBroker(
+            node.cluster, node.name, node.id, role, node.address, answers=False, registered_at_ms=seen_at_ms
+        )
+    return ClusterBroker(
         node.cluster,
         node.name,
         node.id,
@@ -188,41 +200,44 @@ def _member(node: Node, runtime: Runtime | None) -> Member:
     )
 
 
+async def judge(session: Session, *, expected: Sequence[str] = ()) -> ClusterVerdict:
+    """The verdict on all clusters of the session: their brokers, name servers and consumer groups.
+
+    `expected` are broker names that must be registered.
+    """
+    evidence, failures = await collect(session)
+    evidence = replace(evidence, expected=tuple(expected))
+    groups = await group_verdicts(session) if evidence.here else GroupVerdicts()
+    found = worst_first([*findings(evidence), *findings_of(groups)])
+    return ClusterVerdict(evidence, groups, found, list(dict.fromkeys([*failures, *groups.failures])))
+
+
 async def overview(session: Session) -> Found[Overview]:
     """Each cluster with a verdict, which is no better than that of its worst consumer group."""
-    found, groups = await asyncio.gather(of_brokers(session), group_verdicts(session))
-    names = await broker_names(session)
-    found.items = [judged(one, groups, names[one.cluster]) for one in found.items]
-    found.failures += [failure for failure in groups.failures if failure not in found.failures]
-    return found
+    verdict = await judge(session)
+    rows = overviews_of(verdict.evidence)
+    names = {one: [node.name for node in verdict.evidence.of(one).nodes] for one in verdict.evidence.clusters}
+    return Found([with_groups(one, verdict.groups, names[one.cluster]) for one in rows], failures=verdict.failures)
 
 
-def judged(one: Overview, groups: Verdicts | None, broker_names: Sequence[str]) -> Overview:
-    """The overview of the brokers, with what is found in the groups; None while nobody has looked at them."""
-    found = worst_first([*one.findings, *findings_of(groups, broker_names)])
-    severity = found[0].severity if found else Severity.WELL
-    return msgspec.structs.replace(one, findings=found, verdict=sentence(found), severity=severity)
+def with_groups(one: Overview, groups: GroupVerdicts | None, broker_names: Sequence[str]) -> Overview:
+    """Add what is found in the groups; None while they have not been judged."""
+    ordered = worst_first([*one.findings, *findings_of(groups, broker_names)])
+    return msgspec.structs.replace(one, findings=ordered, verdict=summary(ordered), severity=worst(ordered))
 
 
-async def broker_names(session: Session) -> dict[str, list[str]]:
-    """Cluster -> its brokers' names."""
-    names: dict[str, list[str]] = defaultdict(list)
-    for node in await session.nodes():
-        names[node.cluster].append(node.name)
-    return names
+async def broker_overviews(session: Session) -> Found[Overview]:
+    """Each cluster, judged by its brokers and name servers alone."""
+    evidence, failures = await collect(session)
+    return Found(overviews_of(evidence), failures=failures)
 
 
-async def of_brokers(session: Session) -> Found[Overview]:
-    """The same by what brokers and name servers say alone. A sum is unknown as long as one of its parts is."""
-    seen, runtimes, views = await look(session)
-    clusters = sorted({node.cluster for node in seen.nodes})
-    found = Found([_overview(name, seen) for name in clusters])
-    found.failures = [*views.failures, *runtimes.failures]
-    return found
+def overviews_of(evidence: ClusterEvidence) -> list[Overview]:
+    """One row a cluster. A sum is unknown as long as one of its parts is."""
+    return [_overview(name, evidence.of(name)) for name in evidence.clusters]
 
 
-def _overview(cluster: str, seen: Seen) -> Overview:
-    mine = seen.of(cluster)
+def _overview(cluster: str, mine: ClusterEvidence) -> Overview:
     found = findings(mine)
     masters = [node for node in mine.nodes if node.is_master]
     figures = [mine.runtimes.get(node) for node in masters]
@@ -230,8 +245,8 @@ def _overview(cluster: str, seen: Seen) -> Overview:
     ratios = [None if one is None else one.log_disk_ratio for one in runtimes]
     return Overview(
         cluster,
-        sentence(found),
-        found[0].severity if found else Severity.WELL,
+        summary(found),
+        worst(found),
         len(masters),
         len(mine.nodes) - len(masters),
         [str(node) for node in mine.nodes if node not in mine.runtimes],
@@ -261,29 +276,21 @@ def _whole(parts: list[int | None]) -> int | None:
     return None if total is None else int(total)
 
 
-async def health(session: Session, *, expected: Sequence[str] = ()) -> Found[Health]:
-    """What is wrong, the worst first; one row that says so when nothing is. The check fails for what is critical.
+async def health(session: Session, *, expected: Sequence[str] = ()) -> Found[Finding]:
+    """Everything that is wrong, the worst first, or one row that says all is well. The check fails if it is critical.
 
-    `expected` are broker names that must be there.
+    `expected` are broker names that must be registered.
     """
-    seen, runtimes, views = await look(session)
-    parts = [seen.of(cluster) for cluster in sorted({node.cluster for node in seen.nodes})]
-    whole = Seen([], {}, {}, [], seen.now_ms, tuple(set(expected) - {node.name for node in seen.nodes}))
-    if whole.expected or not parts:
-        parts.append(whole)
-    groups = await group_verdicts(session) if seen.here else Verdicts()
-    told = worst_first([*(one for part in parts for one in findings(part)), *findings_of(groups)])
-    rows = [Health(one.rule, one.subject, one.severity, one.message, one.remedy) for one in told]
-    found = Found(rows or [Health("all", session.cluster or "all clusters", Severity.WELL, "all is well", None)])
-    found.failures = [*views.failures, *runtimes.failures]
-    found.check_failed = any(row.severity is Severity.CRITICAL for row in rows)
-    return found
+    verdict = await judge(session, expected=expected)
+    well = Finding(Severity.WELL, "all", session.cluster or "all clusters", summary(()))
+    is_critical = worst(verdict.findings) is Severity.CRITICAL
+    return Found(verdict.findings or [well], failures=verdict.failures, check_failed=is_critical)
 
 
-async def health_within(session: Session, seconds: float, *, expected: Sequence[str] = ()) -> Found[Health]:
-    """The same, asked anew until nothing critical is left and everybody answers, for at most so many seconds.
+async def health_within(session: Session, seconds: float, *, expected: Sequence[str] = ()) -> Found[Finding]:
+    """Repeat `health` until nothing critical is left and all nodes respond, for at most `seconds`.
 
-    As long as no name server can be reached, that is waited for, too; then its error is raised.
+    A ConnectError of unreachable name servers is raised only then, too.
     """
     deadline = time.monotonic() + seconds
     while True:

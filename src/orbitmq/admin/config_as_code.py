@@ -12,10 +12,10 @@ from typing import TypeVar
 from msgspec import Struct
 
 from orbitmq.admin import acl, groups, topic_changes, topics
-from orbitmq.admin.answers import Found, Gathered
 from orbitmq.admin.declared import AccountEntry, Document, GroupEntry, SecretReference, TopicEntry
 from orbitmq.admin.masters import each_master
 from orbitmq.admin.plans import Change, Plan, Step, Value, joined
+from orbitmq.admin.results import Found, Gathered
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.admin.topics import TopicType
 from orbitmq.errors import Conflict, NotFound, OrbitMQError
@@ -43,7 +43,7 @@ class Divergence(Struct, frozen=True, rename="camel"):
     """By broker name; None where a broker does not have it."""
 
 
-class AsTold:
+class CurrentSettings:
     """A table read once for all that is compared with it: a broker is not asked for 5,000 topics 5,000 times, nor
     waited for so often when it does not answer.
     """
@@ -97,7 +97,7 @@ async def _plan_topics(session: Session, entries: Iterable[TopicEntry], *, prune
     system = await topics.system_names(session)
     plan = Plan("topics", failures=list(tables.failures))
     plans = [plan]
-    told = AsTold(partial(_topics_of, session))
+    told = CurrentSettings(partial(_topics_of, session))
     for entry in sorted(entries, key=lambda one: (one.name, one.brokers)):
         check_topic(entry.name)
         if topics.type_of(entry.name, system) is TopicType.SYSTEM:
@@ -134,20 +134,22 @@ def _surplus_topics(tables: Tables[TopicConfig], named: set[str], system: frozen
     )
 
 
-def _topic(session: Session, told: AsTold, node: Node, before: TopicConfig | None, after: TopicConfig) -> Change:
+def _topic(
+    session: Session, told: CurrentSettings, node: Node, before: TopicConfig | None, after: TopicConfig
+) -> Change:
     async def read_back() -> Value:
-        return topic_changes.told(await told.of(node, after.name))  # type: ignore[arg-type]
+        return topic_changes.plain_config(await told.of(node, after.name))  # type: ignore[arg-type]
 
-    make = partial(create_topic, session.remoting, node.address, after, timeout_ms=session.timeout_ms)
+    make = partial(session.request, create_topic, node, after)
     action = "create topic" if before is None else "alter topic"
-    step = Step(str(node), action, after.name, topic_changes.told(before), topic_changes.told(after))
+    step = Step(str(node), action, after.name, topic_changes.plain_config(before), topic_changes.plain_config(after))
     return Change(step, make, read_back)
 
 
 async def _plan_groups(session: Session, entries: Iterable[GroupEntry], *, prune: bool) -> Plan:
     tables = await _group_tables(session)
     plans = [Plan("groups", failures=list(tables.failures))]
-    told = AsTold(partial(_groups_of, session))
+    told = CurrentSettings(partial(_groups_of, session))
     for entry in sorted(entries, key=lambda one: (one.name, one.brokers)):
         check_consumer_group(entry.name)
         plan, lost = Plan("group"), {}
@@ -168,12 +170,12 @@ async def _plan_groups(session: Session, entries: Iterable[GroupEntry], *, prune
 
 
 def _group(
-    session: Session, told: AsTold, node: Node, before: SubscriptionGroup | None, after: SubscriptionGroup
+    session: Session, told: CurrentSettings, node: Node, before: SubscriptionGroup | None, after: SubscriptionGroup
 ) -> Change:
     async def read_back() -> Value:
         return groups.plain_rules(await told.of(node, after.name))  # type: ignore[arg-type]
 
-    make = partial(create_group, session.remoting, node.address, after, timeout_ms=session.timeout_ms)
+    make = partial(session.request, create_group, node, after)
     action = "create group" if before is None else "alter group"
     step = Step(str(node), action, after.name, groups.plain_rules(before), groups.plain_rules(after))
     return Change(step, make, read_back)
@@ -198,9 +200,9 @@ async def _plan_accounts(
     return joined("accounts", plans)
 
 
-def _wanted_account(entry: AccountEntry, secret_of: Callable[[SecretReference], str | None]) -> acl.Wanted:
+def _wanted_account(entry: AccountEntry, secret_of: Callable[[SecretReference], str | None]) -> acl.AccountChanges:
     secret = None if entry.secret is None else secret_of(entry.secret)
-    return acl.Wanted(
+    return acl.AccountChanges(
         secret,
         entry.admin,
         entry.white_remote_address,
@@ -247,9 +249,7 @@ async def export(session: Session, sections: Iterable[str] = ("topics", "groups"
 
 async def _topic_entries(session: Session, tables: Tables[TopicConfig]) -> list[TopicEntry]:
     system = await topics.system_names(session)
-    orders = await session.any_name_server(
-        lambda server: kv_table(session.remoting, server, ORDER_NAMESPACE, timeout_ms=session.timeout_ms)
-    )
+    orders = await session.any_name_server(lambda server: session.request(kv_table, server, ORDER_NAMESPACE))
     entries = []
     for name in sorted(_surplus_topics(tables, set(), system)):
         for config, brokers in _versions(tables, name):
@@ -291,7 +291,7 @@ def _versions(tables: Tables[C], name: str) -> list[tuple[C, list[str]]]:
     return [(config, [] if alike else brokers) for config, brokers in ways]
 
 
-def _account_entry(row: acl.Account) -> AccountEntry:
+def _account_entry(row: acl.AclAccount) -> AccountEntry:
     return AccountEntry(
         row.access_key,
         None,
@@ -309,7 +309,9 @@ async def compare(session: Session) -> Found[Divergence]:
     tables, known = await _topic_tables(session), await _group_tables(session)
     system = await topics.system_names(session)
     failures = [*tables.failures, *(failure for failure in known.failures if failure not in tables.failures)]
-    rows = _divergent("topic", tables.answers, _surplus_topics(tables.answers, set(), system), topic_changes.told)
+    rows = _divergent(
+        "topic", tables.answers, _surplus_topics(tables.answers, set(), system), topic_changes.plain_config
+    )
     names = sorted(name for name in set[str]().union(*known.answers.values()) if not groups.is_system(name))
     rows += _divergent("group", known.answers, names, groups.plain_rules)
     return Found(rows, failures=failures)
@@ -339,4 +341,4 @@ async def _group_tables(session: Session) -> Gathered[Node, Mapping[str, Subscri
 
 
 async def _groups_of(session: Session, node: Node) -> Mapping[str, SubscriptionGroup]:
-    return (await all_groups(session.remoting, node.address, timeout_ms=session.timeout_ms)).groups
+    return (await session.request(all_groups, node)).groups

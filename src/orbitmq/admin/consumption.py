@@ -1,7 +1,7 @@
-"""Whether a group's messages are finished, and what its listeners say of it: rules of `diagnosis`. Pure: asks nobody.
+"""Whether a group processes its messages: rules of `diagnosis` about progress and listeners. Pure: no I/O.
 
-Handed out is not finished, and nobody tells how long a message has been at work. What is known is put together here:
-since when the next message waits, when a listener finished one last, and whether offsets moved between two looks.
+A delivered message is not yet acknowledged, and no request tells how long one has been in flight. These rules combine
+what is known: since when the next message waits, when a listener finished one last, and whether offsets moved.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
 
-from orbitmq.admin.clients import Running, RunningQueue
-from orbitmq.admin.observed import MINUTE_MS, Evidence, Finding, critical, warning
-from orbitmq.admin.progress import QueueLag, label
-from orbitmq.admin.verdict import Severity
+from orbitmq.admin.clients import ConsumerReport, RunningQueue
+from orbitmq.admin.group_evidence import MINUTE_MS, GroupEvidence, critical, finding, warning
+from orbitmq.admin.progress import GroupQueue, label
+from orbitmq.admin.verdict import Finding, Severity
 from orbitmq.message.flags import PERM_READ
 from orbitmq.message.topics import retry_topic
 from orbitmq.wire.bodies import LAST_ERROR, LAST_ERROR_AT, SUSPENDED
@@ -39,7 +39,7 @@ class Movement(Enum):
     """It is too early to tell, or nobody does."""
 
 
-def movement(e: Evidence, one: QueueLag) -> Movement:
+def movement(e: GroupEvidence, one: GroupQueue) -> Movement:
     mark = e.pace.marks.get(label(one))
     if mark is not None and mark.waits and e.now_ms - mark.since_ms >= MINUTE_MS:
         return Movement.STANDS
@@ -55,40 +55,41 @@ def movement(e: Evidence, one: QueueLag) -> Movement:
     return Movement.STANDS if held and idle else Movement.UNKNOWN
 
 
-def _is_recent(e: Evidence, at_ms: int | None) -> bool:
+def _is_recent(e: GroupEvidence, at_ms: int | None) -> bool:
     return at_ms is not None and e.now_ms - at_ms < MINUTE_MS
 
 
-def _finishes(report: Running, topic: str) -> bool:
+def _finishes(report: ConsumerReport, topic: str) -> bool:
     """Whether a listener was done with a message in the last minute, with or without success."""
     return any(one.consume_ok_tps + one.consume_failed_tps > 0 for one in report.topics if one.topic == topic)
 
 
-def _works(e: Evidence) -> bool:
+def _works(e: GroupEvidence) -> bool:
     """Whether the group has got on in the last minute, in whichever queue."""
     moved = any(_is_recent(e, mark.moved_ms) for mark in e.pace.marks.values())
     return moved or any(_finishes(report, one.topic) for report in e.reports for one in report.topics)
 
 
-def _waited_ms(one: QueueLag) -> int | None:
+def _waited_ms(one: GroupQueue) -> int | None:
     """For how long the next message has been stored."""
     return one.latency_ms if one.delay_ms is None else one.delay_ms
 
 
-def _waiting(e: Evidence) -> list[QueueLag]:
+def _waiting(e: GroupEvidence) -> list[GroupQueue]:
     return [one for one in e.own if one.lag_messages]
 
 
 # ------------------------------------------------------------------------------------------------------ the listener
 
 
-def stuck(e: Evidence) -> Iterator[Finding]:
+def stuck(e: GroupEvidence) -> Iterator[Finding]:
     """The listener has messages and finishes none."""
     for report in e.reports:
         queues = [queue for queue in report.queues if not queue.dropped and _is_stuck(e, report, queue)]
         if queues:
             cached = sum(queue.cached_messages for queue in queues)
             yield critical(
+                e,
                 "stuck-listener",
                 f"the listener of {report.client_id} has {cached} messages and has finished none for "
                 f"{MINUTE_MS // 1000} s: its threads say where it waits",
@@ -101,7 +102,7 @@ def stuck(e: Evidence) -> Iterator[Finding]:
             )
 
 
-def _is_stuck(e: Evidence, report: Running, queue: RunningQueue) -> bool:
+def _is_stuck(e: GroupEvidence, report: ConsumerReport, queue: RunningQueue) -> bool:
     """A message that came a moment ago to a queue that was empty for long is not stuck: it has not waited."""
     if not queue.cached_messages or _is_recent(e, queue.last_consume_at_ms) or not e.grown(report, MINUTE_MS):
         return False
@@ -119,10 +120,11 @@ def excerpt(stack: str | None) -> str | None:
     return "\n\n".join(blocks or [stack])[:STACK_LENGTH]
 
 
-def unlocked(e: Evidence) -> Iterator[Finding]:
+def unlocked(e: GroupEvidence) -> Iterator[Finding]:
     for report, queue in e.held():
         if report.orderly and not queue.locked and e.grown(report):
             yield critical(
+                e,
                 "not-locked",
                 f"{report.client_id} consumes in order and holds no lock of {label(queue)}: another member, or one "
                 "that died less than a minute ago, still has it",
@@ -133,7 +135,7 @@ def unlocked(e: Evidence) -> Iterator[Finding]:
             )
 
 
-def suspended(e: Evidence) -> Iterator[Finding]:
+def suspended(e: GroupEvidence) -> Iterator[Finding]:
     """What a client says of itself; RocketMQ's do not."""
     for report in e.reports:
         paused = report.properties.get(SUSPENDED)
@@ -144,6 +146,7 @@ def suspended(e: Evidence) -> Iterator[Finding]:
         lag = sum(one.lag_messages or 0 for one in queues)
         make = critical if any(has_waited(e, one) for one in queues) else warning
         yield make(
+            e,
             "suspended",
             f"{report.client_id} is suspended by its application"
             + ("" if paused == "true" else f" in {len(places)} queues")
@@ -155,13 +158,13 @@ def suspended(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def has_waited(e: Evidence, one: QueueLag) -> bool:
+def has_waited(e: GroupEvidence, one: GroupQueue) -> bool:
     """For a minute, without anything being finished."""
     moves, waited_ms = movement(e, one), _waited_ms(one)
     return moves is Movement.STANDS or (moves is Movement.UNKNOWN and waited_ms is not None and waited_ms >= MINUTE_MS)
 
 
-def unpulled(e: Evidence) -> Iterator[Finding]:
+def unpulled(e: GroupEvidence) -> Iterator[Finding]:
     """A member has the queue and nothing of it, though messages wait."""
     given = all(one.consume_enable for one in e.rules) and all(perm & PERM_READ for perm in e.broker_perms.values())
     behind = {label(one): one for one in _waiting(e) if movement(e, one) is Movement.STANDS}
@@ -170,6 +173,7 @@ def unpulled(e: Evidence) -> Iterator[Finding]:
         if one is None or queue.cached_messages or not given or SUSPENDED in report.properties:
             continue
         yield critical(
+            e,
             "not-pulling",
             f"{report.client_id} has {label(queue)} and has taken nothing from it for {MINUTE_MS // 1000} s, though "
             f"{one.lag_messages} messages wait: it is suspended (RocketMQ's clients do not tell), or its pulling "
@@ -181,7 +185,7 @@ def unpulled(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def failing(e: Evidence) -> Iterator[Finding]:
+def failing(e: GroupEvidence) -> Iterator[Finding]:
     """The listener gives messages back."""
     rates = [(report, topic) for report in e.reports for topic in report.topics]
     failed = sum(topic.failed_last_hour for _, topic in rates)
@@ -194,6 +198,7 @@ def failing(e: Evidence) -> Iterator[Finding]:
     every = bool(tps) and not any(topic.consume_ok_tps for _, topic in rates)
     make, what = (critical, "failed with every message of the last minute") if every else (warning, "fails")
     yield make(
+        e,
         "listener-fails",
         f"the listener of {e.group} {what}: {failed} deliveries in the last hour, {waiting} messages wait to be tried "
         f"again, {dead} were given up" + _why(fails.values(), error),
@@ -208,7 +213,7 @@ def failing(e: Evidence) -> Iterator[Finding]:
     )
 
 
-def _last_error(reports: Iterable[Running]) -> tuple[str | None, int | None]:
+def _last_error(reports: Iterable[ConsumerReport]) -> tuple[str | None, int | None]:
     told = [one.properties for one in reports if LAST_ERROR in one.properties]
     newest = max(told, key=_error_at, default=None)
     return (None, None) if newest is None else (newest[LAST_ERROR], _error_at(newest) or None)
@@ -219,13 +224,13 @@ def _error_at(properties: Mapping[str, str]) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def _why(failing: Iterable[Running], error: str | None) -> str:
+def _why(failing: Iterable[ConsumerReport], error: str | None) -> str:
     if error is not None:
         return f"; the last error is {error}"
     return "; its clients do not tell why (RocketMQ's never do): their logs do" if any(True for _ in failing) else ""
 
 
-def dead_letters(e: Evidence) -> Iterator[Finding]:
+def dead_letters(e: GroupEvidence) -> Iterator[Finding]:
     count, at_ms = e.progress.dead_letters, e.progress.newest_dead_letter_at_ms
     if not count:
         return
@@ -234,6 +239,7 @@ def dead_letters(e: Evidence) -> Iterator[Finding]:
     well = sum(topic.consume_ok_tps for topic in topics) > sum(topic.consume_failed_tps for topic in topics)
     make, what = (critical, ", and they grow") if grows and not well else (warning, "")
     yield make(
+        e,
         "dead-letters",
         f"{count} messages were given up after too many tries{what}; nobody consumes them",
         f"orbitmq msg query %DLQ%{e.group}",
@@ -242,7 +248,7 @@ def dead_letters(e: Evidence) -> Iterator[Finding]:
     )
 
 
-def throttled(e: Evidence) -> Iterator[Finding]:
+def throttled(e: GroupEvidence) -> Iterator[Finding]:
     """A full cache is how a group catches up; it is worth a word where it does not."""
     consumed, produced = e.progress.consume_tps, e.progress.produce_tps
     if consumed and produced is not None and consumed > produced:
@@ -253,6 +259,7 @@ def throttled(e: Evidence) -> Iterator[Finding]:
         full = queue.cached_messages >= BUSY_SHARE * count or queue.cached_size_mib >= BUSY_SHARE * size
         if full and not _is_stuck(e, report, queue):
             yield warning(
+                e,
                 "flow-control",
                 f"{report.client_id} has its cache of {label(queue)} full and pulls no more until the listener has "
                 "worked some off: the listener is slower than what comes",
@@ -270,10 +277,11 @@ def _limit(properties: Mapping[str, str], key: str, usual: int) -> int:
     return int(text) if text.isdecimal() and int(text) > 0 else usual
 
 
-def slow(e: Evidence) -> Iterator[Finding]:
+def slow(e: GroupEvidence) -> Iterator[Finding]:
     consumed, produced = e.progress.consume_tps, e.progress.produce_tps
     if e.lag >= HOT_LAG and consumed and produced and produced >= consumed:
         yield warning(
+            e,
             "too-slow",
             f"{e.group} takes {consumed:g} messages a second and {produced:g} come: it falls behind for ever",
             f"orbitmq client show {e.group}",
@@ -286,12 +294,13 @@ def slow(e: Evidence) -> Iterator[Finding]:
 # ------------------------------------------------------------------------------------------------- nothing explains it
 
 
-def standing(e: Evidence) -> Iterator[Finding]:
+def standing(e: GroupEvidence) -> Iterator[Finding]:
     """For a lag that nothing else explains."""
     queues = [one for one in _waiting(e) if movement(e, one) is Movement.STANDS]
     if queues:
         lag = sum(one.lag_messages or 0 for one in queues)
         yield critical(
+            e,
             "no-progress",
             f"{e.group} has finished nothing in {len(queues)} queues for {MINUTE_MS // 1000} s, and {lag} messages "
             "wait there",
@@ -301,7 +310,7 @@ def standing(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def undecided(e: Evidence) -> Iterator[Finding]:
+def undecided(e: GroupEvidence) -> Iterator[Finding]:
     """What one look cannot know is not well."""
     queues = [one for one in _waiting(e) if movement(e, one) is Movement.UNKNOWN]
     lag = e.progress.lag_messages
@@ -310,10 +319,12 @@ def undecided(e: Evidence) -> Iterator[Finding]:
         if queues:
             waits = sum(one.lag_messages or 0 for one in queues)
             why = f"{waits} messages wait, and nothing shows yet whether its {len(e.members)} members finish any"
-        yield Finding(
+        yield finding(
             Severity.UNKNOWN,
+            e,
             "too-early",
             f"it is too early to tell whether {e.group} works: {why}",
-            {"lagMessages": lag, "queues": [label(one) for one in queues]},
             f"orbitmq group why {e.group} --watch 10",
+            lagMessages=lag,
+            queues=[label(one) for one in queues],
         )

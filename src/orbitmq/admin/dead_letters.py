@@ -1,14 +1,15 @@
-"""Groups that have given messages up, how many, and why. `paging` reads dead letters, `sending` has them come again."""
+"""Groups that have dead letters, how many, and why. `message_pages` reads them, `message_send` sends them again."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.bodies import unique_id
 from orbitmq.admin.messages import search
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.admin.topics import status
 from orbitmq.admin.traces import ENDINGS, Traced, in_order, read
@@ -42,9 +43,7 @@ class Reason(Struct, frozen=True, rename="camel"):
 
 async def listed(session: Session, containing: str = "") -> Found[DeadLetters]:
     """Groups that have dead letters, the latest first."""
-    names = await session.any_name_server(
-        lambda server: topics(session.remoting, server, timeout_ms=session.timeout_ms)
-    )
+    names = await session.any_name_server(partial(session.request, topics))
     chosen = sorted(one for one in names if one.startswith(DLQ_PREFIX) and containing.lower() in one.lower())
     found = Found[DeadLetters](failures=await session.absent())
     if len(chosen) > GROUPS_MAX:

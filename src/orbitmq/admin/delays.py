@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.bodies import real_topic
 from orbitmq.admin.masters import each_master
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import BrokerError, UnitError
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.message.unit import decode_unit, message_of
-from orbitmq.operations.pulling import view_message
-from orbitmq.operations.querying import queue_entries
+from orbitmq.operations.pulls import view_message
+from orbitmq.operations.queries import queue_entries
 from orbitmq.operations.tables import all_delay_offsets
 from orbitmq.operations.topics import topic_stats
 from orbitmq.wire.codes import ResponseCode

@@ -1,7 +1,7 @@
-"""Why a group consumes nothing, too little, or not what is expected: rules over evidence. Pure: asks nobody.
+"""Why a group consumes nothing, too little, or something unexpected: rules over evidence. Pure: no I/O.
 
-A rule is a function of the evidence that yields findings; each says what it saw in a sentence, the figures it goes by,
-and the command that repairs it or looks further. A limit stands beside its rule.
+A rule is a function that takes the evidence and yields findings. Each finding has the values it rests on and the
+command that repairs the fault or shows more.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from orbitmq.admin.consumption import (
     unlocked,
     unpulled,
 )
-from orbitmq.admin.observed import MINUTE_MS, Evidence, Figure, Finding, Rule, critical, warning, well
-from orbitmq.admin.progress import QueueLag, State, label
-from orbitmq.admin.verdict import ORDER, Severity
+from orbitmq.admin.group_evidence import MINUTE_MS, GroupEvidence, Rule, critical, finding, warning, well
+from orbitmq.admin.progress import GroupQueue, QueueState, label
+from orbitmq.admin.verdict import EvidenceValue, Finding, Severity, worst_first
 from orbitmq.message.config import SUBSCRIBE_ALL, TAG
 from orbitmq.message.flags import PERM_READ
 from orbitmq.message.topics import retry_topic
@@ -38,9 +38,10 @@ HOT_SKEW = 3.0
 # ------------------------------------------------------------------------------------- nothing can be consumed at all
 
 
-def unknown(e: Evidence) -> Iterator[Finding]:
+def unknown(e: GroupEvidence) -> Iterator[Finding]:
     if not (e.online or e.rules or e.progress.queues or e.failures):
         yield critical(
+            e,
             "unknown",
             f"no broker knows the group {e.group}: no consumer of that name has ever connected"
             + (f"; {e.similar}" if e.similar else ""),
@@ -48,7 +49,7 @@ def unknown(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def offline(e: Evidence) -> Iterator[Finding]:
+def offline(e: GroupEvidence) -> Iterator[Finding]:
     known = bool(e.rules or e.progress.queues)
     if known and e.progress.members == 0:
         last = max((one.last_consumed_at_ms for one in e.progress.queues if one.last_consumed_at_ms), default=None)
@@ -60,6 +61,7 @@ def offline(e: Evidence) -> Iterator[Finding]:
             what = ", so nobody consumes" if behind else ", and nothing waits for it"
         make = critical if behind and not moves else well  # groups of jobs that are over are no trouble
         yield make(
+            e,
             "offline",
             f"no client of {e.group} is online{what}",
             f"orbitmq group connections {e.group}",
@@ -68,10 +70,11 @@ def offline(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def disabled(e: Evidence) -> Iterator[Finding]:
+def disabled(e: GroupEvidence) -> Iterator[Finding]:
     off = [one.broker_name for one in e.rules if not one.consume_enable]
     if off:
         yield critical(
+            e,
             "disabled",
             f"consuming is switched off for {e.group} on {', '.join(off)}",
             f"orbitmq group alter {e.group} --consume-enable",
@@ -79,10 +82,11 @@ def disabled(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def forbidden(e: Evidence) -> Iterator[Finding]:
+def forbidden(e: GroupEvidence) -> Iterator[Finding]:
     shut = sorted(name for name, perm in e.broker_perms.items() if not perm & PERM_READ)
     for name in shut:
         yield critical(
+            e,
             "broker-not-readable",
             f"{name} gives nobody messages: its brokerPermission lacks reading",
             f"orbitmq broker config set brokerPermission=6 --broker {name}",
@@ -92,6 +96,7 @@ def forbidden(e: Evidence) -> Iterator[Finding]:
     for place in e.places:
         if not place.readable and place.broker_name not in shut:
             yield critical(
+                e,
                 "topic-not-readable",
                 f"{place.topic} cannot be read on {place.broker_name}: consumers are not shown its queues there",
                 f"orbitmq topic permission {place.topic} RW --broker {place.broker_name}",
@@ -100,9 +105,10 @@ def forbidden(e: Evidence) -> Iterator[Finding]:
             )
 
 
-def no_topic(e: Evidence) -> Iterator[Finding]:
+def no_topic(e: GroupEvidence) -> Iterator[Finding]:
     for topic in e.missing_topics:
         yield critical(
+            e,
             "no-topic",
             f"{e.group} subscribes {topic}, and no name server knows that topic",
             f"orbitmq topic create {topic}",
@@ -110,12 +116,13 @@ def no_topic(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def differing(e: Evidence) -> Iterator[Finding]:
+def differing(e: GroupEvidence) -> Iterator[Finding]:
     topics = sorted({one.topic for one in e.subscriptions if one.conflict})
     for topic in topics:
         rows = [one for one in e.subscriptions if one.topic == topic]
         wants = [f"{', '.join(one.clients)}: {one.expression or 'not subscribed'}" for one in rows]
         yield critical(
+            e,
             "subscriptions-differ",
             f"members of {e.group} subscribe {topic} differently: the last heartbeat decides what brokers give, and "
             "queues of members that do not want it are read by nobody",
@@ -124,13 +131,14 @@ def differing(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def subscribes_nothing(e: Evidence) -> Iterator[Finding]:
+def subscribes_nothing(e: GroupEvidence) -> Iterator[Finding]:
     """Those that push must; others may choose their queues themselves. One of many is told by `differing`."""
     pushed = [report for report in e.reports if report.kind == "CONSUME_PASSIVELY"]
     idle = [one for one in pushed if all(want.topic == retry_topic(e.group) for want in one.subscriptions)]
     if idle and len(idle) == len(e.members):
         names = ", ".join(one.client_id for one in idle)
         yield critical(
+            e,
             "no-subscription",
             f"{names} {'has' if len(idle) == 1 else 'have'} subscribed no topic, so {e.group} consumes nothing",
             f"orbitmq group subscriptions {e.group}",
@@ -138,12 +146,13 @@ def subscribes_nothing(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def unsubscribed(e: Evidence) -> Iterator[Finding]:
+def unsubscribed(e: GroupEvidence) -> Iterator[Finding]:
     if any(report.kind == "CONSUME_ACTIVELY" and not report.subscriptions for report in e.reports):
         return  # it chooses its queues, and does not tell which
     for topic, lag in sorted(e.unsubscribed.items()):
         if e.online and lag:
             yield critical(
+                e,
                 "not-subscribed",
                 f"{e.group} is {lag} messages behind in {topic}, which no member subscribes any more",
                 f"orbitmq offset skip {e.group} {topic}",
@@ -152,7 +161,7 @@ def unsubscribed(e: Evidence) -> Iterator[Finding]:
             )
 
 
-def filtered(e: Evidence) -> Iterator[Finding]:
+def filtered(e: GroupEvidence) -> Iterator[Finding]:
     for one in e.subscriptions:
         wants = {tag.strip() for tag in (one.expression or "").split("||")}
         sample = e.tags.get(one.topic, [])
@@ -160,6 +169,7 @@ def filtered(e: Evidence) -> Iterator[Finding]:
             continue
         told = [f"{tag or '(none)'} x{count}" for tag, count in Counter(sample).most_common(5)]
         yield critical(
+            e,
             "filter-matches-nothing",
             f"{e.group} wants {one.topic} with {one.expression}, and none of its newest {len(sample)} messages has "
             "such a tag: they are passed over",
@@ -169,9 +179,10 @@ def filtered(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def ahead(e: Evidence) -> Iterator[Finding]:
-    for topic, queues in _by_topic(one for one in e.own if one.state is State.OFFSET_AHEAD):
+def ahead(e: GroupEvidence) -> Iterator[Finding]:
+    for topic, queues in _by_topic(one for one in e.own if one.state is QueueState.OFFSET_AHEAD):
         yield critical(
+            e,
             "offset-ahead",
             f"the group's offset is beyond the end of {len(queues)} queues of {topic}: the topic was made anew or its "
             "store was lost, and nothing comes until the queues have grown that long",
@@ -184,10 +195,11 @@ def ahead(e: Evidence) -> Iterator[Finding]:
 # --------------------------------------------------------------------------------------- a part of it is not consumed
 
 
-def unreached(e: Evidence) -> Iterator[Finding]:
+def unreached(e: GroupEvidence) -> Iterator[Finding]:
     for failure in e.failures:
         what = "what it would say of itself" if failure.target.startswith("client ") else "what it has of the group"
         yield warning(
+            e,
             "no-answer",
             f"{failure.target} does not answer ({failure.message}): {what} is not in this",
             "orbitmq cluster list",
@@ -196,10 +208,11 @@ def unreached(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def unconnected(e: Evidence) -> Iterator[Finding]:
+def unconnected(e: GroupEvidence) -> Iterator[Finding]:
     for member in e.members:
         if member.missing:
             yield warning(
+                e,
                 "not-connected",
                 f"{member.client_id} is not connected to {', '.join(member.missing)}, where other members are: queues "
                 "there that fall to it are read by nobody",
@@ -209,7 +222,7 @@ def unconnected(e: Evidence) -> Iterator[Finding]:
             )
 
 
-def one_broker(e: Evidence) -> Iterator[Finding]:
+def one_broker(e: GroupEvidence) -> Iterator[Finding]:
     by_broker: dict[str, int] = {}
     for one in e.own:
         by_broker[one.broker_name] = by_broker.get(one.broker_name, 0) + (one.lag_messages or 0)
@@ -217,6 +230,7 @@ def one_broker(e: Evidence) -> Iterator[Finding]:
     others = sum(lag for name, lag in by_broker.items() if name not in behind)
     if len(behind) == 1 and len(by_broker) > 1 and others * 10 < by_broker[behind[0]]:
         yield warning(
+            e,
             "one-broker",
             f"the group is behind on {behind[0]} and not on the others: look at that broker, and who reaches it",
             f"orbitmq broker status {behind[0]}",
@@ -225,11 +239,12 @@ def one_broker(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def unread(e: Evidence) -> Iterator[Finding]:
+def unread(e: GroupEvidence) -> Iterator[Finding]:
     for place in e.places:
         queues = [one for one in e.progress.unread_queues if one.startswith(f"{place.topic}/{place.broker_name}/")]
         if place.read_queues < place.write_queues and queues:
             yield critical(
+                e,
                 "unread-queues",
                 f"{place.topic} has {place.write_queues} queues to write and {place.read_queues} to read on "
                 f"{place.broker_name}: messages in the others are shown to nobody",
@@ -239,7 +254,7 @@ def unread(e: Evidence) -> Iterator[Finding]:
             )
 
 
-def unowned(e: Evidence) -> Iterator[Finding]:
+def unowned(e: GroupEvidence) -> Iterator[Finding]:
     """Of members that share queues. A lock of one that died lasts a minute, and sharing takes as long."""
     queues = e.progress.unowned_queues or []
     pushed = e.kind == "CONSUME_PASSIVELY" and e.progress.model == "CLUSTERING"
@@ -250,9 +265,10 @@ def unowned(e: Evidence) -> Iterator[Finding]:
     waiting = [one for one in e.own if one.lag_messages and label(one) in queues]
     lag = sum(one.lag_messages or 0 for one in waiting)
     told = f"{len(queues)} queues belong to no member"
-    evidence: dict[str, Figure] = {"queues": queues, "lagMessages": lag}
+    evidence: dict[str, EvidenceValue] = {"queues": queues, "lagMessages": lag}
     if any(has_waited(e, one) for one in waiting) and all(e.grown(one, MINUTE_MS) for one in e.reports):
         yield critical(
+            e,
             "unowned-queues",
             f"{told}, and {lag} messages wait there: members do not agree on how queues are shared, or one that is "
             "gone is still listed or holds their lock",
@@ -262,10 +278,10 @@ def unowned(e: Evidence) -> Iterator[Finding]:
     else:
         severity = Severity.WARNING if all(map(e.grown, e.reports)) else Severity.UNKNOWN
         sentence = f"{told}: they are being shared, or a member that died holds their lock for a minute"
-        yield Finding(severity, "unowned-queues", sentence, evidence, f"orbitmq group why {e.group} --watch 10")
+        yield finding(severity, e, "unowned-queues", sentence, f"orbitmq group why {e.group} --watch 10", **evidence)
 
 
-def shared(e: Evidence) -> Iterator[Finding]:
+def shared(e: GroupEvidence) -> Iterator[Finding]:
     """Members that share by different rules, or do not see each other."""
     owners: dict[str, list[str]] = {}
     for report, queue in e.held():
@@ -274,6 +290,7 @@ def shared(e: Evidence) -> Iterator[Finding]:
     twice = {place: clients for place, clients in owners.items() if len(clients) > 1}
     if twice:
         yield critical(
+            e,
             "shared-queues",
             f"{len(twice)} queues are consumed by more than one member: messages come twice, and offsets go back and "
             "forth; members have equal client ids, other strategies, or see different members",
@@ -282,9 +299,10 @@ def shared(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def idle(e: Evidence) -> Iterator[Finding]:
+def idle(e: GroupEvidence) -> Iterator[Finding]:
     if e.progress.idle_clients and e.progress.model != "BROADCASTING" and len(e.members) > len(e.own) > 0:
         yield warning(
+            e,
             "more-clients-than-queues",
             f"{len(e.members)} clients share {len(e.own)} queues: {len(e.progress.idle_clients)} of them have none",
             f"orbitmq topic alter {e.own[0].topic} --queues N",
@@ -293,12 +311,13 @@ def idle(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def hot(e: Evidence) -> Iterator[Finding]:
+def hot(e: GroupEvidence) -> Iterator[Finding]:
     top = max(e.own, key=lambda one: one.lag_messages or 0, default=None)
     skew = e.progress.skew
     if top is None or skew is None or skew < HOT_SKEW or (top.lag_messages or 0) < HOT_LAG:
         return
     yield warning(
+        e,
         "hot-queue",
         f"{label(top)} has {top.lag_messages} of {e.lag} messages behind: many messages share a key, or its consumer "
         "is the slow one",
@@ -309,10 +328,11 @@ def hot(e: Evidence) -> Iterator[Finding]:
     )
 
 
-def expired(e: Evidence) -> Iterator[Finding]:
-    for topic, queues in _by_topic(one for one in e.own if one.state is State.EXPIRED):
+def expired(e: GroupEvidence) -> Iterator[Finding]:
+    for topic, queues in _by_topic(one for one in e.own if one.state is QueueState.EXPIRED):
         lost = sum(one.expired_messages or 0 for one in queues)
         yield warning(
+            e,
             "expired",
             f"{lost} messages of {topic} were removed before {e.group} took them: it is behind by more than the broker "
             "keeps",
@@ -325,10 +345,11 @@ def expired(e: Evidence) -> Iterator[Finding]:
 # ------------------------------------------------------------------------------------------------------ to be known
 
 
-def fresh(e: Evidence) -> Iterator[Finding]:
-    queues = [one for one in e.own if one.state is State.NO_OFFSET and one.lag_messages]
+def fresh(e: GroupEvidence) -> Iterator[Finding]:
+    queues = [one for one in e.own if one.state is QueueState.NO_OFFSET and one.lag_messages]
     if queues and e.start == "CONSUME_FROM_LAST_OFFSET":
         yield warning(
+            e,
             "begins-at-the-end",
             f"{e.group} has no offset of {len(queues)} queues, and its members begin at the end: what was sent before "
             "they came is not consumed",
@@ -339,24 +360,25 @@ def fresh(e: Evidence) -> Iterator[Finding]:
         )
 
 
-def broadcast(e: Evidence) -> Iterator[Finding]:
+def broadcast(e: GroupEvidence) -> Iterator[Finding]:
     if e.progress.model == "BROADCASTING":
-        yield Finding(
-            Severity.WELL,
+        yield well(
+            e,
             "broadcast",
             f"{e.group} broadcasts: each member has offsets of its own, and messages that fail are not tried again",
-            {"members": len(e.members)},
             f"orbitmq client show {e.group}",
+            members=len(e.members),
         )
 
 
-def versions(e: Evidence) -> Iterator[Finding]:
+def versions(e: GroupEvidence) -> Iterator[Finding]:
     for what, found in (
         ("versions", {one.version for one in e.members if one.version}),
         ("name-servers", {one.name_servers for one in e.reports if one.name_servers}),
     ):
         if len(found) > 1:
             yield warning(
+                e,
                 f"different-{what}",
                 f"members of {e.group} have different {what.replace('-', ' ')}: they may see different queues and "
                 "share them differently",
@@ -365,8 +387,8 @@ def versions(e: Evidence) -> Iterator[Finding]:
             )
 
 
-def _by_topic(queues: Iterable[QueueLag]) -> list[tuple[str, list[QueueLag]]]:
-    found: dict[str, list[QueueLag]] = {}
+def _by_topic(queues: Iterable[GroupQueue]) -> list[tuple[str, list[GroupQueue]]]:
+    found: dict[str, list[GroupQueue]] = {}
     for one in queues:
         found.setdefault(one.topic, []).append(one)
     return sorted(found.items())
@@ -382,19 +404,18 @@ UNEXPLAINED: tuple[Rule, ...] = (standing, undecided)
 """Asked where nothing critical explains a lag."""
 
 
-def diagnose(evidence: Evidence) -> list[Finding]:
-    """Everything found, the worst and likeliest first; one line that all is well when nothing was. This is the only
-    judge of a group: commands and pages show what it says.
+def diagnose(evidence: GroupEvidence) -> list[Finding]:
+    """All findings, the worst and likeliest first, or one that says the group is well. Only this function judges a
+    group: commands and pages show its findings.
     """
-    found = [finding for rule in REASONS for finding in rule(evidence)]
+    found = [one for rule in REASONS for one in rule(evidence)]
     if not any(one.severity is Severity.CRITICAL for one in found):
-        found += [finding for rule in UNEXPLAINED for finding in rule(evidence)]
-    found.sort(key=lambda one: ORDER.index(one.severity))
-    return found or [_well(evidence)]
+        found += [one for rule in UNEXPLAINED for one in rule(evidence)]
+    return worst_first(found) or [_well(evidence)]
 
 
-def _well(e: Evidence) -> Finding:
-    figures: dict[str, Figure] = {
+def _well(e: GroupEvidence) -> Finding:
+    figures: dict[str, EvidenceValue] = {
         "members": len(e.members),
         "lagMessages": e.progress.lag_messages,
         "consumeTps": e.progress.consume_tps,
@@ -405,4 +426,4 @@ def _well(e: Evidence) -> Finding:
         sentence = f"{e.group} has consumed everything there is: {members}"
     else:
         sentence = f"{e.group} is {e.lag} messages behind and works on them: {members}, and nothing speaks against it"
-    return Finding(Severity.WELL, "well", sentence, figures, f"orbitmq group progress {e.group} --watch 2")
+    return well(e, "well", sentence, f"orbitmq group progress {e.group} --watch 2", **figures)

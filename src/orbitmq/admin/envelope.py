@@ -1,7 +1,7 @@
-"""The JSON that answers are told in: one object a run, the same for every kind, and its published schema.
+"""The JSON output: one object per run, the same for every kind.
 
-Must not know a terminal or a page. A field that ends in `AtMs` is a point in time, in milliseconds since 1970; beside
-it stands the same as RFC 3339 text, `storedAtMs` and `storedAt`.
+Must not know a terminal or a page. A field that ends in `AtMs` is a point in time, in milliseconds since 1970, and has
+an RFC 3339 twin: `storedAtMs` and `storedAt`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,16 @@ from typing import Any
 
 import msgspec
 
-from orbitmq.admin.answers import Failure, Found
+from orbitmq.admin.results import Found
 
 API_VERSION = "orbitmq/v1"
-_INSTANT = "AtMs"
+INSTANT = "AtMs"
+FORMER_KEYS = {
+    "ClusterHealth": {"check": "rule"},
+    "Examination": {"check": "rule"},
+    "GroupDiagnosis": {"sentence": "message", "command": "remedy"},
+}
+"""Kind -> former key of its items -> the key it is now. Both are written; do not use the former in new scripts."""
 _YEAR_10000_MS = 253_402_300_800_000
 
 
@@ -27,15 +33,18 @@ def envelope(kind: str, found: Found[Any], cluster: str | None, now_ms: int) -> 
         "generatedAtMs": now_ms,
         "generatedAt": rfc3339(now_ms),
         "partial": found.partial,
-        "items": [plain(item) for item in found.items],
+        "items": [plain(item, kind) for item in found.items],
         "warnings": list(found.warnings),
         "errors": [plain(failure) for failure in found.failures],
     }
 
 
-def plain(item: Any) -> Any:
-    """An item as dicts, lists, text and numbers, points in time in both forms."""
-    return _with_times(msgspec.to_builtins(item, str_keys=True))
+def plain(item: Any, kind: str | None = None) -> Any:
+    """An item as dicts, lists, text and numbers, points in time in both forms, with the former keys of its kind."""
+    told = _with_times(msgspec.to_builtins(item, str_keys=True))
+    for former, key in FORMER_KEYS.get(kind or "", {}).items():
+        told[former] = told[key]
+    return told
 
 
 def _with_times(value: Any) -> Any:
@@ -46,7 +55,7 @@ def _with_times(value: Any) -> Any:
     told: dict[str, Any] = {}
     for key, one in value.items():
         told[key] = _with_times(one)
-        if key.endswith(_INSTANT) and (one is None or isinstance(one, int)):
+        if key.endswith(INSTANT) and (one is None or isinstance(one, int)):
             told[key.removesuffix("Ms")] = None if one is None else rfc3339(one)
     return told
 
@@ -56,40 +65,3 @@ def rfc3339(at_ms: int) -> str | None:
     if not 0 <= at_ms < _YEAR_10000_MS:
         return None
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def schema(kind: str, item: type) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of an answer of this kind."""
-    (items, failures), definitions = msgspec.json.schema_components((item, Failure), ref_template="#/$defs/{name}")
-    for definition in definitions.values():
-        _describe_times(definition)
-    instant = {"type": "integer", "description": "milliseconds since 1970-01-01 UTC"}
-    properties = {
-        "apiVersion": {"const": API_VERSION},
-        "kind": {"const": kind},
-        "cluster": {"type": ["string", "null"]},
-        "generatedAtMs": instant,
-        "generatedAt": {"type": "string", "format": "date-time"},
-        "partial": {"type": "boolean", "description": "whether `errors` names nodes whose part is missing"},
-        "items": {"type": "array", "items": items},
-        "warnings": {"type": "array", "items": {"type": "string"}},
-        "errors": {"type": "array", "items": failures},
-    }
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": kind,
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-        "$defs": definitions,
-    }
-
-
-def _describe_times(definition: dict[str, Any]) -> None:
-    properties = definition.get("properties", {})
-    for key in [key for key in properties if key.endswith(_INSTANT)]:
-        text = {"type": ["string", "null"], "format": "date-time"}
-        properties[key.removesuffix("Ms")] = text
-    if properties:
-        definition["additionalProperties"] = False

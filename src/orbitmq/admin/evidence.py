@@ -10,25 +10,25 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from orbitmq.admin.answers import Failure, Found, Gathered
-from orbitmq.admin.browsing import pull_header
-from orbitmq.admin.clients import Membership, Running, compared, membership, running, running_of
+from orbitmq.admin.clients import ConsumerReport, GroupMembership, compared, membership, running, running_of
 from orbitmq.admin.consumption import stuck
 from orbitmq.admin.diagnosis import diagnose
+from orbitmq.admin.group_evidence import GroupEvidence, TopicPlace
 from orbitmq.admin.groups import GroupRules, every_rules, rules_in
-from orbitmq.admin.observed import Evidence, Finding, TopicPlace
 from orbitmq.admin.offsets import show
 from orbitmq.admin.pace import Paces
-from orbitmq.admin.progress import QueueLag, drain_seconds, measured
+from orbitmq.admin.progress import GroupQueue, drain_seconds, measured
+from orbitmq.admin.results import Failure, Found, Gathered
+from orbitmq.admin.scan import pull_header
 from orbitmq.admin.session import Node, Session
-from orbitmq.admin.verdict import Severity
+from orbitmq.admin.verdict import Finding, Severity, worst
 from orbitmq.errors import NotFound
 from orbitmq.message.config import SUBSCRIBE_ALL, TAG, SubscriptionGroup
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import TAGS, decode_properties
 from orbitmq.message.topics import RETRY_PREFIX
 from orbitmq.message.unit import decode_units
-from orbitmq.operations import pulling
+from orbitmq.operations import pulls
 from orbitmq.operations.settings import broker_settings
 from orbitmq.runtime.clock import Clock, SystemClock
 from orbitmq.wire.bodies import TopicRouteData
@@ -41,7 +41,7 @@ TOPICS_MAX = 100
 """A group that consumes more is looked at in part, and the answer says so."""
 
 
-class Common:
+class SharedResponses:
     """What is asked once for all groups that are looked at together: it is the same for each."""
 
     def __init__(self, session: Session) -> None:
@@ -81,7 +81,7 @@ async def why(
         evidence, warnings = await gather(session, group, clock=clock, paces=paces)
         findings = diagnose(evidence)
     found = Found(findings, warnings, list(evidence.failures))
-    found.check_failed = any(one.severity is Severity.CRITICAL for one in found.items)
+    found.check_failed = worst(found.items) is Severity.CRITICAL
     return found
 
 
@@ -91,15 +91,15 @@ async def gather(
     *,
     clock: Clock | None = None,
     paces: Paces | None = None,
-    common: Common | None = None,
-) -> tuple[Evidence, list[str]]:
+    common: SharedResponses | None = None,
+) -> tuple[GroupEvidence, list[str]]:
     """All evidence, and what a reader must know of its limits. `paces` remembers this look for the next one; `common`
     spares questions where many groups are looked at.
     """
-    clock, common = clock or SystemClock(), common or Common(session)
+    clock, common = clock or SystemClock(), common or SharedResponses(session)
     who = await membership(session, group)
     measure, infos = await measured(session, who, clock=clock)
-    evidence = Evidence(
+    evidence = GroupEvidence(
         group, measure.items[0], clock.now_ms(), kind=who.kind, start=who.start, members=who.members,
         reports=[running_of(client, info) for client, info in infos.items()],
         subscriptions=compared(group, {client: info.subscription_set for client, info in infos.items()}),
@@ -124,7 +124,7 @@ async def gather(
     return evidence, warnings
 
 
-def _add_pace(evidence: Evidence, paces: Paces) -> None:
+def _add_pace(evidence: GroupEvidence, paces: Paces) -> None:
     """Where no member tells what it finishes, it is what was committed since the looks before."""
     evidence.pace = paces.seen(evidence.progress, evidence.now_ms)
     one = evidence.progress
@@ -139,7 +139,7 @@ def _add(failures: list[Failure], more: Iterable[Failure]) -> None:
     failures += [one for one in more if one.target not in known]
 
 
-async def _rules(common: Common, group: str, failures: list[Failure]) -> tuple[list[GroupRules], str | None]:
+async def _rules(common: SharedResponses, group: str, failures: list[Failure]) -> tuple[list[GroupRules], str | None]:
     try:
         found = rules_in(await common.rules(), group)
     except NotFound as error:
@@ -148,7 +148,9 @@ async def _rules(common: Common, group: str, failures: list[Failure]) -> tuple[l
     return found.items, None
 
 
-async def _add_topics(session: Session, evidence: Evidence, topics: Sequence[str], wanted: Collection[str]) -> None:
+async def _add_topics(
+    session: Session, evidence: GroupEvidence, topics: Sequence[str], wanted: Collection[str]
+) -> None:
     async def route(topic: str) -> TopicRouteData | None:
         try:
             return await session.route(topic)
@@ -183,12 +185,12 @@ async def _unsubscribed(
 
 
 async def _permission(session: Session, node: Node) -> int:
-    settings = await broker_settings(session.remoting, node.address, timeout_ms=session.timeout_ms)
+    settings = await session.request(broker_settings, node)
     text = settings.values.get("brokerPermission", "6")
     return int(text) if text.isdecimal() else 6
 
 
-async def _add_tags(session: Session, evidence: Evidence) -> None:
+async def _add_tags(session: Session, evidence: GroupEvidence) -> None:
     """The tags of the newest messages, where a subscription wants some only."""
     picky = {
         one.topic
@@ -205,25 +207,25 @@ async def _add_tags(session: Session, evidence: Evidence) -> None:
         _add(evidence.failures, came.failures)
 
 
-def _at(one: QueueLag) -> MessageQueue:
+def _at(one: GroupQueue) -> MessageQueue:
     return MessageQueue(one.topic, one.broker_name, one.queue_id)
 
 
-async def _newest_tags(session: Session, queue: MessageQueue, known: Sequence[QueueLag]) -> list[str]:
+async def _newest_tags(session: Session, queue: MessageQueue, known: Sequence[GroupQueue]) -> list[str]:
     node = await session.node(queue.broker_name)
     one = next(one for one in known if _at(one) == queue)
     first = max(one.min_offset or 0, (one.max_offset or 0) - SAMPLED_MESSAGES)
     header = pull_header(queue, first, SAMPLED_MESSAGES)
-    reply = await pulling.pull(session.remoting, node.address, header, timeout_ms=session.timeout_ms)
+    reply = await session.request(pulls.pull, node, header)
     return [decode_properties(unit.properties).get(TAGS, "") for unit in decode_units(reply.body)]
 
 
-async def _add_stacks(session: Session, who: Membership, evidence: Evidence) -> None:
+async def _add_stacks(session: Session, who: GroupMembership, evidence: GroupEvidence) -> None:
     """Members whose listener seems stuck are asked once more, for the stacks of their threads."""
     suspects = {str(one.evidence["clientId"]) for one in stuck(evidence)}
     if not suspects:
         return
     came = await running(session, who, suspects, stacks=True)
-    told: dict[str, Running] = {client: running_of(client, info) for client, info in came.answers.items()}
+    told: dict[str, ConsumerReport] = {client: running_of(client, info) for client, info in came.answers.items()}
     evidence.reports = [told.get(one.client_id, one) for one in evidence.reports]
     _add(evidence.failures, came.failures)

@@ -1,4 +1,4 @@
-"""The verdict of every consumer group, as `group why` has it, for those who judge a cluster as a whole."""
+"""The verdict on every consumer group, as `group why` has it, as a part of the verdict on the cluster."""
 
 from __future__ import annotations
 
@@ -6,33 +6,32 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from orbitmq.admin.answers import Failure
 from orbitmq.admin.diagnosis import diagnose
-from orbitmq.admin.evidence import WATCH_SECONDS, Common, gather
-from orbitmq.admin.groups import Group, groups
-from orbitmq.admin.observed import Finding as Reason
+from orbitmq.admin.evidence import WATCH_SECONDS, SharedResponses, gather
+from orbitmq.admin.groups import GroupSummary, groups
 from orbitmq.admin.pace import Paces
+from orbitmq.admin.results import Failure
 from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Finding, Severity
 from orbitmq.errors import OrbitMQError
 from orbitmq.runtime.clock import Clock
 
 RULE = "groups"
-"""What a finding about a group is called in the verdict of its cluster."""
+"""The rule of a finding about a group in the verdict on its cluster."""
 GROUPS_MAX = 200
-"""Groups that are looked at, the furthest behind first: each costs some twenty questions. Of the others nothing is
-known, and the verdict says so.
+"""Groups that are judged, those with the longest lag first: each costs some twenty requests. The verdict says that it
+leaves out the others.
 """
 AT_ONCE = 10
-"""A group has its questions answered together; more groups at a time would only wait for one another."""
+"""The requests about one group run at once; more groups at a time would only wait for one another."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """One group and the worst that was found."""
+class GroupVerdict:
+    """A group and its worst finding."""
 
-    group: Group
-    worst: Reason
+    group: GroupSummary
+    worst: Finding
 
     @property
     def is_well(self) -> bool:
@@ -40,12 +39,12 @@ class Judged:
 
 
 @dataclass(slots=True)
-class Verdicts:
+class GroupVerdicts:
     """Of all groups at one time."""
 
-    items: list[Judged] = field(default_factory=list)
+    items: list[GroupVerdict] = field(default_factory=list)
     left_out: int = 0
-    """Groups that were not looked at."""
+    """Groups that were not judged."""
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -56,9 +55,9 @@ async def group_verdicts(
     paces: Paces | None = None,
     watch_seconds: float = WATCH_SECONDS,
     groups_max: int = GROUPS_MAX,
-) -> Verdicts:
-    """Every group but those of the system. `paces` has what earlier looks have told; groups of which it is too early to
-    tell are looked at once more after `watch_seconds`, unless that is 0.
+) -> GroupVerdicts:
+    """Judge every group but those of the system. `paces` remembers earlier progress. Where it is too early to tell,
+    judge the group again after `watch_seconds`, unless that is 0.
     """
     paces = paces or Paces()
     found = await groups(session, lag=True)
@@ -69,42 +68,49 @@ async def group_verdicts(
         await asyncio.sleep(watch_seconds)
         again = {one.group.name: one for one in await _each(session, undecided, clock, paces)}
         items = [again.get(one.group.name, one) for one in items]
-    return Verdicts(items, len(rows) - len(items), found.failures)
+    return GroupVerdicts(items, len(rows) - len(items), found.failures)
 
 
-def _weight(row: Group) -> int:
+def _weight(row: GroupSummary) -> int:
     return (row.lag_messages or row.known_lag_messages or 0) + (row.retry_lag_messages or 0)
 
 
-async def _each(session: Session, rows: Sequence[Group], clock: Clock | None, paces: Paces) -> list[Judged]:
-    common, at_once = Common(session), asyncio.Semaphore(AT_ONCE)
+async def _each(
+    session: Session, rows: Sequence[GroupSummary], clock: Clock | None, paces: Paces
+) -> list[GroupVerdict]:
+    common, at_once = SharedResponses(session), asyncio.Semaphore(AT_ONCE)
 
-    async def judged(row: Group) -> Judged:
+    async def judged(row: GroupSummary) -> GroupVerdict:
         async with at_once:
             try:
                 evidence, _ = await gather(session, row.name, clock=clock, paces=paces, common=common)
             except OrbitMQError as error:
-                text = f"{row.name} could not be looked at: {error}"
-                return Judged(row, Reason(Severity.UNKNOWN, "no-answer", text, {}, f"orbitmq group why {row.name}"))
-        return Judged(row, diagnose(evidence)[0])
+                text, remedy = f"{row.name} could not be judged: {error}", f"orbitmq group why {row.name}"
+                return GroupVerdict(row, Finding(Severity.UNKNOWN, "no-answer", row.name, text, remedy))
+        return GroupVerdict(row, diagnose(evidence)[0])
 
     return list(await asyncio.gather(*map(judged, rows)))
 
 
-def findings_of(verdicts: Verdicts | None, broker_names: Sequence[str] | None = None) -> Iterator[Finding]:
-    """What groups add to the verdict of a cluster with these brokers, None for all there are. A group that only has
-    left offsets belongs to every cluster. `verdicts` is None while nobody has looked.
+def _finding(worst: Finding) -> Finding:
+    """What is worst in a group, as a finding about its cluster."""
+    name, text = worst.subject, worst.message
+    message = text if name in text else f"{name}: {text}"
+    return Finding(worst.severity, RULE, name, message, f"orbitmq group why {name}", worst.evidence)
+
+
+def findings_of(verdicts: GroupVerdicts | None, broker_names: Sequence[str] | None = None) -> Iterator[Finding]:
+    """What groups add to the verdict of a cluster with these brokers; None stands for all brokers. A group of which
+    only offsets are left belongs to every cluster. `verdicts` is None while the groups have not been judged.
     """
     if verdicts is None:
-        text = "consumer groups have not been looked at yet"
+        text = "consumer groups have not been judged yet"
         yield Finding(Severity.UNKNOWN, RULE, "groups", text, "look again in a moment")
         return
     for one in verdicts.items:
         at = one.group.brokers
         if not one.is_well and (broker_names is None or not at or set(at) & set(broker_names)):
-            name, worst = one.group.name, one.worst
-            text = worst.sentence if name in worst.sentence else f"{name}: {worst.sentence}"
-            yield Finding(worst.severity, RULE, name, text, f"orbitmq group why {name}")
+            yield _finding(one.worst)
     if verdicts.left_out:
-        text = f"{verdicts.left_out} groups were not looked at: only the {len(verdicts.items)} furthest behind were"
+        text = f"{verdicts.left_out} groups were not judged: only the {len(verdicts.items)} with the longest lag were"
         yield Finding(Severity.UNKNOWN, RULE, "groups", text, "orbitmq group why GROUP")

@@ -19,10 +19,10 @@ from types import MappingProxyType
 import msgspec
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found, Gathered
-from orbitmq.admin.clients import Membership, membership
+from orbitmq.admin.clients import GroupMembership, membership
 from orbitmq.admin.masters import only_masters, untouched
 from orbitmq.admin.plans import Change, Plan, Step, Value
+from orbitmq.admin.results import Found, Gathered
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.admin.topic_changes import deletion, forgetting
 from orbitmq.admin.topics import table_of
@@ -37,9 +37,9 @@ from orbitmq.message.topics import (
     is_system_group,
     retry_topic,
 )
-from orbitmq.operations.figures import broker_consume_stats
 from orbitmq.operations.groups import consume_stats, create_group, delete_group
 from orbitmq.operations.routes import route
+from orbitmq.operations.statistics import broker_consume_stats
 from orbitmq.operations.tables import all_consumer_offsets, all_groups
 from orbitmq.operations.topics import topic_stats
 from orbitmq.wire.bodies import ConsumeStats, ConsumeStatsList
@@ -57,7 +57,7 @@ GONE = {ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
 """What was deleted since the broker summed up has no lag."""
 
 
-class Group(Struct, frozen=True, rename="camel"):
+class GroupSummary(Struct, frozen=True, rename="camel"):
     """One row of the list of groups."""
 
     name: str
@@ -198,15 +198,14 @@ class _Known:
 
 async def _tables(session: Session, node: Node) -> tuple[dict[str, SubscriptionGroup], dict[str, dict[int, int]]]:
     rules, offsets = await asyncio.gather(
-        all_groups(session.remoting, node.address, timeout_ms=session.timeout_ms),
-        all_consumer_offsets(session.remoting, node.address, timeout_ms=session.timeout_ms),
+        session.request(all_groups, node), session.request(all_consumer_offsets, node)
     )
     return rules.groups, offsets
 
 
 async def groups(
     session: Session, *, pattern: str = "*", system: bool = False, lag: bool = False, members: bool = False
-) -> Found[Group]:
+) -> Found[GroupSummary]:
     """Every group that has rules or offsets on some broker, by name. `pattern` has `*` and `?`.
 
     `lag` asks each broker for its sums, one request a broker; `members` asks each broker about each group.
@@ -224,7 +223,7 @@ async def groups(
             if not topic.startswith(RETRY_PREFIX):
                 known[name].topics.add(topic)
     names = [name for name in sorted(known) if fnmatchcase(name, pattern) and (system or not is_system(name))]
-    rows = [Group(name, known[name].brokers, sorted(known[name].topics), is_system(name)) for name in names]
+    rows = [GroupSummary(name, known[name].brokers, sorted(known[name].topics), is_system(name)) for name in names]
     found = Found(rows, failures=came.failures)
     if lag:
         await _add_sums(session, list(came.answers), found, known)
@@ -243,7 +242,9 @@ class _Summed:
     warning: str | None = None
 
 
-async def _add_sums(session: Session, nodes: list[Node], found: Found[Group], known: Mapping[str, _Known]) -> None:
+async def _add_sums(
+    session: Session, nodes: list[Node], found: Found[GroupSummary], known: Mapping[str, _Known]
+) -> None:
     came = await session.each_node(nodes, partial(_sums, session))
     found.failures += [failure for failure in came.failures if failure not in found.failures]
     found.warnings += [part.warning for part in came.answers.values() if part.warning]
@@ -272,7 +273,7 @@ async def _sums(session: Session, node: Node) -> _Summed:
     """
     timeout_ms = max(session.timeout_ms, SUMS_TIMEOUT_MS)
     told, table = await asyncio.gather(
-        broker_consume_stats(session.remoting, node.address, timeout_ms=timeout_ms), table_of(session, node)
+        session.request(broker_consume_stats, node, timeout_ms=timeout_ms), table_of(session, node)
     )
     uneven = {name for name, config in table.topics.items() if config.read_queues != config.write_queues}
     pairs = sorted(
@@ -288,7 +289,7 @@ async def _sums(session: Session, node: Node) -> _Summed:
 
     async def exact(pair: tuple[str, str]) -> ConsumeStats:
         try:
-            return await consume_stats(session.remoting, node.address, *pair, timeout_ms=session.timeout_ms)
+            return await session.request(consume_stats, node, *pair)
         except BrokerError as error:
             if error.code in GONE:
                 return ConsumeStats()
@@ -305,7 +306,7 @@ async def _sums(session: Session, node: Node) -> _Summed:
     return _Summed(summed([told], better.answers), unknown, warning)
 
 
-async def _add_members(session: Session, found: Found[Group]) -> None:
+async def _add_members(session: Session, found: Found[GroupSummary]) -> None:
     whos = await asyncio.gather(*(membership(session, row.name) for row in found.items))
     told = {failure.target for failure in found.failures}
     for index, (row, who) in enumerate(zip(found.items, whos, strict=True)):
@@ -315,7 +316,7 @@ async def _add_members(session: Session, found: Found[Group]) -> None:
         found.failures += fresh
 
 
-def with_members(row: Group, who: Membership) -> Group:
+def with_members(row: GroupSummary, who: GroupMembership) -> GroupSummary:
     """The row with what is known of who is online; brokers sum up no lag of a group that broadcasts."""
     oldest = min((one.version for one in who.members if one.version), default=None)
     no_lag = {"lag_messages": None, "known_lag_messages": None} if who.model == "BROADCASTING" else {}
@@ -355,7 +356,7 @@ def rules_in(came: Gathered[Node, dict[str, SubscriptionGroup]], name: str) -> F
 
 
 async def _rules_at(session: Session, node: Node) -> dict[str, SubscriptionGroup]:
-    return (await all_groups(session.remoting, node.address, timeout_ms=session.timeout_ms)).groups
+    return (await session.request(all_groups, node)).groups
 
 
 # ----------------------------------------------------------------------------------------------------------- changing
@@ -370,7 +371,7 @@ async def _targets(session: Session, brokers: Collection[str]) -> list[Node]:
 
 def _put(session: Session, node: Node, before: SubscriptionGroup | None, after: SubscriptionGroup) -> Change:
     async def make() -> None:
-        await create_group(session.remoting, node.address, after, timeout_ms=session.timeout_ms)
+        await session.request(create_group, node, after)
 
     async def read_back() -> Value:
         return plain_rules((await _rules_at(session, node)).get(after.name))
@@ -478,7 +479,7 @@ def _add_deletion(
     before: dict[str, object] = {**(plain_rules(group) or {}), **gone}
 
     async def make() -> None:
-        await delete_group(session.remoting, node.address, name, with_offsets=offsets, timeout_ms=session.timeout_ms)
+        await session.request(delete_group, node, name, with_offsets=offsets)
 
     async def read_back() -> Value:
         table, left = await _tables(session, node)
@@ -505,12 +506,8 @@ async def _add_topic(session: Session, plan: Plan, topic: str) -> None:
     """
     tables = await session.each_node(await session.masters(), partial(table_of, session))
     homes = {node: table.topics[topic] for node, table in tables.answers.items() if topic in table.topics}
-    stats = await session.each_node(
-        list(homes), lambda node: topic_stats(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
-    )
-    routes = await session.every_name_server(
-        lambda server: route(session.remoting, server, topic, timeout_ms=session.timeout_ms)
-    )
+    stats = await session.each_node(list(homes), lambda node: session.request(topic_stats, node, topic))
+    routes = await session.every_name_server(lambda server: session.request(route, server, topic))
     failures = [*plan.failures, *tables.failures, *stats.failures, *routes.failures]
     plan.failures = list(dict.fromkeys(failures))
     left = sum(one.max_offset - one.min_offset for node in stats.answers.values() for one in node.offset_table.values())

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from orbitmq.errors import MessageIllegal
 from orbitmq.message.hosts import address_text, decode_host
-from orbitmq.message.ids import OffsetMessageId, UniqueId, decode_offset_message_id, decode_unique_id
+from orbitmq.message.ids import UniqueId, decode_offset_message_id, decode_unique_id
 
 PORT_MAX = 65_535
 LOG_OFFSET_MAX = 1 << 56
@@ -82,11 +82,7 @@ def _place(text: str) -> StoredPlace | None:
     except MessageIllegal:
         return None
     is_possible = 0 < found.port <= PORT_MAX and 0 <= found.physical_offset < LOG_OFFSET_MAX
-    return _told_place(found) if is_possible else None
-
-
-def _told_place(found: OffsetMessageId) -> StoredPlace:
-    return StoredPlace(found.host, found.port, found.physical_offset)
+    return StoredPlace(found.host, found.port, found.physical_offset) if is_possible else None
 
 
 def _made(text: str, now_ms: int, zone: tzinfo | None) -> MadeBy | None:

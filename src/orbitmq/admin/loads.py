@@ -23,12 +23,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from orbitmq.admin.answers import Found
+from orbitmq.admin.in_flight import UNDERWAY_MAX, Underway
 from orbitmq.admin.latencies import Latencies, Latency
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.admin.temporary import NAME, own_group, until
 from orbitmq.admin.topics import status
-from orbitmq.admin.underway import UNDERWAY_MAX, Underway
 from orbitmq.client.core.model import ConsumeConcurrentlyStatus, LocalTransactionState
 from orbitmq.client.lite_pull import LitePullConsumer
 from orbitmq.client.producer import Producer
@@ -208,12 +208,8 @@ async def sending(session: Session, topic: str, load: Load, clients: Clients) ->
         one = _sender(producer, topic, load)
         counts.start()
         found.warnings += await _early(_paced(counts, one))
-    found.items.append(counts.report("send", topic, since=_since(load)))
+    found.items.append(counts.report("send", topic, since=Since.DUE if load.rate else Since.BEGUN))
     return _told(found, counts)
-
-
-def _since(load: Load) -> Since:
-    return Since.DUE if load.rate else Since.BEGUN
 
 
 def _told(found: Found[LoadReport], counts: _Counts) -> Found[LoadReport]:
@@ -269,7 +265,7 @@ def _sender(producer: Producer, topic: str, load: Load) -> One:
         await producer.send(message())
         return 1
 
-    async def beside(_due: float) -> int:
+    async def send_meanwhile(_due: float) -> int:
         await producer.send_async(message())
         return 1
 
@@ -287,7 +283,8 @@ def _sender(producer: Producer, topic: str, load: Load) -> One:
         return 1
 
     return {
-        Way.SYNC: alone, Way.ASYNC: beside, Way.ONEWAY: oneway, Way.BATCH: together, Way.TRANSACTION: in_transaction,
+        Way.SYNC: alone, Way.ASYNC: send_meanwhile, Way.ONEWAY: oneway, Way.BATCH: together,
+        Way.TRANSACTION: in_transaction,
     }[load.way]  # fmt: skip
 
 
@@ -390,12 +387,8 @@ async def consuming(session: Session, topic: str, load: Load, clients: Clients) 
     report = counts.report("consume", topic, since=None)
     mean = sizes["bytes"] // counts.messages if counts.messages else 0
     rate = round(sizes["bytes"] / report.seconds, 1) if report.seconds else 0.0
-    found.items.append(_with_sizes(report, mean, rate))
+    found.items.append(replace(report, size_bytes=mean, bytes_per_s=rate))
     return found
-
-
-def _with_sizes(report: LoadReport, size_bytes: int, bytes_per_s: float) -> LoadReport:
-    return replace(report, size_bytes=size_bytes, bytes_per_s=bytes_per_s)
 
 
 Take = Callable[[Sequence[MessageExt]], None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
-from orbitmq.admin.answers import Failure, Gathered
+from orbitmq.admin.results import Failure, Gathered
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import Conflict
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from orbitmq.admin.answers import Found
-from orbitmq.admin.browsing import BUDGET, Wanted, browse
 from orbitmq.admin.ids import StoredPlace, identify
+from orbitmq.admin.results import Found
+from orbitmq.admin.scan import BUDGET, MessageFilter, browse
 from orbitmq.admin.session import Node, Session, present
 from orbitmq.errors import AdminError, BrokerError, NotFound, UnitError
 from orbitmq.message.model import MessageExt
 from orbitmq.message.properties import UNIQ_KEY
 from orbitmq.message.unit import decode_unit, decode_units, message_of
-from orbitmq.operations import pulling, querying
+from orbitmq.operations import pulls, queries
 from orbitmq.wire.codes import ResponseCode
 
 ANSWER_MAX = 64
@@ -31,8 +31,8 @@ PAGES_MAX = 100
 
 async def by_offset_id(session: Session, offset_id: str) -> Found[MessageExt]:
     """The message at the place the id names, asked of the brokers that hold that log, a slave too when the master is
-    gone; no item when there is none. Only brokers of the cluster are asked, whatever address the id holds. NotFound
-    for what is no offset id.
+    gone; no item when there is none. Only brokers of the cluster are asked, whatever address the id holds. NotFound for
+    what is no offset id.
     """
     place = identify(offset_id, 0).place
     if place is None:
@@ -53,9 +53,7 @@ async def _holders(session: Session, place: StoredPlace) -> list[Node]:
 
 async def _at(session: Session, node: Node, place: StoredPlace) -> MessageExt | None:
     try:
-        unit = await pulling.view_message(
-            session.remoting, node.address, place.commit_log_offset, timeout_ms=session.timeout_ms
-        )
+        unit = await session.request(pulls.view_message, node, place.commit_log_offset)
         return message_of(decode_unit(unit), node.name, decompress=False)
     except UnitError:  # RocketMQ takes any bytes there for a message
         return None
@@ -121,7 +119,7 @@ async def _crowded(
     session: Session, node: Node, topic: str, key: str, end_ms: int, warnings: list[str]
 ) -> list[MessageExt]:
     """All messages with the key of the second before, read from the queues."""
-    wanted = Wanted(begin_ms=end_ms - INDEX_STEP_MS, end_ms=end_ms, key=key)
+    wanted = MessageFilter(begin_ms=end_ms - INDEX_STEP_MS, end_ms=end_ms, key=key)
     found = await browse(session, topic, wanted, limit=BUDGET, broker=node.name)
     warnings += found.warnings
     if found.failures:
@@ -131,10 +129,7 @@ async def _crowded(
 
 async def _query(session: Session, node: Node, topic: str, key: str, begin_ms: int, end_ms: int) -> list[MessageExt]:
     # Not to say whether it is a unique id is taken by every version, signed or not, and finds both.
-    reply = await querying.query_messages(
-        session.remoting, node.address, topic, key, ANSWER_MAX, begin_ms, end_ms,
-        unique=None, timeout_ms=session.timeout_ms,
-    )  # fmt: skip
+    reply = await session.request(queries.query_messages, node, topic, key, ANSWER_MAX, begin_ms, end_ms, unique=None)
     return [message_of(unit, node.name, decompress=False) for unit in decode_units(reply.body)]
 
 

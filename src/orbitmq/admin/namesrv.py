@@ -9,8 +9,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found, Gathered
 from orbitmq.admin.plans import Change, Plan, Step
+from orbitmq.admin.results import Found, Gathered
 from orbitmq.admin.session import Session, nearest
 from orbitmq.errors import Conflict, NotFound
 from orbitmq.operations.kv import delete_kv, kv_table, put_kv
@@ -47,9 +47,9 @@ async def listed(session: Session) -> Found[NameServerStatus]:
     """Every name server that was given."""
 
     async def one(address: str) -> tuple[set[str], set[str]]:
-        info = await cluster_info(session.remoting, address, timeout_ms=session.timeout_ms)
+        info = await session.request(cluster_info, address)
         names = {f"{name}:{number}" for name, broker in info.brokers.items() for number in broker.addresses}
-        return names, set(await topics(session.remoting, address, timeout_ms=session.timeout_ms))
+        return names, set(await session.request(topics, address))
 
     gathered = await session.every_name_server(one)
     brokers = set[str]().union(*(known for known, _ in gathered.answers.values()))
@@ -93,9 +93,7 @@ async def plan_settings(session: Session, wanted: Mapping[str, str]) -> Plan:
     plan = Plan(f"set {', '.join(wanted)} at {len(gathered.answers)} name servers", failures=list(gathered.failures))
     for server, table in gathered.answers.items():
         for key, value in wanted.items():
-            make = partial(
-                change_name_server_settings, session.remoting, server, {key: value}, timeout_ms=session.timeout_ms
-            )
+            make = partial(session.request, change_name_server_settings, server, {key: value})
             plan.changes.append(_change(server, "set", key, table.get(key), value, make, partial(_settings, session)))
     return plan
 
@@ -107,9 +105,9 @@ async def plan_pair(session: Session, namespace: str, key: str, value: str | Non
     plan = Plan(f"{action} {key} in the namespace {namespace}", failures=list(gathered.failures), only_adds=True)
     for server, table in gathered.answers.items():
         make = (
-            partial(delete_kv, session.remoting, server, namespace, key, timeout_ms=session.timeout_ms)
+            partial(session.request, delete_kv, server, namespace, key)
             if value is None
-            else partial(put_kv, session.remoting, server, namespace, key, value, timeout_ms=session.timeout_ms)
+            else partial(session.request, put_kv, server, namespace, key, value)
         )
         read = partial(_pairs, session, namespace)
         plan.changes.append(_change(server, action, key, table.get(key), value, make, read))
@@ -132,11 +130,11 @@ def _change(
 
 
 async def _settings(session: Session, server: str) -> dict[str, str]:
-    return await name_server_settings(session.remoting, server, timeout_ms=session.timeout_ms)
+    return await session.request(name_server_settings, server)
 
 
 async def _pairs(session: Session, namespace: str, server: str) -> dict[str, str]:
-    return await kv_table(session.remoting, server, namespace, timeout_ms=session.timeout_ms)
+    return await session.request(kv_table, server, namespace)
 
 
 def _compared(gathered: Gathered[str, dict[str, str]], containing: str = "") -> Found[Pair]:

@@ -16,25 +16,25 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found
-from orbitmq.admin.clients import Membership, membership, running
+from orbitmq.admin.clients import GroupMembership, membership, running
 from orbitmq.admin.groups import UNDO, parts, plain_rules, with_rules
 from orbitmq.admin.masters import each_master, lost
 from orbitmq.admin.plans import Change, Plan, Step, Value, joined
 from orbitmq.admin.progress import BROADCASTING, label
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Node, Session
-from orbitmq.admin.targets import Target, Where, applied, counted, described, told_apart, wanted
+from orbitmq.admin.targets import Target, Where, applied, counted, described, parsed_queues, wanted
 from orbitmq.errors import AdminError, BadArgument, BrokerError, Conflict, NotFound
 from orbitmq.message.config import SubscriptionGroup
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import RETRY_PREFIX
-from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.groups import END_OF_QUEUE, create_group, reset_offsets
 from orbitmq.operations.offsets import (
     query_consumer_offset,
     search_offset,
     update_consumer_offset,
 )
+from orbitmq.operations.statistics import runtime_info
 from orbitmq.operations.tables import all_consumer_offsets, all_groups
 from orbitmq.operations.topics import topic_stats
 from orbitmq.wire.bodies import QueueRange
@@ -80,12 +80,12 @@ class OffsetPlan(Plan):
 
 
 async def _stored(session: Session, node: Node, group: str) -> dict[str, dict[int, int]]:
-    table = await all_consumer_offsets(session.remoting, node.address, timeout_ms=session.timeout_ms)
+    table = await session.request(all_consumer_offsets, node)
     return {parts(key)[0]: dict(queues) for key, queues in table.items() if parts(key)[1] == group}
 
 
 async def _ranges(session: Session, node: Node, topic: str) -> dict[int, QueueRange]:
-    stats = await topic_stats(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
+    stats = await session.request(topic_stats, node, topic)
     return {queue.queue_id: one for queue, one in stats.offset_table.items()}
 
 
@@ -150,7 +150,7 @@ class _Watch:
     """
 
     session: Session
-    who: Membership
+    who: GroupMembership
     moved: dict[MessageQueue, tuple[Node, int | None, int]] = field(default_factory=dict)
     """Queue -> its broker, where it was and where it is to be."""
     seen: dict[MessageQueue, int | None] = field(default_factory=dict)
@@ -199,9 +199,7 @@ class _Watch:
 
     async def _offset(self, queue: MessageQueue) -> int | None:
         node = self.moved[queue][0]
-        return await query_consumer_offset(
-            self.session.remoting, node.address, self.who.group, queue, timeout_ms=self.session.timeout_ms
-        )
+        return await self.session.request(query_consumer_offset, node, self.who.group, queue)
 
 
 @dataclass(slots=True)
@@ -230,7 +228,7 @@ async def plan_reset(
     Without `force` it is only moved back. Conflict for a single queue, an offset or a shift while members are online at
     a broker of RocketMQ 4.9, which can move only whole topics, by time.
     """
-    only = told_apart(queues)
+    only = parsed_queues(queues)
     homes = [node for node in await session.homes(topic) if not only or node.name in {name for name, _ in only}]
     masters = [node for node in homes if node.is_master]
     who = await membership(session, group)
@@ -278,9 +276,7 @@ async def _queues(session: Session, node: Node, group: str, topic: str, target: 
         queue, before = MessageQueue(topic, node.name, queue_id), offsets.get(queue_id)
         low, found = max(0, known.min_offset), None
         if target.where is Where.TIME:
-            found = await search_offset(
-                session.remoting, node.address, queue, target.value, timeout_ms=session.timeout_ms
-            )
+            found = await session.request(search_offset, node, queue, target.value)
         after = wanted(target, low, known.max_offset, before, found, force=force)
         rows.append(_Queue(queue, low, known.max_offset, before, after))
     return rows
@@ -290,7 +286,7 @@ async def _add(
     session: Session,
     plan: OffsetPlan,
     watch: _Watch,
-    who: Membership,
+    who: GroupMembership,
     node: Node,
     queues: list[_Queue],
     target: Target,
@@ -348,15 +344,11 @@ def _watched(watch: _Watch, one: _Queue) -> Callable[[], Awaitable[Value]]:
 
 
 def _written(session: Session, node: Node, group: str, one: _Queue) -> Callable[[], Awaitable[None]]:
-    return lambda: update_consumer_offset(
-        session.remoting, node.address, group, one.queue, one.after or 0, timeout_ms=session.timeout_ms
-    )
+    return lambda: session.request(update_consumer_offset, node, group, one.queue, one.after or 0)
 
 
 def _reader(session: Session, node: Node, group: str, one: _Queue) -> Callable[[], Awaitable[Value]]:
-    return lambda: query_consumer_offset(
-        session.remoting, node.address, group, one.queue, timeout_ms=session.timeout_ms
-    )
+    return lambda: session.request(query_consumer_offset, node, group, one.queue)
 
 
 async def _by_time(
@@ -369,9 +361,7 @@ async def _by_time(
         if one.before is None:
             await _written(session, node, group, one)()
     topic = queues[0].queue.topic
-    told = await reset_offsets(
-        session.remoting, node.address, group, topic, target.timestamp_ms, force=force, timeout_ms=session.timeout_ms
-    )
+    told = await session.request(reset_offsets, node, group, topic, target.timestamp_ms, force=force)
     if told is None:  # its members have left since the plan was made
         for one in queues:
             await _written(session, node, group, one)()
@@ -382,10 +372,9 @@ def _exact(session: Session, node: Node, watch: _Watch, one: _Queue) -> Callable
 
     async def make() -> None:
         await watch.begin()
-        told = await reset_offsets(
-            session.remoting, node.address, group, one.queue.topic, END_OF_QUEUE,
-            queue_id=one.queue.queue_id, offset=one.after, timeout_ms=session.timeout_ms,
-        )  # fmt: skip
+        told = await session.request(
+            reset_offsets, node, group, one.queue.topic, END_OF_QUEUE, queue_id=one.queue.queue_id, offset=one.after
+        )
         if told is None:
             await _written(session, node, group, one)()
 
@@ -394,7 +383,7 @@ def _exact(session: Session, node: Node, watch: _Watch, one: _Queue) -> Callable
 
 async def _knows_queues(session: Session, node: Node) -> bool:
     """Whether the broker can move one queue of a group that is online."""
-    table = await runtime_info(session.remoting, node.address, timeout_ms=session.timeout_ms)
+    table = await session.request(runtime_info, node)
     return ORBITMQS_OWN in table or table.get("brokerVersionDesc", "").startswith(BY_QUEUE_SINCE)
 
 
@@ -435,7 +424,7 @@ async def plan_clone(
 
 
 async def _both(session: Session, node: Node, source: str, destination: str) -> tuple[dict[str, dict[int, int]], ...]:
-    table = await all_consumer_offsets(session.remoting, node.address, timeout_ms=session.timeout_ms)
+    table = await session.request(all_consumer_offsets, node)
     found: dict[str, dict[str, dict[int, int]]] = defaultdict(dict)
     for key, queues in table.items():
         topic, group = parts(key)
@@ -469,8 +458,7 @@ class _There:
 
 async def _there(session: Session, node: Node) -> _There:
     rules, offsets = await asyncio.gather(
-        all_groups(session.remoting, node.address, timeout_ms=session.timeout_ms),
-        all_consumer_offsets(session.remoting, node.address, timeout_ms=session.timeout_ms),
+        session.request(all_groups, node), session.request(all_consumer_offsets, node)
     )
     return _There(rules.groups, offsets)
 
@@ -555,12 +543,8 @@ def _rules_again(session: Session, node: Node, present: SubscriptionGroup | None
     wanted_rules = with_rules(SubscriptionGroup(kept.group), kept.rules[node.name])
 
     async def read_back() -> Value:
-        found = (await all_groups(session.remoting, node.address, timeout_ms=session.timeout_ms)).groups
+        found = (await session.request(all_groups, node)).groups
         return plain_rules(found.get(kept.group))
 
     step = Step(str(node), "restore rules", kept.group, plain_rules(present), plain_rules(wanted_rules))
-    return Change(
-        step,
-        lambda: create_group(session.remoting, node.address, wanted_rules, timeout_ms=session.timeout_ms),
-        read_back,
-    )
+    return Change(step, lambda: session.request(create_group, node, wanted_rules), read_back)

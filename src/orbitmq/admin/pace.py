@@ -16,7 +16,7 @@ SPAN_MS, SPAN_MIN_MS = 75_000, 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class QueueMark:
     """Where a group was in one queue."""
 
     offset: int
@@ -33,7 +33,7 @@ class Mark:
 class Pace:
     """What several looks at one group have told."""
 
-    marks: Mapping[str, Mark] = field(default_factory=dict)
+    marks: Mapping[str, QueueMark] = field(default_factory=dict)
     """By `topic/broker/queue`."""
     sums: deque[tuple[int, int, int]] = field(default_factory=deque)
     """Time, queues with an offset, and the sum of those offsets, the oldest first."""
@@ -75,10 +75,10 @@ class Paces:
         return pace
 
 
-def _next(mark: Mark | None, offset: int, waits: bool, now_ms: int) -> Mark:
+def _next(mark: QueueMark | None, offset: int, waits: bool, now_ms: int) -> QueueMark:
     if mark is None:
-        return Mark(offset, waits, now_ms, None)
+        return QueueMark(offset, waits, now_ms, None)
     if (mark.offset, mark.waits) == (offset, waits):
         return mark
     moved = offset > mark.offset >= 0  # the first one that is stored may be where the group begins
-    return Mark(offset, waits, now_ms, now_ms if moved else mark.moved_ms)
+    return QueueMark(offset, waits, now_ms, now_ms if moved else mark.moved_ms)

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Failure, Found, failure_of
+from orbitmq.admin.results import Failure, Found, failure_of
 from orbitmq.errors import OrbitMQError
 
 UNDO_ALL = "config undo"
@@ -19,7 +19,7 @@ UNDO_ALL = "config undo"
 Value = str | int | float | bool | dict[str, Any] | list[Any] | None
 
 
-class Outcome(StrEnum):
+class StepOutcome(StrEnum):
     """What became of a step."""
 
     PLANNED = "planned"
@@ -47,7 +47,7 @@ class Step(Struct, frozen=True, rename="camel"):
     before: Value = None
     """What is there; None when there is nothing, or nobody could say."""
     after: Value = None
-    outcome: Outcome = Outcome.PLANNED
+    outcome: StepOutcome = StepOutcome.PLANNED
 
     @property
     def changes(self) -> bool:
@@ -101,7 +101,7 @@ class Plan:
         return not (self.only_adds and is_new and not self.failures)
 
     def preview(self) -> Found[Step]:
-        shown = [step if step.changes else _with(step, Outcome.UNCHANGED) for step in self.steps]
+        shown = [step if step.changes else _with(step, StepOutcome.UNCHANGED) for step in self.steps]
         return Found(shown, list(self.warnings), list(self.failures))
 
     async def make(self, progress: Callable[[Step], None] | None = None) -> Found[Step]:
@@ -113,12 +113,12 @@ class Plan:
         broken: set[str | None] = set()
         for change in self.changes:
             if not change.step.changes:
-                outcome = Outcome.UNCHANGED
+                outcome = StepOutcome.UNCHANGED
             elif change.chain is not None and change.chain in broken:
-                outcome = Outcome.SKIPPED
+                outcome = StepOutcome.SKIPPED
             else:
                 outcome = await _make(change, done.failures)
-                if outcome is Outcome.FAILED:
+                if outcome is StepOutcome.FAILED:
                     broken.add(change.chain)
             done.items.append(_with(change.step, outcome))
             if progress is not None:
@@ -129,20 +129,20 @@ class Plan:
         """The same steps, those that were done being read back."""
         checked = Found[Step](warnings=list(made.warnings), failures=list(made.failures))
         for change, step in zip(self.changes, made.items, strict=True):
-            if step.outcome is Outcome.DONE and change.read_back is not None:
+            if step.outcome is StepOutcome.DONE and change.read_back is not None:
                 checked.items.append(await _read_back(step, change.read_back, checked))
             else:
                 checked.items.append(step)
         return checked
 
 
-async def _make(change: Change, failures: list[Failure]) -> Outcome:
+async def _make(change: Change, failures: list[Failure]) -> StepOutcome:
     try:
         await change.make()
     except OrbitMQError as error:
         failures.append(failure_of(f"{change.step.target}: {change.step.action} {change.step.subject}", error))
-        return Outcome.FAILED
-    return Outcome.DONE
+        return StepOutcome.FAILED
+    return StepOutcome.DONE
 
 
 async def _read_back(step: Step, read_back: ReadBack, checked: Found[Step]) -> Step:
@@ -152,12 +152,12 @@ async def _read_back(step: Step, read_back: ReadBack, checked: Found[Step]) -> S
         checked.warnings.append(f"{step.target}: done, but it could not be read back: {error}")
         return step
     if value == step.after:
-        return _with(step, Outcome.CONFIRMED)
+        return _with(step, StepOutcome.CONFIRMED)
     checked.warnings.append(f"{step.target}: {step.subject} is {value!r} now, not {step.after!r}")
-    return _with(step, Outcome.NOT_APPLIED)
+    return _with(step, StepOutcome.NOT_APPLIED)
 
 
-def _with(step: Step, outcome: Outcome) -> Step:
+def _with(step: Step, outcome: StepOutcome) -> Step:
     return Step(step.target, step.action, step.subject, step.before, step.after, outcome)
 
 

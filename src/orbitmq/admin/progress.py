@@ -13,16 +13,16 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Failure, Found
-from orbitmq.admin.clients import Membership, RunningQueue, membership, running
+from orbitmq.admin.clients import GroupMembership, RunningQueue, membership, running
 from orbitmq.admin.groups import rules
+from orbitmq.admin.results import Failure, Found
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import BrokerError, NotFound
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import RETRY_PREFIX, dlq_topic
-from orbitmq.operations.figures import statistic
 from orbitmq.operations.groups import consume_stats, time_spans
 from orbitmq.operations.offsets import min_offset
+from orbitmq.operations.statistics import statistic
 from orbitmq.operations.tables import all_consumer_offsets
 from orbitmq.operations.topics import topic_stats
 from orbitmq.runtime.clock import Clock, SystemClock
@@ -39,7 +39,7 @@ ASK_AGAIN_SECONDS = 0.5
 """Between two looks while a lag is waited for: it falls with commits, which come every few seconds."""
 
 
-class State(StrEnum):
+class QueueState(StrEnum):
     """What the figures of a queue mean."""
 
     CAUGHT_UP = "caughtUp"
@@ -55,13 +55,13 @@ class State(StrEnum):
     UNKNOWN = "unknown"
 
 
-class QueueLag(Struct, frozen=True, rename="camel"):
+class GroupQueue(Struct, frozen=True, rename="camel"):
     """One queue. Which request each time comes from stands with it: three different ones circulate as "the lag"."""
 
     topic: str
     broker_name: str
     queue_id: int
-    state: State
+    state: QueueState
     min_offset: int | None = None
     """The first message the queue still holds."""
     max_offset: int | None = None
@@ -125,7 +125,7 @@ class GroupProgress(Struct, frozen=True, rename="camel"):
     """Members without a queue."""
     unread_queues: list[str]
     """Queues with messages that consumers are not shown: the topic has less read queues than write queues there."""
-    queues: list[QueueLag]
+    queues: list[GroupQueue]
 
 
 # ---------------------------------------------------------------------------------------------------------- pure parts
@@ -149,18 +149,20 @@ class QueueFacts:
     owner: str | None = None
 
 
-def reading(facts: QueueFacts, now_ms: int, *, broadcasting: bool = False) -> QueueLag:
+def reading(facts: QueueFacts, now_ms: int, *, broadcasting: bool = False) -> GroupQueue:
     """What the facts of a queue mean at `now_ms`."""
     queue, end, low = facts.queue, facts.max_offset, facts.min_offset
     stored = facts.stored_offset if facts.has_offset else None
     state = _state(facts, broadcasting=broadcasting)
-    if state in (State.BROADCAST, State.UNKNOWN):
-        return QueueLag(queue.topic, queue.broker_name, queue.queue_id, state, low, end, stored, client_id=facts.owner)
+    if state in (QueueState.BROADCAST, QueueState.UNKNOWN):
+        return GroupQueue(
+            queue.topic, queue.broker_name, queue.queue_id, state, low, end, stored, client_id=facts.owner
+        )
     assert end is not None, "else it is unknown"
     first = max(low or 0, stored or 0)
     lag = max(0, end - first)
-    delay = 0 if not lag else facts.told_delay_ms if state is State.BEHIND else None
-    return QueueLag(
+    delay = 0 if not lag else facts.told_delay_ms if state is QueueState.BEHIND else None
+    return GroupQueue(
         queue.topic,
         queue.broker_name,
         queue.queue_id,
@@ -178,21 +180,21 @@ def reading(facts: QueueFacts, now_ms: int, *, broadcasting: bool = False) -> Qu
     )
 
 
-def _state(facts: QueueFacts, *, broadcasting: bool) -> State:
+def _state(facts: QueueFacts, *, broadcasting: bool) -> QueueState:
     if broadcasting:
-        return State.BROADCAST
+        return QueueState.BROADCAST
     if facts.max_offset is None or facts.has_offset is None:
-        return State.UNKNOWN
+        return QueueState.UNKNOWN
     if not facts.has_offset:
-        return State.NO_OFFSET
+        return QueueState.NO_OFFSET
     stored = facts.stored_offset
     if stored is None:
-        return State.UNKNOWN
+        return QueueState.UNKNOWN
     if stored > facts.max_offset:
-        return State.OFFSET_AHEAD
+        return QueueState.OFFSET_AHEAD
     if facts.min_offset is not None and stored < facts.min_offset:
-        return State.EXPIRED
-    return State.BEHIND if stored < facts.max_offset else State.CAUGHT_UP
+        return QueueState.EXPIRED
+    return QueueState.BEHIND if stored < facts.max_offset else QueueState.CAUGHT_UP
 
 
 def _between(earlier_ms: int | None, later_ms: int | None) -> int | None:
@@ -245,13 +247,13 @@ def vanished(reports: Mapping[str, ConsumerRunningInfo], registered: Collection[
     ]  # fmt: skip
 
 
-def label(queue: MessageQueue | QueueLag | RunningQueue) -> str:
+def label(queue: MessageQueue | GroupQueue | RunningQueue) -> str:
     """`topic/broker/queue`."""
     return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetters:
+class DeadLetterCount:
     """Those of one group; None is not known."""
 
     count: int | None
@@ -259,7 +261,7 @@ class DeadLetters:
 
 
 @dataclass(slots=True)
-class Rates:
+class GroupRates:
     """Messages a second; None when a broker did not say."""
 
     handed_out: float | None = 0.0
@@ -268,20 +270,20 @@ class Rates:
 
 def summary(
     group: str,
-    queues: list[QueueLag],
-    rates: Rates,
-    who: Membership,
+    queues: list[GroupQueue],
+    rates: GroupRates,
+    who: GroupMembership,
     reports: Mapping[str, ConsumerRunningInfo] | None,
     *,
     whole: bool,
-    dead_letters: DeadLetters = DeadLetters(None),
+    dead_letters: DeadLetterCount = DeadLetterCount(None),
     unread: Iterable[str] = (),
 ) -> GroupProgress:
     """The group's figures. Unless `whole`, a part of them is missing, and sums are not known."""
     counted = [one for one in queues if not one.topic.startswith(RETRY_PREFIX)]
     known = [one.lag_messages for one in counted if one.lag_messages is not None]
     lag = _sum((one.lag_messages for one in counted), whole=whole)
-    of_all = counted if whole and all(one.state is not State.UNKNOWN for one in counted) else []
+    of_all = counted if whole and all(one.state is not QueueState.UNKNOWN for one in counted) else []
     at = None if reports is None else owners(reports)
     consumed = None if reports is None else finished_tps(reports)
     busy = set() if at is None else {client for queue, client in at.items() if not _is_retry(queue.topic)}
@@ -326,14 +328,14 @@ def _largest(times: Iterable[int | None]) -> int | None:
 def warnings_of(found: GroupProgress) -> list[str]:
     """What a reader of the figures must know."""
     said = []
-    ahead = [label(one) for one in found.queues if one.state is State.OFFSET_AHEAD]
+    ahead = [label(one) for one in found.queues if one.state is QueueState.OFFSET_AHEAD]
     if ahead:
         said.append(f"the stored offset is beyond the end of {', '.join(ahead)}: was the topic made anew?")
     if found.expired_messages:
         said.append(f"{found.expired_messages} messages were removed before the group took them")
-    if any(one.state is State.BROADCAST for one in found.queues):
+    if any(one.state is QueueState.BROADCAST for one in found.queues):
         said.append(f"{found.group} broadcasts: its members keep their offsets themselves, brokers know no lag")
-    fresh = [label(one) for one in found.queues if one.state is State.NO_OFFSET and one.lag_messages]
+    fresh = [label(one) for one in found.queues if one.state is QueueState.NO_OFFSET and one.lag_messages]
     if fresh:
         said.append(f"the group has stored no offset for {', '.join(fresh)}")
     return said
@@ -348,7 +350,7 @@ class _AtBroker:
 
     facts: list[QueueFacts] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
-    rates: Rates = field(default_factory=Rates)
+    rates: GroupRates = field(default_factory=GroupRates)
 
 
 async def progress(
@@ -376,7 +378,7 @@ async def by_queue(
     clients: bool = True,
     above: int | None = None,
     within_seconds: float = 0,
-) -> Found[QueueLag]:
+) -> Found[GroupQueue]:
     """The queues of `progress`. `check_failed` when the group is behind by more than `above`, retries included, or it
     cannot be told; it is asked anew until that is over, for at most `within_seconds`.
     """
@@ -396,7 +398,12 @@ async def by_queue(
 
 
 async def measured(
-    session: Session, who: Membership, topic: str | None = None, *, clients: bool = True, clock: Clock | None = None
+    session: Session,
+    who: GroupMembership,
+    topic: str | None = None,
+    *,
+    clients: bool = True,
+    clock: Clock | None = None,
 ) -> tuple[Found[GroupProgress], dict[str, ConsumerRunningInfo]]:
     """The same for members that are known already, and what they say of themselves."""
     topics = {topic} if topic else set(who.subscribed)
@@ -439,8 +446,8 @@ def _owned(facts: QueueFacts, at: Mapping[MessageQueue, str]) -> QueueFacts:
     return replace(facts, owner=owner) if owner else facts
 
 
-def _added(rates: Iterable[Rates]) -> Rates:
-    total = Rates()
+def _added(rates: Iterable[GroupRates]) -> GroupRates:
+    total = GroupRates()
     for one in rates:
         total.handed_out = _plus(total.handed_out, one.handed_out)
         total.produced = _plus(total.produced, one.produced)
@@ -454,7 +461,7 @@ def _plus(one: float | None, other: float | None) -> float | None:
 async def _at_broker(
     session: Session, node: Node, group: str, topic: str | None, subscribed: Collection[str]
 ) -> _AtBroker:
-    stats = await consume_stats(session.remoting, node.address, group, topic, timeout_ms=session.timeout_ms)
+    stats = await session.request(consume_stats, node, group, topic)
     found = _AtBroker()
     found.rates.handed_out = stats.consume_tps
     by_topic: dict[str, dict[MessageQueue, QueueProgress]] = {name: {} for name in subscribed}
@@ -462,7 +469,7 @@ async def _at_broker(
         by_topic.setdefault(queue.topic, {})[queue] = at
     stored: Mapping[str, Mapping[int, int]] | None = None
     if any(at.consumer_offset == 0 for at in stats.offset_table.values()):  # stored, or the broker's word for none
-        stored = await all_consumer_offsets(session.remoting, node.address, timeout_ms=session.timeout_ms)
+        stored = await session.request(all_consumer_offsets, node)
     for name, queues in sorted(by_topic.items()):
         await _add_topic(session, node, group, name, queues, stored, found)
     return found
@@ -535,17 +542,15 @@ def _time(timestamp: int | None) -> int | None:
     return timestamp if timestamp and timestamp > 0 else None
 
 
-async def _dead_letters(session: Session, group: str) -> tuple[DeadLetters, list[Failure]]:
+async def _dead_letters(session: Session, group: str) -> tuple[DeadLetterCount, list[Failure]]:
     topic = dlq_topic(group)
     try:
         homes = await session.homes(topic)
     except NotFound:
-        return DeadLetters(0), []
-    came = await session.each_node(
-        homes, lambda node: topic_stats(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
-    )
+        return DeadLetterCount(0), []
+    came = await session.each_node(homes, lambda node: session.request(topic_stats, node, topic))
     if came.failures:
-        return DeadLetters(None), came.failures
+        return DeadLetterCount(None), came.failures
     ranges = [one for stats in came.answers.values() for one in stats.offset_table.values()]
     newest = _largest(_time(one.last_update_timestamp) for one in ranges if one.max_offset > one.min_offset)
-    return DeadLetters(sum(one.max_offset - one.min_offset for one in ranges), newest), []
+    return DeadLetterCount(sum(one.max_offset - one.min_offset for one in ranges), newest), []

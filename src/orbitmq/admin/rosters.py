@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Failure
-from orbitmq.admin.clients import Member, Membership, membership
+from orbitmq.admin.clients import ConsumerMember, GroupMembership, membership
 from orbitmq.admin.groups import groups, is_system
+from orbitmq.admin.results import Failure
 from orbitmq.admin.session import Session
 
 
-class Client(Struct, frozen=True, rename="camel"):
+class ClientSummary(Struct, frozen=True, rename="camel"):
     """One client that consumes."""
 
     client_id: str
@@ -37,7 +37,7 @@ class Client(Struct, frozen=True, rename="camel"):
 class Roster:
     """All members at one time."""
 
-    groups: dict[str, Membership] = field(default_factory=dict)
+    groups: dict[str, GroupMembership] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -53,9 +53,9 @@ async def roster(session: Session) -> Roster:
 # ---------------------------------------------------------------------------------------------------------- pure parts
 
 
-def clients_of(whos: Mapping[str, Membership], *, system: bool = False) -> list[Client]:
+def clients_of(whos: Mapping[str, GroupMembership], *, system: bool = False) -> list[ClientSummary]:
     """Every client by id, with the groups it is in; those of the system's own groups are left out unless asked for."""
-    seen: dict[str, dict[str, Member]] = defaultdict(dict)
+    seen: dict[str, dict[str, ConsumerMember]] = defaultdict(dict)
     for group, who in whos.items():
         for member in who.members:
             if system or not is_system(group):
@@ -63,9 +63,9 @@ def clients_of(whos: Mapping[str, Membership], *, system: bool = False) -> list[
     return [_client(client_id, seen[client_id]) for client_id in sorted(seen)]
 
 
-def _client(client_id: str, memberships: Mapping[str, Member]) -> Client:
+def _client(client_id: str, memberships: Mapping[str, ConsumerMember]) -> ClientSummary:
     told = list(memberships.values())
-    return Client(
+    return ClientSummary(
         client_id,
         sorted(memberships),
         next((one.address for one in told if one.address), None),

@@ -25,7 +25,7 @@ NO_POOL = 2_147_483_647
 """Free off-heap buffers of a broker that uses none."""
 
 
-class Rates(Struct, frozen=True, rename="camel"):
+class MeanRates(Struct, frozen=True, rename="camel"):
     """Means per second up to now."""
 
     last_10_s: float | None = None
@@ -33,7 +33,7 @@ class Rates(Struct, frozen=True, rename="camel"):
     last_600_s: float | None = None
 
 
-class Waiting(Struct, frozen=True, rename="camel"):
+class RequestQueue(Struct, frozen=True, rename="camel"):
     """Requests of one kind that wait for a thread."""
 
     size: int | None = None
@@ -42,7 +42,7 @@ class Waiting(Struct, frozen=True, rename="camel"):
     """How long the first of them has been waiting."""
 
 
-class Daily(Struct, frozen=True, rename="camel"):
+class DailyCount(Struct, frozen=True, rename="camel"):
     """Messages of a day; the broker's clock says when one begins."""
 
     today: int | None = None
@@ -97,15 +97,15 @@ class Runtime(Struct, frozen=True, rename="camel"):
     """Whole seconds. Together with `booted_at_ms` it tells what time it is at the broker."""
     active: bool | None = None
     """False when its disk has failed; RocketMQ 4.9 does not tell."""
-    put_per_s: Rates = Rates()
-    found_per_s: Rates = Rates()
+    put_per_s: MeanRates = MeanRates()
+    found_per_s: MeanRates = MeanRates()
     """Pulls that found messages."""
-    missed_per_s: Rates = Rates()
+    missed_per_s: MeanRates = MeanRates()
     """Pulls that found none."""
-    transferred_per_s: Rates = Rates()
+    transferred_per_s: MeanRates = MeanRates()
     """Messages handed out."""
-    put_messages: Daily = Daily()
-    got_messages: Daily = Daily()
+    put_messages: DailyCount = DailyCount()
+    got_messages: DailyCount = DailyCount()
     put_total: int | None = None
     """Messages since the start; RocketMQ says 1 when there was none."""
     put_total_bytes: int | None = None
@@ -118,10 +118,10 @@ class Runtime(Struct, frozen=True, rename="camel"):
     put_999_ms: float | None = None
     put_times: dict[str, int] = {}
     """Puts of the last whole minute by how long they took; empty in the first minute."""
-    send_queue: Waiting = Waiting()
-    pull_queue: Waiting = Waiting()
-    query_queue: Waiting = Waiting()
-    transaction_queue: Waiting = Waiting()
+    send_queue: RequestQueue = RequestQueue()
+    pull_queue: RequestQueue = RequestQueue()
+    query_queue: RequestQueue = RequestQueue()
+    transaction_queue: RequestQueue = RequestQueue()
     loop_delay_ms: int | None = None
     """The longest that the event loop kept requests waiting in the last minute; only a broker of orbitmq tells it."""
     log_begin_offset: int | None = None
@@ -180,7 +180,7 @@ def parse(table: Table) -> Runtime:
         send_queue=_waiting(table, "sendThreadPoolQueue"),
         pull_queue=_waiting(table, "pullThreadPoolQueue"),
         query_queue=_waiting(table, "queryThreadPoolQueue"),
-        transaction_queue=Waiting(
+        transaction_queue=RequestQueue(
             _number(table.get("EndTransactionQueueSize")),
             _number(table.get("EndTransactionThreadPoolQueueCapacity")),
         ),
@@ -242,25 +242,25 @@ def _truth(text: str | None) -> bool | None:
     return None if text is None else text.strip().lower() == "true"
 
 
-def _rates(text: str | None) -> Rates:
+def _rates(text: str | None) -> MeanRates:
     """`12.0 3.5 ` with nothing where the broker is too young."""
     parts = [_fraction(part) for part in (text or "").split(" ")]
-    return Rates(*(parts + [None] * 3)[:3])
+    return MeanRates(*(parts + [None] * 3)[:3])
 
 
-def _daily(table: Table, name: str) -> Daily:
+def _daily(table: Table, name: str) -> DailyCount:
     before, morning, now = (
         _number(table.get(name + moment)) for moment in ("YesterdayMorning", "TodayMorning", "TodayNow")
     )
-    return Daily(_difference(now, morning), _difference(morning, before))
+    return DailyCount(_difference(now, morning), _difference(morning, before))
 
 
 def _difference(later: int | None, earlier: int | None) -> int | None:
     return None if later is None or earlier is None else later - earlier
 
 
-def _waiting(table: Table, name: str) -> Waiting:
-    return Waiting(*(_number(table.get(name + part)) for part in ("Size", "Capacity", "HeadWaitTimeMills")))
+def _waiting(table: Table, name: str) -> RequestQueue:
+    return RequestQueue(*(_number(table.get(name + part)) for part in ("Size", "Capacity", "HeadWaitTimeMills")))
 
 
 def _capacity(text: str) -> tuple[int | None, int | None]:

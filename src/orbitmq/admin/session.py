@@ -10,17 +10,19 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import TypeVar
+from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
-from orbitmq.admin.answers import Failure, Gathered, failure_of
 from orbitmq.admin.envelope import rfc3339
 from orbitmq.admin.memory import Memory, Remembered
-from orbitmq.errors import BadArgument, BrokerAway, NoNameServer, NotFound, OrbitMQError, RemotingError
+from orbitmq.admin.results import Failure, Gathered, failure_of
+from orbitmq.errors import BrokerAway, NoNameServer, NotFound, OrbitMQError, RemotingError
 from orbitmq.message.model import MASTER_ID
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.routes import cluster_info, route
 from orbitmq.wire.bodies import ClusterInfo, TopicRouteData
 
+P = ParamSpec("P")
 T = TypeVar("T")
 K = TypeVar("K")
 
@@ -83,6 +85,18 @@ class Session:
         self._away: list[Node] = []
         self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
 
+    async def request(
+        self,
+        operation: Callable[Concatenate[Remoting, str, P], Awaitable[T]],
+        node: Node | str,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Await `operation` for a broker, or for an address, within the time limit of the session."""
+        address = node.address if isinstance(node, Node) else node
+        limited = cast("Callable[..., Awaitable[T]]", operation)  # each of them has a keyword `timeout_ms`
+        return await limited(self.remoting, address, *args, **{"timeout_ms": self.timeout_ms, **kwargs})
+
     async def any_name_server(self, question: Callable[[str], Awaitable[T]]) -> T:
         """The first answer, asked in the order given. NoNameServer when none can be reached."""
         tried: list[str] = []
@@ -100,9 +114,7 @@ class Session:
     async def info(self) -> ClusterInfo:
         """Every broker that is registered, kept from the first time."""
         if self._info is None:
-            found = await self.any_name_server(
-                lambda address: cluster_info(self.remoting, address, timeout_ms=self.timeout_ms)
-            )
+            found = await self.any_name_server(partial(self.request, cluster_info))
             if self.memory is not None:
                 here = [Remembered(one.cluster, one.name, one.id, one.address) for one in _registered(found)]
                 away = await self.memory.look(here)
@@ -198,9 +210,7 @@ class Session:
         return _chosen(sorted([*homes, *(node for node in missed if node.cluster in clusters)]))
 
     async def _route(self, topic: str) -> TopicRouteData | None:
-        return await self.any_name_server(
-            lambda address: route(self.remoting, address, topic, timeout_ms=self.timeout_ms)
-        )
+        return await self.any_name_server(lambda address: self.request(route, address, topic))
 
     async def _missed(self) -> list[Node]:
         """Brokers that are away, without another one of their name; nobody is asked where nothing is remembered."""
@@ -289,9 +299,3 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 def _is_address(text: str) -> bool:
     host, colon, port = text.rpartition(":")
     return bool(colon and host and port.isdigit())
-
-
-def needs_name_servers(addresses: Sequence[str]) -> None:
-    """AdminError when there is none to ask."""
-    if not addresses:
-        raise BadArgument("no name server is given", "-n 127.0.0.1:9876, NAMESRV_ADDR, or `orbitmq context add`")

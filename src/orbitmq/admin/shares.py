@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from orbitmq.admin.progress import QueueLag
+from orbitmq.admin.progress import GroupQueue
 
 
 class Share(Struct, frozen=True, rename="camel"):
@@ -29,25 +29,25 @@ class Share(Struct, frozen=True, rename="camel"):
     """When the newest message that was consumed was stored."""
 
 
-def by_topic(queues: Iterable[QueueLag]) -> list[Share]:
+def by_topic(queues: Iterable[GroupQueue]) -> list[Share]:
     """In the order topics first come."""
     return _shares(queues, lambda one: one.topic)
 
 
-def by_client(queues: Iterable[QueueLag]) -> dict[str, Share]:
+def by_client(queues: Iterable[GroupQueue]) -> dict[str, Share]:
     """By client id; queues that nobody has, or whose owner is not known, are in none."""
     return {one.name: one for one in _shares(queues, lambda one: one.client_id)}
 
 
-def _shares(queues: Iterable[QueueLag], name: Callable[[QueueLag], str | None]) -> list[Share]:
-    found: dict[str, list[QueueLag]] = defaultdict(list)
+def _shares(queues: Iterable[GroupQueue], name: Callable[[GroupQueue], str | None]) -> list[Share]:
+    found: dict[str, list[GroupQueue]] = defaultdict(list)
     for one in queues:
         if (key := name(one)) is not None:
             found[key].append(one)
     return [_share(key, some) for key, some in found.items()]
 
 
-def _share(name: str, queues: list[QueueLag]) -> Share:
+def _share(name: str, queues: list[GroupQueue]) -> Share:
     lags = [one.lag_messages for one in queues]
     delays = [one.delay_ms for one in queues]
     return Share(

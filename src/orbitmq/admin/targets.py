@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from orbitmq.admin.moments import moment_ms
+from orbitmq.admin.time_texts import moment_ms
 from orbitmq.errors import BadArgument, ConfigurationError
 from orbitmq.operations.groups import END_OF_QUEUE
 
@@ -105,7 +105,7 @@ def described(replayed: int, skipped: int) -> str:
     return f"replay {replayed} messages" if replayed else "set offset"
 
 
-def told_apart(texts: Iterable[str]) -> set[tuple[str, int]]:
+def parsed_queues(texts: Iterable[str]) -> set[tuple[str, int]]:
     """`broker/3` or `broker:3`: queues by name of broker and id. AdminError for anything else."""
     found = set()
     for text in texts:

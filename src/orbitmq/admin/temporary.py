@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 from orbitmq.admin import groups, topic_changes
-from orbitmq.admin.answers import Found
 from orbitmq.admin.clients import membership
-from orbitmq.admin.plans import Outcome, Plan, Step
+from orbitmq.admin.plans import Plan, Step, StepOutcome
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.errors import AdminError, NotFound, OrbitMQError
 
@@ -48,9 +48,9 @@ async def own_topic(session: Session, left: list[str], queues: int = QUEUES) -> 
     """
     name = _name()
     try:
-        plan = await topic_changes.plan_create(session, name, topic_changes.Wanted(queues, queues))
+        plan = await topic_changes.plan_create(session, name, topic_changes.TopicChanges(queues, queues))
         done = await plan.make()
-        if any(step.outcome is Outcome.DONE for step in done.items):
+        if any(step.outcome is StepOutcome.DONE for step in done.items):
             # Also of a part: what a name server does not know yet it cannot be told to forget.
             await until(lambda: _is_routed(session, name), f"the route of {name}")
         _refuse_failures(done)

@@ -12,17 +12,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from orbitmq.admin import topics
-from orbitmq.admin.answers import Failure
 from orbitmq.admin.masters import lost, only_masters, untouched
 from orbitmq.admin.namesrv import plan_pair
 from orbitmq.admin.plans import Change, Plan, Step, Value, joined
+from orbitmq.admin.results import Failure
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.errors import BadArgument, Conflict, NotFound
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.flags import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUBSCRIPTION, perm_text
 from orbitmq.message.topics import AUTO_CREATE_TOPIC, ORDER_NAMESPACE, check_topic
 from orbitmq.operations.kv import kv_value
-from orbitmq.operations.routes import forget_topic, route
+from orbitmq.operations.routes import delete_topic_route, route
 from orbitmq.operations.topics import create_topic, delete_topic
 
 UNDO = "topic undo"
@@ -34,7 +34,7 @@ QUEUES_MAX = 65_536
 """Of one topic on one broker; a queue costs memory and a directory."""
 
 
-class Wanted(Struct, frozen=True):
+class TopicChanges(Struct, frozen=True):
     """What is asked of a topic; None stays as it is."""
 
     read_queues: int | None = None
@@ -62,9 +62,9 @@ def wanted_of(
     perm: str | None,
     unit: bool | None,
     unit_subscribed: bool | None,
-) -> Wanted:
+) -> TopicChanges:
     """What flags say; `queues` stands for both numbers where they are not given."""
-    return Wanted(
+    return TopicChanges(
         queues if read_queues is None else read_queues,
         queues if write_queues is None else write_queues,
         None if perm is None else perm_of(perm),
@@ -83,7 +83,7 @@ def perm_of(text: str) -> int:
     raise BadArgument(f"{text!r} is no permission", "R, W, RW, or 4, 2, 6 as the stock tool writes it")
 
 
-def told(config: TopicConfig | None) -> Value:
+def plain_config(config: TopicConfig | None) -> Value:
     """A configuration as a step shows it."""
     if config is None:
         return None
@@ -99,7 +99,7 @@ def told(config: TopicConfig | None) -> Value:
 
 
 async def plan_create(
-    session: Session, topic: str, wanted: Wanted, *, brokers: Collection[str] = (), ordered: bool = False
+    session: Session, topic: str, wanted: TopicChanges, *, brokers: Collection[str] = (), ordered: bool = False
 ) -> Plan:
     """Make the topic at these brokers, or at every master; `ordered` also enters what they have of it into the order
     settings, where other brokers stay as they are.
@@ -128,7 +128,7 @@ async def plan_create(
     return plan
 
 
-async def plan_alter(session: Session, topic: str, wanted: Wanted, *, brokers: Collection[str] = ()) -> Plan:
+async def plan_alter(session: Session, topic: str, wanted: TopicChanges, *, brokers: Collection[str] = ()) -> Plan:
     """Change the topic at every broker that has it, or at these. NotFound where none has it."""
     await _refuse_system(session, topic)
     _, present, failures = await _present(session, topic, brokers)
@@ -168,9 +168,7 @@ async def plan_delete(session: Session, topic: str) -> Plan:
     """
     await _refuse_system(session, topic)
     _, present, failures = await _present(session, topic, ())
-    routes = await session.every_name_server(
-        lambda server: route(session.remoting, server, topic, timeout_ms=session.timeout_ms)
-    )
+    routes = await session.every_name_server(lambda server: session.request(route, server, topic))
     known = {server: found is not None for server, found in routes.answers.items()}
     homes = {node: config for node, config in present.items() if config is not None}
     if not homes and not any(known.values()) and not failures:
@@ -250,9 +248,7 @@ async def plan_undo(session: Session, undo: Mapping[str, Any]) -> Plan:
 
 async def order_setting(session: Session, topic: str) -> str | None:
     """What the first name server that answers has."""
-    return await session.any_name_server(
-        lambda server: kv_value(session.remoting, server, ORDER_NAMESPACE, topic, timeout_ms=session.timeout_ms)
-    )
+    return await session.any_name_server(lambda server: session.request(kv_value, server, ORDER_NAMESPACE, topic))
 
 
 def _order_of(setting: str) -> dict[str, int]:
@@ -292,17 +288,19 @@ async def _present(
 
 def _put(session: Session, node: Node, before: TopicConfig | None, after: TopicConfig, action: str) -> Change:
     async def make() -> None:
-        await create_topic(session.remoting, node.address, after, timeout_ms=session.timeout_ms)
+        await session.request(create_topic, node, after)
 
-    step = Step(str(node), action, after.name, told(before), told(after))
+    step = Step(str(node), action, after.name, plain_config(before), plain_config(after))
     return Change(step, make, partial(_read_back, session, node, after.name))
 
 
 def deletion(session: Session, node: Node, topic: str, config: TopicConfig) -> Change:
     """The topic at one broker."""
-    make = partial(delete_topic, session.remoting, node.address, topic, timeout_ms=max(30_000.0, session.timeout_ms))
+    make = partial(session.request, delete_topic, node, topic, timeout_ms=max(30_000.0, session.timeout_ms))
     return Change(
-        Step(str(node), "delete topic", topic, told(config), None), make, partial(_read_back, session, node, topic)
+        Step(str(node), "delete topic", topic, plain_config(config), None),
+        make,
+        partial(_read_back, session, node, topic),
     )
 
 
@@ -310,14 +308,14 @@ def forgetting(session: Session, server: str, topic: str, there: bool) -> Change
     """The topic at one name server. Brokers have told it themselves by now, perhaps; asking again costs nothing."""
 
     async def read_back() -> Value:
-        return "routed" if await route(session.remoting, server, topic, timeout_ms=session.timeout_ms) else None
+        return "routed" if await session.request(route, server, topic) else None
 
-    make = partial(forget_topic, session.remoting, server, topic, timeout_ms=session.timeout_ms)
+    make = partial(session.request, delete_topic_route, server, topic)
     return Change(Step(server, "forget topic", topic, "routed" if there else None, None), make, read_back)
 
 
 async def _read_back(session: Session, node: Node, topic: str) -> Value:
-    return told((await topics.table_of(session, node)).topics.get(topic))
+    return plain_config((await topics.table_of(session, node)).topics.get(topic))
 
 
 def _with_bit(flag: int, bit: int, wanted: bool | None) -> int:

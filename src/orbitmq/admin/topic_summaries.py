@@ -13,13 +13,13 @@ from functools import partial
 from msgspec import Struct
 
 from orbitmq.admin import groups, topics
-from orbitmq.admin.answers import Failure, Found
+from orbitmq.admin.results import Failure, Found
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.topics import TopicType, day_sum
 from orbitmq.errors import BrokerError
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.flags import perm_text
-from orbitmq.operations.figures import broker_consume_stats, statistic
+from orbitmq.operations.statistics import broker_consume_stats, statistic
 from orbitmq.operations.tables import all_consumer_offsets
 from orbitmq.operations.topics import topic_stats
 from orbitmq.wire.bodies import BrokerStatsData, ConsumeStatsList, TopicStatsTable
@@ -96,8 +96,8 @@ async def _at_broker(session: Session, node: Node) -> _AtBroker:
     timeout_ms = max(session.timeout_ms, groups.SUMS_TIMEOUT_MS)
     table, offsets, stats = await asyncio.gather(
         topics.table_of(session, node),
-        all_consumer_offsets(session.remoting, node.address, timeout_ms=session.timeout_ms),
-        broker_consume_stats(session.remoting, node.address, timeout_ms=timeout_ms),
+        session.request(all_consumer_offsets, node),
+        session.request(broker_consume_stats, node, timeout_ms=timeout_ms),
     )
     return await asyncio.to_thread(_read, table.topics, offsets, stats)
 

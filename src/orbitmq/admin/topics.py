@@ -13,15 +13,15 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from orbitmq.admin.answers import Found, Gathered, failure_of
+from orbitmq.admin.results import Found, Gathered, failure_of
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.flags import perm_text
 from orbitmq.message.topics import DLQ_PREFIX, ORDER_NAMESPACE, RETRY_PREFIX, is_system_topic
-from orbitmq.operations.figures import statistic
 from orbitmq.operations.groups import consume_stats
 from orbitmq.operations.kv import kv_table
 from orbitmq.operations.routes import name_server_system_topics, topics, topics_of_cluster
+from orbitmq.operations.statistics import statistic
 from orbitmq.operations.topics import all_topics, groups_of_topic, system_topics, topic_stats
 from orbitmq.wire.bodies import BrokerStatsData, StatsItem, TopicTable
 
@@ -139,9 +139,7 @@ async def listed(session: Session, *, everything: bool = False, containing: str 
     gathered = await _names(session)
     names = set[str]().union(*gathered.answers.values())
     system = await system_names(session)
-    ordered = await session.any_name_server(
-        lambda server: kv_table(session.remoting, server, ORDER_NAMESPACE, timeout_ms=session.timeout_ms)
-    )
+    ordered = await session.any_name_server(lambda server: session.request(kv_table, server, ORDER_NAMESPACE))
     rows = [Topic(name, type_of(name, system, frozenset(ordered))) for name in sorted(names)]
     hidden = () if everything else (TopicType.SYSTEM, TopicType.RETRY, TopicType.DLQ)
     shown = [row for row in rows if row.type not in hidden and containing.lower() in row.topic.lower()]
@@ -155,8 +153,8 @@ async def _names(session: Session) -> Gathered[str, list[str]]:
 
     async def one(server: str) -> list[str]:
         if cluster is None:
-            return await topics(session.remoting, server, timeout_ms=timeout_ms)
-        return await topics_of_cluster(session.remoting, server, cluster, timeout_ms=timeout_ms)
+            return await session.request(topics, server, timeout_ms=timeout_ms)
+        return await session.request(topics_of_cluster, server, cluster, timeout_ms=timeout_ms)
 
     return await session.every_name_server(one)
 
@@ -165,10 +163,10 @@ async def system_names(session: Session) -> frozenset[str]:
     """Topics that brokers and name servers call their own; without those of a broker that does not answer."""
     timeout_ms = session.timeout_ms
     own = await session.any_name_server(
-        lambda server: name_server_system_topics(session.remoting, server, timeout_ms=timeout_ms)
+        lambda server: session.request(name_server_system_topics, server, timeout_ms=timeout_ms)
     )
     told = await session.each_node(
-        await session.readable(), lambda node: system_topics(session.remoting, node.address, timeout_ms=timeout_ms)
+        await session.readable(), lambda node: session.request(system_topics, node, timeout_ms=timeout_ms)
     )
     info = await session.info()
     return frozenset((*own, *info.brokers, *info.clusters)).union(*told.answers.values())
@@ -177,8 +175,7 @@ async def system_names(session: Session) -> frozenset[str]:
 async def status(session: Session, topic: str) -> Found[TopicQueue]:
     """Every queue of the topic, in the order of brokers and queues."""
     gathered = await session.each_node(
-        await session.homes(topic),
-        lambda node: topic_stats(session.remoting, node.address, topic, timeout_ms=session.timeout_ms),
+        await session.homes(topic), lambda node: session.request(topic_stats, node, topic)
     )
     rows = [
         TopicQueue(
@@ -254,7 +251,7 @@ async def configurations(session: Session, topic: str) -> Found[TopicConfigurati
 
 async def table_of(session: Session, node: Node) -> TopicTable:
     """Every topic of a broker: the request that brokers of all versions answer."""
-    return await all_topics(session.remoting, node.address, timeout_ms=session.timeout_ms)
+    return await session.request(all_topics, node)
 
 
 async def consumers(session: Session, topic: str) -> Found[TopicGroup]:
@@ -263,9 +260,7 @@ async def consumers(session: Session, topic: str) -> Found[TopicGroup]:
 
 
 async def _groups_at(session: Session, homes: Sequence[Node], topic: str) -> Gathered[Node, list[str]]:
-    return await session.each_node(
-        homes, lambda node: groups_of_topic(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
-    )
+    return await session.each_node(homes, lambda node: session.request(groups_of_topic, node, topic))
 
 
 def _known_groups(topic: str, gathered: Gathered[Node, list[str]]) -> Found[TopicGroup]:
@@ -326,9 +321,7 @@ Counted = Mapping[Node, BrokerStatsData | None]
 
 async def _counted(session: Session, there: list[Node], name: str, key: str) -> Counted:
     """A statistic of each broker that answers; None where nothing was counted."""
-    gathered = await session.each_node(
-        there, lambda node: statistic(session.remoting, node.address, name, key, timeout_ms=session.timeout_ms)
-    )
+    gathered = await session.each_node(there, lambda node: session.request(statistic, node, name, key))
     return gathered.answers
 
 
@@ -356,10 +349,7 @@ def day_sum(data: BrokerStatsData) -> int:
 
 
 async def _lag(session: Session, homes: list[Node], there: list[Node], topic: str, group: str) -> int | None:
-    gathered = await session.each_node(
-        there,
-        lambda node: consume_stats(session.remoting, node.address, group, topic, timeout_ms=session.timeout_ms),
-    )
+    gathered = await session.each_node(there, lambda node: session.request(consume_stats, node, group, topic))
     if gathered.failures or len(gathered.answers) < len(homes):
         return None
     parts = [part for stats in gathered.answers.values() for part in stats.offset_table.values()]

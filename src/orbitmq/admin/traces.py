@@ -11,8 +11,8 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from orbitmq.admin.answers import Failure, Found
 from orbitmq.admin.messages import search
+from orbitmq.admin.results import Failure, Found
 from orbitmq.admin.session import Session
 from orbitmq.client.core.trace import ConsumeBegun, ConsumeEnded, Published, Record, TransactionEnded, decode_trace
 from orbitmq.errors import BodyError, NotFound, UnitError
@@ -119,8 +119,7 @@ async def trace(session: Session, name: str, topic: str = TRACE_TOPIC, made_ms: 
         for number in range(data.read_queues)
     ]
     asked = await session.each(
-        {key: f"{key[0]}: {topic}" for key in queues},
-        lambda key: earliest_store_time(session.remoting, key[0].address, key[1], timeout_ms=session.timeout_ms),
+        {key: f"{key[0]}: {topic}" for key in queues}, lambda key: session.request(earliest_store_time, key[0], key[1])
     )
     oldest = [found_ms for found_ms in asked.answers.values() if found_ms > 0]
     return Trace(name, topic, [], asked.failures, why_none(made_ms, oldest, asked.failures))

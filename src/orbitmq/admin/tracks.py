@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from orbitmq.admin.answers import Found, Gathered
+from orbitmq.admin.results import Found, Gathered
 from orbitmq.admin.session import Node, Session, present
 from orbitmq.errors import ExpressionIllegal
 from orbitmq.filter.sql92 import compile_sql92
@@ -129,9 +129,7 @@ async def tracks(session: Session, message: MessageExt) -> Found[Track]:
         found.warnings.append(f"{len(found.items)} groups consume {message.topic}; {GROUPS_MAX} of them are looked at")
     online = await session.each(
         {(group, node): f"{node}: members of {group}" for group in groups for node in homes},
-        lambda key: consumer_connections(
-            session.remoting, present(key[1]).address, key[0], timeout_ms=session.timeout_ms
-        ),
+        lambda key: session.request(consumer_connections, present(key[1]), key[0]),
     )
     queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
     offsets = await consumer_offsets(session, queue, groups)
@@ -155,9 +153,7 @@ def _is_no_group(evidence: Evidence, topic: str) -> bool:
 
 async def groups_of(session: Session, topic: str, homes: Sequence[Node]) -> Found[str]:
     """Groups that consume the topic, told by every broker of it; the system's own left out."""
-    asked = await session.each_node(
-        homes, lambda node: groups_of_topic(session.remoting, node.address, topic, timeout_ms=session.timeout_ms)
-    )
+    asked = await session.each_node(homes, lambda node: session.request(groups_of_topic, node, topic))
     names = {name for groups in asked.answers.values() for name in groups}
     return Found(sorted(n for n in names if not is_system_group(n) and n != TOOLS_CONSUMER_GROUP), [], asked.failures)
 
@@ -167,7 +163,5 @@ async def consumer_offsets(session: Session, queue: MessageQueue, groups: Sequen
     node = await session.node(queue.broker_name)
     return await session.each(
         {group: f"{node}: offset of {group}" for group in groups},
-        lambda group: query_consumer_offset(
-            session.remoting, node.address, group, queue, timeout_ms=session.timeout_ms
-        ),
+        lambda group: session.request(query_consumer_offset, node, group, queue),
     )

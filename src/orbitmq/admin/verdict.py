@@ -1,37 +1,35 @@
-"""What is wrong with a cluster, by rules over what its nodes say. Pure: asks nobody.
+"""Whether a cluster is well: findings, their severities, and the rules that find what is wrong. Pure: no I/O.
 
-A limit stands beside the rule that has it, with where it comes from; each finding says what to do.
+All commands and pages that judge a cluster render what is decided here: `doctor`, `cluster health`, `cluster overview`,
+`check`, `wait`, `top` and the web page. `diagnosis` judges a consumer group, with the same findings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from orbitmq.admin.runtime import Runtime
 from orbitmq.admin.session import Node, away
 
-DISK_WARNING, DISK_CRITICAL = 0.75, 0.85
-"""From 75 % on a broker deletes old messages early, from 85 % on at once, at 90 % it takes none."""
-WAIT_WARNING_MS, WAIT_CRITICAL_MS = 200, 1000
-"""A broker refuses sends that have waited 200 ms."""
-BEHIND_WARNING, BEHIND_CRITICAL = 16 << 20, 256 << 20
-"""Bytes. RocketMQ does not read from a slave, nor count it as in sync, once it is 256 MiB behind."""
 UNDISPATCHED_CRITICAL = 64 << 20
 """Bytes of the log that no consumer can see yet."""
 SKEW_WARNING_MS = 5000
-"""Searches by time and delays go by the broker's clock; its figures are whole seconds, and an answer takes some."""
+"""Searches by time and delays use the broker's clock, which it reports in whole seconds."""
+
+EvidenceValue = str | int | float | bool | list[str] | None
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """How bad a finding is."""
 
     WELL = "well"
     UNKNOWN = "unknown"
-    """Too early to tell, or nobody tells: not well, and nothing is known to be wrong."""
+    """It is too early to tell, or a node does not report it."""
     WARNING = "warning"
     """Nothing fails yet."""
     CRITICAL = "critical"
@@ -43,39 +41,70 @@ ORDER = (Severity.CRITICAL, Severity.WARNING, Severity.UNKNOWN, Severity.WELL)
 
 
 class Finding(Struct, frozen=True, rename="camel"):
-    """One thing that is wrong."""
+    """The result of one rule: what it found, how bad that is, and what to do about it."""
 
     severity: Severity
     rule: str
     subject: str
     """The broker, name server, consumer group or cluster."""
     message: str
+    """What was found, and what it means."""
     remedy: str | None = None
-    """Mostly the next command."""
+    """What repairs it, or what to look at next: mostly a command."""
+    evidence: dict[str, EvidenceValue] = {}
+    """The values that the message rests on."""
+
+
+class Limits(NamedTuple):
+    """From which value on something is a warning, and from which on it is critical."""
+
+    warning: float
+    critical: float
+
+    def severity(self, value: float) -> Severity:
+        """A limit is reached by the value that equals it."""
+        if value >= self.critical:
+            return Severity.CRITICAL
+        return Severity.WARNING if value >= self.warning else Severity.WELL
+
+
+LIMITS: Mapping[str, Limits] = {
+    # A share. From 75 % on a broker deletes old messages early, from 85 % on at once, at 90 % it refuses messages.
+    "disk": Limits(0.75, 0.85),
+    "writes": Limits(200, 1000),  # ms; a broker refuses sends that have waited 200 ms
+    # Bytes. RocketMQ does not read from a slave, nor count it as in sync, once it is 256 MiB behind.
+    "slaves": Limits(16 << 20, 256 << 20),
+}
+"""Rule -> its limits."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """All that was seen in one look."""
+class ClusterEvidence:
+    """What all nodes reported at one time."""
 
     nodes: list[Node]
     runtimes: Mapping[Node, Runtime]
-    """Of those nodes that answered."""
+    """Of the nodes that responded."""
     registered: Mapping[str, frozenset[str]]
     """Name server -> `name:id` of the brokers it knows."""
     silent_name_servers: list[str]
     now_ms: int
     expected: tuple[str, ...] = ()
-    """Broker names that must be there: one that is gone altogether no name server remembers."""
+    """Broker names that must be registered: name servers forget a broker that has stopped."""
     masters_listed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Broker name -> addresses that name servers have for its master."""
+    limits: Mapping[str, Limits] = field(default_factory=lambda: LIMITS)
 
     @property
     def here(self) -> list[Node]:
-        """Those that are registered."""
+        """The registered ones."""
         return [node for node in self.nodes if not node.is_away]
 
-    def of(self, cluster: str) -> Seen:
+    @property
+    def clusters(self) -> list[str]:
+        return sorted({node.cluster for node in self.nodes})
+
+    def of(self, cluster: str) -> ClusterEvidence:
         """The part of one cluster."""
         nodes = [node for node in self.nodes if node.cluster == cluster]
         names = {f"{node.name}:{node.id}" for node in nodes}
@@ -94,60 +123,64 @@ class Seen:
         return sorted({node.name for node in self.here} - masters)
 
 
-def findings(seen: Seen) -> list[Finding]:
-    """Everything that is wrong, the worst first."""
+def findings(seen: ClusterEvidence) -> list[Finding]:
+    """Everything that is wrong with the brokers and name servers, the worst first."""
     return worst_first(one for rule in _RULES for one in rule(seen))
 
 
+def worst(found: Iterable[Finding]) -> Severity:
+    """The severity of the worst finding; well where there is none."""
+    return min((one.severity for one in found), key=ORDER.index, default=Severity.WELL)
+
+
 def worst_first(found: Iterable[Finding]) -> list[Finding]:
-    """By severity; what is as bad stays in its order."""
+    """By severity; findings of the same severity keep their order."""
     return sorted(found, key=lambda one: ORDER.index(one.severity))
 
 
-def sentence(found: list[Finding]) -> str:
-    """The verdict in words: the worst, and how much there is beside it."""
+def summary(found: Sequence[Finding]) -> str:
+    """The verdict in a line: the message of the first finding, and how many more there are."""
     if not found:
         return "all is well"
-    worst, *rest = found
-    return worst.message + (f" (and {len(rest)} more)" if rest else "")
+    return found[0].message + (f" (and {len(found) - 1} more)" if found[1:] else "")
 
 
-def _no_broker(seen: Seen) -> Iterator[Finding]:
+def _no_broker(seen: ClusterEvidence) -> Iterator[Finding]:
     if not seen.nodes and not seen.expected:
         text = "no broker is registered"
         yield Finding(Severity.CRITICAL, "brokers", "cluster", text, "start one: orbitmq broker -n <name servers>")
 
 
-def _missing(seen: Seen) -> Iterator[Finding]:
+def _missing(seen: ClusterEvidence) -> Iterator[Finding]:
     for name in sorted(set(seen.expected) - {node.name for node in seen.nodes}):
         text = f"broker {name} is not registered"
         yield Finding(Severity.CRITICAL, "brokers", name, text, "start it; is its namesrvAddr right?")
 
 
-def _away(seen: Seen) -> Iterator[Finding]:
+def _away(seen: ClusterEvidence) -> Iterator[Finding]:
     names = {node.name for node in seen.here}
     for node in seen.nodes:
-        if node.is_away and not (node.is_master and node.name in names):  # that its name has no master is told
+        if node.is_away and not (node.is_master and node.name in names):  # `_headless` reports a name without a master
             error = away(node)
             severity = Severity.CRITICAL if node.is_master or node.name not in names else Severity.WARNING
             yield Finding(severity, "brokers", str(node), f"{node} is away: {error}", error.hint)
 
 
-def _silent_name_servers(seen: Seen) -> Iterator[Finding]:
+def _silent_name_servers(seen: ClusterEvidence) -> Iterator[Finding]:
     for server in seen.silent_name_servers:
-        text = f"name server {server} does not answer"
+        text = f"name server {server} does not respond"
         yield Finding(Severity.WARNING, "name servers", server, text, "start it, or leave it out of -n")
 
 
-def _unreachable(seen: Seen) -> Iterator[Finding]:
+def _unreachable(seen: ClusterEvidence) -> Iterator[Finding]:
     for node in seen.nodes:
         if node not in seen.runtimes and not node.is_away:
             severity = Severity.CRITICAL if node.is_master else Severity.WARNING
-            text = f"{'master' if node.is_master else 'slave'} {node} is registered and does not answer"
+            text = f"{'master' if node.is_master else 'slave'} {node} is registered and does not respond"
             yield Finding(severity, "reachable", str(node), text, "is it running, and reachable from here? --map-addr")
 
 
-def _headless(seen: Seen) -> Iterator[Finding]:
+def _headless(seen: ClusterEvidence) -> Iterator[Finding]:
     for name in seen.headless:
         slave = next(node for node in seen.here if node.name == name)
         text = f"{name} has no master: nothing can be sent to it"
@@ -155,32 +188,38 @@ def _headless(seen: Seen) -> Iterator[Finding]:
         yield Finding(Severity.CRITICAL, "masters", name, text, remedy)
 
 
-def _inactive(seen: Seen) -> Iterator[Finding]:
+def _inactive(seen: ClusterEvidence) -> Iterator[Finding]:
     for node, runtime in seen.runtimes.items():
         if runtime.active is False:
             text = f"{node} takes no messages: its disk has failed"
             yield Finding(Severity.CRITICAL, "store", str(node), text, "repair the disk, then restart the broker")
 
 
-def _disks(seen: Seen) -> Iterator[Finding]:
+def _disks(seen: ClusterEvidence) -> Iterator[Finding]:
     for node, runtime in seen.runtimes.items():
-        ratio = max(filter(None, (runtime.log_disk_ratio, runtime.queue_disk_ratio)), default=0.0)
+        ratio = disk_ratio(runtime) or 0.0
         refuses = runtime.disk_refuses_messages is True
-        if runtime.disk_held_for is None and not refuses and ratio < DISK_WARNING:
+        is_held = runtime.disk_held_for is not None
+        severity = Severity.CRITICAL if refuses or is_held else seen.limits["disk"].severity(ratio)
+        if severity is Severity.WELL:
             continue
         text = f"the disk of {node} is {ratio:.0%} full" + (" and takes no messages" if refuses else "")
         remedy = "keep messages shorter: orbitmq broker config set fileReservedTime=<hours>; or give it more disk"
-        if runtime.disk_held_for is not None:
+        if is_held:
             text = f"{text}; old files stay, for {runtime.disk_held_for}"
             remedy = (
                 "let the group read on, delete one that is gone (orbitmq group delete), give it more disk, or give the "
                 "messages up: orbitmq broker config set cleanUnreadFileForciblyEnable=true"
             )
-        is_critical = refuses or runtime.disk_held_for is not None or ratio >= DISK_CRITICAL
-        yield Finding(Severity.CRITICAL if is_critical else Severity.WARNING, "disk", str(node), text, remedy)
+        yield Finding(severity, "disk", str(node), text, remedy)
 
 
-def _damages(seen: Seen) -> Iterator[Finding]:
+def disk_ratio(runtime: Runtime) -> float | None:
+    """How full the fuller one of a broker's disks is, 0 to 1; None when it does not report it."""
+    return max((one for one in (runtime.log_disk_ratio, runtime.queue_disk_ratio) if one is not None), default=None)
+
+
+def _damages(seen: ClusterEvidence) -> Iterator[Finding]:
     for node, runtime in seen.runtimes.items():
         if runtime.damaged_state is not None:
             text = f"{node} has found state files damaged: {runtime.damaged_state}"
@@ -188,17 +227,22 @@ def _damages(seen: Seen) -> Iterator[Finding]:
             yield Finding(Severity.CRITICAL, "state", str(node), text, remedy)
 
 
-def _waits(seen: Seen) -> Iterator[Finding]:
+def _waits(seen: ClusterEvidence) -> Iterator[Finding]:
     for node, runtime in seen.runtimes.items():
-        waited = max(filter(None, (runtime.send_queue.oldest_ms, runtime.page_cache_lock_ms)), default=0)
-        if waited >= WAIT_WARNING_MS:
-            severity = Severity.CRITICAL if waited >= WAIT_CRITICAL_MS else Severity.WARNING
-            yield Finding(
-                severity, "writes", str(node), f"sends to {node} wait {waited} ms", "look at its disk and load"
-            )
+        waited = send_wait_ms(runtime) or 0
+        severity = seen.limits["writes"].severity(waited)
+        if severity is not Severity.WELL:
+            text = f"sends to {node} wait {waited} ms"
+            yield Finding(severity, "writes", str(node), text, "look at its disk and load")
 
 
-def _undispatched(seen: Seen) -> Iterator[Finding]:
+def send_wait_ms(runtime: Runtime) -> int | None:
+    """How long a send waits at a broker; None when it does not report it."""
+    waits = (runtime.send_queue.oldest_ms, runtime.page_cache_lock_ms)
+    return max((one for one in waits if one is not None), default=None)
+
+
+def _undispatched(seen: ClusterEvidence) -> Iterator[Finding]:
     for node, runtime in seen.runtimes.items():
         behind = runtime.undispatched_bytes or 0
         if behind >= UNDISPATCHED_CRITICAL:
@@ -206,7 +250,7 @@ def _undispatched(seen: Seen) -> Iterator[Finding]:
             yield Finding(Severity.CRITICAL, "dispatch", str(node), text, "look at its disk and load")
 
 
-def _two_masters(seen: Seen) -> Iterator[Finding]:
+def _two_masters(seen: ClusterEvidence) -> Iterator[Finding]:
     for node, runtime in seen.runtimes.items():
         told = runtime.replication
         if told.superseded_by is not None:
@@ -221,8 +265,8 @@ def _two_masters(seen: Seen) -> Iterator[Finding]:
             yield Finding(Severity.CRITICAL, "one master", name, text, "stop all but the one that was promoted last")
 
 
-def _refused_slaves(seen: Seen) -> Iterator[Finding]:
-    """Those that are in no route: their master knows of them."""
+def _refused_slaves(seen: ClusterEvidence) -> Iterator[Finding]:
+    """Slaves that are in no route: their master reports them."""
     for node, runtime in seen.runtimes.items():
         if (told := runtime.replication.refused_slaves) is not None:
             text = f"a slave of {node} does not follow and serves nothing: {told}"
@@ -230,7 +274,7 @@ def _refused_slaves(seen: Seen) -> Iterator[Finding]:
             yield Finding(Severity.CRITICAL, "slaves", str(node), text, remedy)
 
 
-def _slaves(seen: Seen) -> Iterator[Finding]:
+def _slaves(seen: ClusterEvidence) -> Iterator[Finding]:
     masters = {node.name: seen.runtimes.get(node) for node in seen.nodes if node.is_master}
     for node, runtime in seen.runtimes.items():
         master = masters.get(node.name)
@@ -241,36 +285,38 @@ def _slaves(seen: Seen) -> Iterator[Finding]:
                 Severity.CRITICAL, "slaves", str(node), f"{node} does not follow: {runtime.replication.refusal}"
             )
         behind = bytes_behind(master, runtime) or 0
-        if behind >= BEHIND_WARNING:
-            severity = Severity.CRITICAL if behind >= BEHIND_CRITICAL else Severity.WARNING
+        severity = seen.limits["slaves"].severity(behind)
+        if severity is not Severity.WELL:
             text = f"slave {node} is {behind} bytes behind its master"
             yield Finding(severity, "slaves", str(node), text, "orbitmq cluster ha --watch 2")
 
 
 def bytes_behind(master: Runtime | None, slave: Runtime | None) -> int | None:
-    """What a slave lacks of its master's log; None while one of them does not tell."""
+    """How much of its master's log a slave lacks; None when one of them does not report its own."""
     if master is None or slave is None or master.log_end_offset is None or slave.log_end_offset is None:
         return None
     return max(0, master.log_end_offset - slave.log_end_offset)
 
 
-def _versions(seen: Seen) -> Iterator[Finding]:
-    versions = sorted({runtime.version for runtime in seen.runtimes.values() if runtime.version is not None})
-    if len(versions) > 1:
-        text = f"brokers have different versions: {', '.join(versions)}"
-        yield Finding(Severity.WARNING, "versions", seen.nodes[0].cluster, text, "bring them to the same one")
+def _versions(seen: ClusterEvidence) -> Iterator[Finding]:
+    for cluster in seen.clusters:
+        runtimes = [runtime for node, runtime in seen.runtimes.items() if node.cluster == cluster]
+        versions = sorted({runtime.version for runtime in runtimes if runtime.version is not None})
+        if len(versions) > 1:
+            text = f"brokers have different versions: {', '.join(versions)}"
+            yield Finding(Severity.WARNING, "versions", cluster, text, "bring them to the same one")
 
 
-def _registrations(seen: Seen) -> Iterator[Finding]:
-    everybody = frozenset[str]().union(*seen.registered.values())
+def _registrations(seen: ClusterEvidence) -> Iterator[Finding]:
+    all_known = frozenset[str]().union(*seen.registered.values())
     for server, known in seen.registered.items():
-        for missing in sorted(everybody - known):
+        for missing in sorted(all_known - known):
             text = f"broker {missing} is not registered at name server {server}"
             remedy = "give the broker every name server: namesrvAddr"
             yield Finding(Severity.WARNING, "registrations", missing, text, remedy)
 
 
-def _clocks(seen: Seen) -> Iterator[Finding]:
+def _clocks(seen: ClusterEvidence) -> Iterator[Finding]:
     for node, runtime in seen.runtimes.items():
         skew = skew_of(runtime, seen.now_ms)
         if skew is not None and abs(skew) >= SKEW_WARNING_MS:
@@ -279,13 +325,13 @@ def _clocks(seen: Seen) -> Iterator[Finding]:
 
 
 def skew_of(runtime: Runtime, now_ms: int) -> int | None:
-    """How much later it is at the broker, give or take a second; None when it does not tell."""
+    """How much later it is at the broker, to a second; None when it does not report it."""
     if runtime.booted_at_ms is None or runtime.uptime_ms is None:
         return None
     return runtime.booted_at_ms + runtime.uptime_ms - now_ms
 
 
-_RULES: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
+_RULES: tuple[Callable[[ClusterEvidence], Iterator[Finding]], ...] = (
     _no_broker,
     _missing,
     _away,
@@ -304,4 +350,4 @@ _RULES: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
     _versions,
     _clocks,
 )
-"""In the order of their weight: of two findings as bad as each other the first counts."""
+"""By weight: among findings of the same severity that of the first rule counts."""

@@ -18,7 +18,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.turns import in_turns
 from orbitmq.store.engine import MessageStore
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_admin import (
     CreateTopicHeader,
@@ -28,6 +28,7 @@ from orbitmq.wire.headers_admin import (
     GetTopicConfigHeader,
 )
 from orbitmq.wire.objects import STRANGERS, decode_request, encode, from_plain
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.table_texts import TableText
 
 T = TypeVar("T")

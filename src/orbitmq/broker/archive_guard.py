@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from fnmatch import fnmatchcase
 
 from orbitmq.broker.offsets import ConsumerOffsets
@@ -27,15 +27,13 @@ SPECIAL = "%"  # first letter of topics that the broker makes for groups: retrie
 
 
 class ArchiveGuard:
-    """`store` gives the store whose log is kept; it is asked for in rounds only.
+    """Keeps the log of `store` until it is archived.
 
     `archived` is the place of the log below which every guarded message is archived; nothing is before the first
     round. `lost` counts the messages that went unarchived since the start: the disk had no room for them.
     """
 
-    def __init__(
-        self, store: Callable[[], MessageStore], topics: Topics, offsets: ConsumerOffsets, options: BrokerOptions
-    ) -> None:
+    def __init__(self, store: MessageStore, topics: Topics, offsets: ConsumerOffsets, options: BrokerOptions) -> None:
         self.archived = 0
         self.lost = 0
         self._store = store
@@ -54,7 +52,7 @@ class ArchiveGuard:
             self.archived = 0
             self._next.clear()
             return
-        store = self._store()
+        store = self._store
         archived: int = store.commit_log_max_offset
         seen: dict[tuple[str, int], int] = {}
         async for topic, queue_id in self._queues(store):

@@ -17,9 +17,9 @@ from orbitmq.message.topics import RETRY_PREFIX
 from orbitmq.net.connection import Connection
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.wire.bodies import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import request
 from orbitmq.wire.headers import NotifyConsumerIdsChangedHeader
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ View = frozenset[tuple[str, str, str]]
 
 
 @dataclass(slots=True)
-class Client:
+class ConnectedClient:
     """One client as its heartbeats describe it; `seen_ms` is the time of the last one."""
 
     connection: Connection
@@ -55,13 +55,13 @@ class ConsumerGroup:
     message_model: MessageModel
     consume_from_where: ConsumeFromWhere
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
-    members: dict[Connection, Client] = field(default_factory=dict)
+    members: dict[Connection, ConnectedClient] = field(default_factory=dict)
     views: dict[Connection, View] = field(default_factory=dict)
 
     def client_ids(self) -> list[str]:
         return [client.client_id for client in self.members.values()]
 
-    def find(self, client_id: str) -> Client | None:
+    def find(self, client_id: str) -> ConnectedClient | None:
         """The member of this name."""
         return next((client for client in self.members.values() if client.client_id == client_id), None)
 
@@ -142,7 +142,7 @@ class Producers:
     """Producer group -> its clients."""
 
     def __init__(self, limit: int = MEMBERSHIPS_MAX, refusals: Refusals | None = None) -> None:
-        self.groups: dict[str, dict[Connection, Client]] = {}
+        self.groups: dict[str, dict[Connection, ConnectedClient]] = {}
         self._memberships = _Memberships(limit, refusals)
         self._by_id: dict[str, Connection] = {}
 
@@ -150,7 +150,7 @@ class Producers:
         """The connection of a producer, that of its last heartbeat if it has several."""
         return self._by_id.get(client_id)
 
-    def register(self, group: str, client: Client) -> None:
+    def register(self, group: str, client: ConnectedClient) -> None:
         if self._memberships.add(client.connection, group):
             self.groups.setdefault(group, {})[client.connection] = client
             self._by_id[client.client_id] = client.connection
@@ -199,7 +199,7 @@ class Consumers:
         self.differences = 0
         """How often a group began to."""
 
-    def register(self, data: ConsumerData, client: Client) -> bool:
+    def register(self, data: ConsumerData, client: ConnectedClient) -> bool:
         """Take one group of a heartbeat; True when members or subscriptions changed."""
         view = _view(data.subscription_data_set)
         if not self._has_room(data.group_name, view, client):
@@ -226,7 +226,7 @@ class Consumers:
             self._tell(group)
         return changed
 
-    def _has_room(self, name: str, view: View, client: Client) -> bool:
+    def _has_room(self, name: str, view: View, client: ConnectedClient) -> bool:
         """Whether one more member, and what it subscribes, can be kept."""
         group, weight = self.groups.get(name), _weight(view)
         views = group.views if group is not None else {}
@@ -239,11 +239,11 @@ class Consumers:
             return False
         return self._memberships.add(client.connection, name)
 
-    def _told_too_much(self, name: str, client: Client, topics: int, limit: int) -> None:
+    def _told_too_much(self, name: str, client: ConnectedClient, topics: int, limit: int) -> None:
         text = "event=subscriptions_refused group=%.300s client=%.300s peer=%s topics=%d limit=%d"
         self._refusals.note(Limit.MEMBERSHIPS, _log, text, name, client.client_id, client.connection, topics, limit)
 
-    def _renew(self, name: str, client: Client) -> None:
+    def _renew(self, name: str, client: ConnectedClient) -> None:
         """A member whose new subscriptions cannot be kept is alive all the same, with those it had."""
         group = self.groups.get(name)
         if group is not None and client.connection in group.members:
@@ -307,7 +307,7 @@ class Consumers:
             connection.send(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
 
 
-def _expired(tables: Iterable[dict[Connection, Client]], now_ms: int) -> set[Connection]:
+def _expired(tables: Iterable[dict[Connection, ConnectedClient]], now_ms: int) -> set[Connection]:
     return {
         client.connection for members in tables for client in members.values() if now_ms - client.seen_ms > EXPIRY_MS
     }

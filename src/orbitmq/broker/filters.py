@@ -22,7 +22,7 @@ from orbitmq.message.properties import EncodedProperties
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.refusals import Refusals
 from orbitmq.runtime.saved import SavedFile
-from orbitmq.wire.bodies_filter import BloomBits, FilterTable, GroupFilter, TopicFilters
+from orbitmq.wire.bodies import BloomBits, FilterTable, GroupFilter, TopicFilters
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.objects import decode, plain
 
@@ -102,8 +102,8 @@ class Filters:
             remark = f"The broker does not support consumer to filter message by {kind}"  # RocketMQ's words
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
 
-    def told(self, topic: str, group: str) -> GroupFilter | None:
-        """What a tool is told of a group's filter."""
+    def report(self, topic: str, group: str) -> GroupFilter | None:
+        """A group's filter as a tool sees it."""
         found = self.find(topic, group)
         return None if found is None else self._saved(found)
 

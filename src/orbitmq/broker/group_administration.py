@@ -1,6 +1,6 @@
 """Requests of tools about one consumer group: who is in it, how far it is, and setting its offsets.
 
-What only a consumer itself knows is asked of it: see `orbitmq.broker.relaying`.
+What only a consumer itself knows is asked of it: see `orbitmq.broker.client_relay`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from orbitmq.broker.clients import Client, ConsumerGroup, Consumers, Producers
+from orbitmq.broker.clients import ConnectedClient, ConsumerGroup, Consumers, Producers
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.progress import queue_progress
 from orbitmq.broker.resumption import Resumption
@@ -30,7 +30,7 @@ from orbitmq.wire.bodies import (
     QueueOffsets,
     QueueProgress,
 )
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_admin import (
     GetConsumerConnectionListHeader,
@@ -43,6 +43,7 @@ from orbitmq.wire.headers_groups import (
     ResetConsumerClientOffsetHeader,
 )
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 
@@ -226,7 +227,7 @@ class GroupAdministration:
         return command.response(ResponseCode.SUCCESS)
 
 
-def _connections(clients: Iterable[Client]) -> list[ClientConnection]:
+def _connections(clients: Iterable[ConnectedClient]) -> list[ClientConnection]:
     return [ClientConnection(one.connection.address, one.client_id, one.language, one.version) for one in clients]
 
 

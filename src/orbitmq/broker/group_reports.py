@@ -6,9 +6,11 @@ those of `ConsumerOffsetTable`, `ConsumeStatsList` and `ProducerTableInfo`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 
-from orbitmq.broker.clients import Client, Consumers, Producers
+from orbitmq.broker.advertised import AdvertisedBroker
+from orbitmq.broker.clients import ConnectedClient, Consumers, Producers
+from orbitmq.broker.delay import DelayedDelivery
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.progress import queue_progress
@@ -29,7 +31,7 @@ from orbitmq.wire.bodies import (
     ProducerInfo,
     TopicList,
 )
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_admin import (
     GetBrokerConsumeStatsHeader,
@@ -38,6 +40,7 @@ from orbitmq.wire.headers_admin import (
     QueryTopicsByConsumerHeader,
 )
 from orbitmq.wire.objects import encode, plain
+from orbitmq.wire.requests import RequestCode
 
 BEHIND = (1 << 63) - 1  # RocketMQ's mark of a queue whose offset needs no correction
 PRODUCERS_A_TURN = 50  # groups, with some members each, written before other work gets its turn
@@ -45,7 +48,7 @@ QUEUES_A_TURN = 50  # looked at and written before other work gets its turn: som
 
 
 class GroupReports:
-    """Handlers over the tables and the store. `address` is what clients call the broker by."""
+    """Handlers over the tables and the store."""
 
     def __init__(
         self,
@@ -56,21 +59,18 @@ class GroupReports:
         offsets: ConsumerOffsets,
         store: MessageStore,
         statistics: Statistics,
-        broker_name: str,
-        *,
-        delay_offsets: Callable[[], Mapping[int, int]],
-        address: Callable[[], str],
+        delayed: DelayedDelivery,
+        identity: AdvertisedBroker,
     ) -> None:
         self._topics = topics
         self._groups = groups
         self._producers = producers
         self._consumers = consumers
         self._offsets = offsets
-        self._delay_offsets = delay_offsets
+        self._delayed = delayed
         self._store = store
         self._statistics = statistics
-        self._broker_name = broker_name
-        self._address = address
+        self._identity = identity
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.GET_ALL_CONSUMER_OFFSET, self.all_offsets)
@@ -98,7 +98,7 @@ class GroupReports:
 
     def all_delay_offsets(self, _connection: Connection, command: Command) -> Command:
         """How far the queue of each delay level has been delivered."""
-        table = DelayOffsetTable(offset_table=dict(self._delay_offsets()))
+        table = DelayOffsetTable(offset_table=dict(self._delayed.offsets))
         return command.response(ResponseCode.SUCCESS, body=encode(table))
 
     async def all_producers(self, _connection: Connection, command: Command) -> Command:
@@ -122,7 +122,7 @@ class GroupReports:
                 total += sum(queue.broker_offset - queue.consumer_offset for queue in stats.offset_table.values())
                 found.append(dumps(plain(stats)))
             rows.append(f"{{{dumps(group)}:[{','.join(found)}]}}")
-        head = f'{{"brokerAddr":{dumps(self._address())},"consumeStatsList":['
+        head = f'{{"brokerAddr":{dumps(self._identity.address())},"consumeStatsList":['
         return command.response(ResponseCode.SUCCESS, body=f'{head}{",".join(rows)}],"totalDiff":{total}}}'.encode())
 
     def _consumed(self, group: str, names: Iterable[str], *, ordered_only: bool) -> Iterable[TopicConfig]:
@@ -139,7 +139,7 @@ class GroupReports:
         return ConsumeStats(
             self._statistics.consume_tps(topic.name, group),
             {
-                MessageQueue(topic.name, self._broker_name, queue_id): queue_progress(
+                MessageQueue(topic.name, self._identity.name, queue_id): queue_progress(
                     self._store, self._offsets, group, topic.name, queue_id
                 )
                 async for queue_id in in_turns(range(topic.write_queues), QUEUES_A_TURN)
@@ -151,7 +151,7 @@ class GroupReports:
     def topics_of(self, _connection: Connection, command: Command) -> Command:
         """Topics the group has offsets for."""
         topics = self._offsets.topics_of(command.header(QueryTopicsByConsumerHeader).group)
-        return command.response(ResponseCode.SUCCESS, body=encode(TopicList(self._address(), topics)))
+        return command.response(ResponseCode.SUCCESS, body=encode(TopicList(self._identity.address(), topics)))
 
     def subscription_of(self, _connection: Connection, command: Command) -> Command:
         """What the online members of the group subscribe of the topic."""
@@ -184,7 +184,7 @@ class GroupReports:
                 smallest[queue_id] = min(offset, smallest.get(queue_id, BEHIND))
 
 
-def _producer(client: Client) -> ProducerInfo:
+def _producer(client: ConnectedClient) -> ProducerInfo:
     return ProducerInfo(
         client.client_id, client.language, client.seen_ms, f"/{client.connection.address}", client.version
     )

@@ -18,7 +18,7 @@ NAMES_SIZE_MAX = 4096  # characters of group, client, topic and broker: more tha
 NEVER = -1 << 62  # the renewal of a lock that is not there
 
 
-class QueueLocks:
+class LockTable:
     """Group -> queue -> (owner's client id, time of the last renewal). What is not renewed for `expiry_ms` is free."""
 
     def __init__(self, expiry_ms: int = 60_000, limit: int = LOCKS_MAX, refusals: Refusals | None = None) -> None:

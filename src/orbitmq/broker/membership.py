@@ -7,28 +7,28 @@ from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from orbitmq.broker.clients import Client, Consumers, Producers
+from orbitmq.broker.clients import ConnectedClient
 from orbitmq.broker.filters import Filters, is_tag
 from orbitmq.broker.groups import Groups, refuse_without_retries
-from orbitmq.broker.locks import QueueLocks as LockTable
+from orbitmq.broker.presence import Presence
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import BodyError, RequestRejected
 from orbitmq.message.javajson import loads
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
-from orbitmq.runtime.clock import Clock
 from orbitmq.wire.bodies import (
     CheckClientRequest,
     ConsumerData,
     ConsumerIdList,
     HeartbeatData,
     LockedQueues,
-    QueueLocks,
+    QueueLockRequest,
 )
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import GetConsumerListByGroupHeader, UnregisterClientHeader
 from orbitmq.wire.objects import STRANGERS, decode_request, encode, from_plain
+from orbitmq.wire.requests import RequestCode
 
 GROUPS_MAX = 10_000  # of one client: nobody runs so many, and each costs memory in this process and a retry topic
 SUBSCRIPTIONS_MAX = 10_000  # topics of one group of one client: as many as a broker is made for
@@ -44,23 +44,14 @@ _SUBSCRIPTIONS = "subscriptionDataSet"
 class Membership:
     """Handlers over the client tables."""
 
-    def __init__(
-        self,
-        producers: Producers,
-        consumers: Consumers,
-        groups: Groups,
-        topics: Topics,
-        locks: LockTable,
-        filters: Filters,
-        clock: Clock,
-    ) -> None:
-        self._producers = producers
-        self._consumers = consumers
+    def __init__(self, presence: Presence, groups: Groups, topics: Topics, filters: Filters) -> None:
+        self._producers = presence.producers
+        self._consumers = presence.consumers
         self._groups = groups
         self._topics = topics
-        self._locks = locks
+        self._locks = presence.locks
         self._filters = filters
-        self._clock = clock
+        self._clock = presence.clock
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.HEART_BEAT, self.heartbeat)
@@ -83,7 +74,7 @@ class Membership:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"a client may have {GROUPS_MAX} groups, not more")
         names = (data.client_id, command.language, *(producer.group_name for producer in data.producer_data_set))
         _refuse_long(names)
-        client = Client(connection, data.client_id, command.language, command.version, self._clock.now_ms())
+        client = ConnectedClient(connection, data.client_id, command.language, command.version, self._clock.now_ms())
         for producer in data.producer_data_set:
             self._producers.register(producer.group_name, client)
         if len(consumers) > TURN_GROUPS:
@@ -91,7 +82,7 @@ class Membership:
         self._register(client, consumers)
         return command.response(ResponseCode.SUCCESS)
 
-    async def _register_in_turns(self, client: Client, consumers: list[Any], command: Command) -> Command:
+    async def _register_in_turns(self, client: ConnectedClient, consumers: list[Any], command: Command) -> Command:
         refusal: RequestRejected | None = None
         for start in range(0, len(consumers), TURN_GROUPS):
             try:
@@ -103,7 +94,7 @@ class Membership:
             raise refusal
         return command.response(ResponseCode.SUCCESS)
 
-    def _register(self, client: Client, consumers: list[Any]) -> None:
+    def _register(self, client: ConnectedClient, consumers: list[Any]) -> None:
         if any(_topics_in(consumer) > SUBSCRIPTIONS_MAX for consumer in consumers):  # before each of them is looked at
             remark = f"a group may subscribe {SUBSCRIPTIONS_MAX} topics, not more"
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
@@ -116,7 +107,7 @@ class Membership:
         if refusal is not None:
             raise refusal
 
-    def _join(self, client: Client, consumer: ConsumerData) -> None:
+    def _join(self, client: ConnectedClient, consumer: ConsumerData) -> None:
         refuse_without_retries(consumer.group_name)
         group = self._groups.find(consumer.group_name)
         if group is not None:
@@ -152,12 +143,12 @@ class Membership:
         return command.response(ResponseCode.SUCCESS)
 
     def lock(self, _connection: Connection, command: Command) -> Command:
-        asked = decode_request(QueueLocks, command.body)
+        asked = decode_request(QueueLockRequest, command.body)
         owned = self._locks.lock(asked.consumer_group, asked.client_id, asked.mq_set, self._clock.now_ms())
         return command.response(ResponseCode.SUCCESS, body=encode(LockedQueues(locked=owned)))
 
     def unlock(self, _connection: Connection, command: Command) -> Command:
-        asked = decode_request(QueueLocks, command.body)
+        asked = decode_request(QueueLockRequest, command.body)
         self._locks.unlock(asked.consumer_group, asked.client_id, asked.mq_set)
         return command.response(ResponseCode.SUCCESS)
 

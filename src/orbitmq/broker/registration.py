@@ -13,7 +13,12 @@ from collections.abc import Awaitable, Callable, Container
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.config import DataVersion, TopicConfig
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.registration import announce_topics, has_news, register_broker, unregister_broker
+from orbitmq.operations.registration import (
+    register_broker,
+    register_broker_oneway,
+    topics_changed,
+    unregister_broker,
+)
 from orbitmq.wire.headers_namesrv import (
     QueryDataVersionHeader,
     RegisterBrokerHeader,
@@ -66,9 +71,11 @@ class Registrar:
         self._changed: dict[str, TopicConfig] = {}
         self._everything_changed = False
         self._announcing: asyncio.Task[None] | None = None
+        self._is_started = False
 
     async def start(self) -> None:
         """Register everywhere; returns when every reachable name server knows the broker."""
+        self._is_started = True
         registered = await asyncio.gather(*(self._try_once(address) for address in self._name_servers))
         for address, is_known in zip(self._name_servers, registered, strict=True):
             self._tasks[address] = asyncio.create_task(self._keep_registered(address, is_known=is_known))
@@ -98,7 +105,11 @@ class Registrar:
         await asyncio.gather(*(self._unregister(address, farewell) for address in self._name_servers))
 
     def topic_changed(self, config: TopicConfig | None) -> None:
-        """Announce a created or changed topic soon; None (a topic was deleted) announces the whole table."""
+        """Announce a created or changed topic soon; None (a topic was deleted) announces the whole table. Before the
+        start there is nothing to do: it registers every topic.
+        """
+        if not self._is_started:
+            return
         if config is None:
             self._everything_changed = True
         else:
@@ -133,7 +144,7 @@ class Registrar:
         if self._is_withheld():
             return
         try:
-            await announce_topics(self._remoting, address, self._identity(), body, timeout_ms=self._timeout_ms)
+            await register_broker_oneway(self._remoting, address, self._identity(), body, timeout_ms=self._timeout_ms)
         except OrbitMQError as error:
             _log.warning("event=announce_failed namesrv=%s error=%s", address, error)
             if address in self._tasks:
@@ -153,7 +164,11 @@ class Registrar:
         if self._is_withheld():
             return False
         try:
-            if not anew and self._version is not None and not await self._has_news(address, header, self._version()):
+            if (
+                not anew
+                and self._version is not None
+                and not await self._topics_changed(address, header, self._version())
+            ):
                 return True
             found = await register_broker(
                 self._remoting, address, header, await self._body(None), timeout_ms=timeout_ms
@@ -170,9 +185,9 @@ class Registrar:
         _log.debug("event=registered namesrv=%s", address)
         return True
 
-    async def _has_news(self, address: str, header: RegisterBrokerHeader, version: DataVersion) -> bool:
-        asker = QueryDataVersionHeader(header.broker_name, header.broker_addr, header.cluster_name, header.broker_id)
-        return await has_news(self._remoting, address, asker, version, timeout_ms=self._timeout_ms)
+    async def _topics_changed(self, address: str, header: RegisterBrokerHeader, version: DataVersion) -> bool:
+        query = QueryDataVersionHeader(header.broker_name, header.broker_addr, header.cluster_name, header.broker_id)
+        return await topics_changed(self._remoting, address, query, version, timeout_ms=self._timeout_ms)
 
     async def _unregister(self, address: str, header: UnregisterBrokerHeader) -> None:
         try:

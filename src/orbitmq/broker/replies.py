@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 
 from orbitmq.broker.clients import Producers
+from orbitmq.broker.message_writer import MessageWriter
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.broker.sending import AnySendHeader, Sending
+from orbitmq.broker.send_handler import AnySendHeader, SendHandler
 from orbitmq.broker.stored_properties import waits_for_store, with_pair
-from orbitmq.broker.writing import Writing
 from orbitmq.errors import OrbitMQError, RequestRejected
 from orbitmq.message.hosts import decode_host
 from orbitmq.message.properties import PUSH_REPLY_TIME, REPLY_TO_CLIENT, decode_properties
@@ -20,10 +20,11 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.records import PutRecord, PutStatus
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import FLAG_ONEWAY, Command, request
 from orbitmq.wire.headers import SendMessageHeader, SendMessageV2Header
 from orbitmq.wire.headers_reply import PushReplyMessageHeader
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 
@@ -35,14 +36,14 @@ class Replies:
     """The handlers of replies."""
 
     def __init__(
-        self, sending: Sending, writing: Writing, producers: Producers, options: BrokerOptions, clock: Clock
+        self, sending: SendHandler, writing: MessageWriter, producers: Producers, options: BrokerOptions, clock: Clock
     ) -> None:
         self._sending = sending
         self._writing = writing
         self._producers = producers
         self._options = options
         self._clock = clock
-        self._under_way = 0
+        self._in_flight = 0
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.SEND_REPLY_MESSAGE, self.reply_long)
@@ -83,9 +84,9 @@ class Replies:
         client = self._producers.find(client_id)
         if client is None:
             return f"push reply message fail, channel of <{client_id}> not found."
-        if self._under_way >= PUSHES_MAX:
+        if self._in_flight >= PUSHES_MAX:
             raise RequestRejected(ResponseCode.SYSTEM_BUSY, f"{PUSHES_MAX} replies are under way, try again")
-        self._under_way += 1
+        self._in_flight += 1
         try:
             push = request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._push(header, record), bytes(record.body))
             answer = await client.call(push, PUSH_TIMEOUT_MS)
@@ -93,7 +94,7 @@ class Replies:
             _log.warning("event=reply_not_pushed client=%s error=%s", client_id, error)
             return f"push reply message to {client_id}fail."
         finally:
-            self._under_way -= 1
+            self._in_flight -= 1
         return None if answer.code == ResponseCode.SUCCESS else f"push reply message to {client_id}fail."
 
     def _push(self, header: AnySendHeader, record: PutRecord) -> PushReplyMessageHeader:

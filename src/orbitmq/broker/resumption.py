@@ -56,12 +56,12 @@ class KnownPositions:
 
     def __init__(self) -> None:
         self.reached: dict[tuple[str, str, int], int] = {}  # by group, topic and queue
-        self.told: dict[tuple[str, int], set[int]] = {}  # by topic and queue
+        self.reported: dict[tuple[str, int], set[int]] = {}  # by topic and queue
         self.is_tool = False
 
     def clear(self) -> None:
         self.reached.clear()
-        self.told.clear()
+        self.reported.clear()
 
 
 class Resumption:
@@ -122,10 +122,10 @@ class Resumption:
 
     # ------------------------------------------------------------------------------------------- what may be believed
 
-    def told(self, connection: Connection, topic: str, queue_id: int, offset: int) -> None:
-        """This broker answers with a position in the queue, whoever will use it."""
+    def reported(self, connection: Connection, topic: str, queue_id: int, offset: int) -> None:
+        """This broker responds with a position in the queue, whoever will use it."""
         if offset > 0 and self._is_still_on(connection):
-            offsets = self._of(connection).told.setdefault((topic, queue_id), set())
+            offsets = self._of(connection).reported.setdefault((topic, queue_id), set())
             if offset not in offsets:
                 offsets.add(offset)
                 self._remember()
@@ -183,7 +183,7 @@ class Resumption:
         limit = max(self._end_before(topic, queue_id), self._offsets.query(group, topic, queue_id) or 0)
         known: KnownPositions | None = connection.attributes.get(KNOWN)
         if known is not None:
-            if known.is_tool or offset in known.told.get((topic, queue_id), ()):
+            if known.is_tool or offset in known.reported.get((topic, queue_id), ()):
                 return None
             limit = max(limit, known.reached.get((group, topic, queue_id), 0))
         return QueueOffset(limit) if limit < offset else None

@@ -18,10 +18,11 @@ from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.files import save_with_backup
 from orbitmq.runtime.options import Option, Options, change, rewrite_properties
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_admin import GetBrokerConfigResponseHeader
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.settings import decode_settings, encode_settings
 
 _log = logging.getLogger(__name__)

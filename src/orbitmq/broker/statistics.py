@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 from orbitmq.broker.light_queues import folded
 from orbitmq.message.topics import SCHEDULE_GROUP, SCHEDULE_TOPIC
 from orbitmq.runtime.clock import Clock
-from orbitmq.runtime.sampling import DAY, HOUR, MINUTE, SAMPLE_SECONDS, Durations, Flow, Rate, Snapshots
+from orbitmq.runtime.rates import DAY, HOUR, MINUTE, SAMPLE_SECONDS, Durations, Flow, Rate, Snapshots
 from orbitmq.store.engine import MessageStore
 
 K = TypeVar("K", bound=Hashable)

@@ -8,8 +8,8 @@ from orbitmq.broker.clients import Consumers
 from orbitmq.broker.filters import Filters, is_tag
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.progress import queue_range, store_time
+from orbitmq.broker.pull_selection import FilterLook, by_tags
 from orbitmq.broker.resumption import Resumption
-from orbitmq.broker.selecting import FilterLook, by_tags
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import RequestRejected
 from orbitmq.message.config import SubscriptionData, TopicConfig
@@ -31,7 +31,7 @@ from orbitmq.wire.bodies import (
     TopicList,
     TopicStatsTable,
 )
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_admin import (
     GetTopicStatsInfoHeader,
@@ -40,6 +40,7 @@ from orbitmq.wire.headers_admin import (
     QueryTopicConsumeByWhoHeader,
 )
 from orbitmq.wire.objects import encode, plain
+from orbitmq.wire.requests import RequestCode
 
 ENTRIES_MAX = 10_000  # queue entries of one answer: a megabyte of text, ten milliseconds of the event loop
 
@@ -172,7 +173,7 @@ class TopicReports:
         return found is None or FilterLook(self._filters, found).may_take(extension)
 
     def _filter_text(self, topic: str, group: str) -> str:
-        found = self._filters.told(topic, group)
+        found = self._filters.report(topic, group)
         return "null" if found is None else dumps_pretty(plain(found))
 
     def _subscription(self, group: str, topic: str) -> SubscriptionData | None:

@@ -12,14 +12,23 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from orbitmq.broker.archive_guard import EVERYTHING, ArchiveGuard
 from orbitmq.broker.clients import Consumers
+from orbitmq.broker.delay import DelayedDelivery
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.offsets import ConsumerOffsets
-from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, SYSTEM_GROUPS, TRANSACTION_GROUP, retry_topic
+from orbitmq.broker.table_recovery import TableRecovery
+from orbitmq.message.topics import (
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    SYSTEM_GROUPS,
+    TRANSACTION_GROUP,
+    retry_topic,
+)
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.queue import ConsumeQueue
 from orbitmq.store.retention import Unread
@@ -32,38 +41,37 @@ Readers = Mapping[str, set[str]]
 
 
 class UnreadMessages:
-    """`store` gives the store that is looked through; `delay_offsets` how far each delay level is delivered.
+    """Looks through the queues of `store`.
 
-    While `is_blind`, what groups have read is unknown, because a file that tells cannot be read: everything is unread.
+    While the progress of groups is lost, because its file cannot be read, everything is unread.
     """
 
     def __init__(
         self,
-        store: Callable[[], MessageStore],
+        store: MessageStore,
         offsets: ConsumerOffsets,
         groups: Groups,
         consumers: Consumers,
         guard: ArchiveGuard,
-        *,
-        delay_offsets: Callable[[], Mapping[int, int]],
-        is_blind: Callable[[], bool] = lambda: False,
+        delayed: DelayedDelivery,
+        restoring: TableRecovery,
     ) -> None:
         self._store = store
         self._offsets = offsets
         self._groups = groups
         self._consumers = consumers
         self._guard = guard
-        self._delay_offsets = delay_offsets
-        self._is_blind = is_blind
+        self._delayed = delayed
+        self._restoring = restoring
 
     def first(self) -> Unread | None:
         """The one that lies lowest in the log; None when all is read. For any thread."""
-        if self._is_blind():
+        if self._restoring.is_progress_lost:
             return Unread(0, "what groups have read is unknown: a state file cannot be read")
         readers = self._readers()
         archived = self._guard.keeps_from()
         first = None if archived >= EVERYTHING else Unread(archived, "the archive has not read what follows")
-        for number, queue in enumerate(self._store().consume_queues):
+        for number, queue in enumerate(self._store.consume_queues):
             if number % BITE_QUEUES == BITE_QUEUES - 1:
                 time.sleep(BITE_PAUSE_S)
             for unread in self._of(queue, readers):
@@ -89,8 +97,8 @@ class UnreadMessages:
 
     def _of(self, queue: ConsumeQueue, readers: Readers) -> list[Unread]:
         """What each reader of a queue has to read next."""
-        if queue.is_schedule:
-            read = {BROKER: self._delay_offsets().get(queue.queue_id + 1, 0)}
+        if queue.topic == SCHEDULE_TOPIC:
+            read = {BROKER: self._delayed.offsets.get(queue.queue_id + 1, 0)}
         else:
             groups = readers.get(queue.topic, set()) - SYSTEM_GROUPS
             read = {group: self._offsets.query(group, queue.topic, queue.queue_id) or 0 for group in groups}
@@ -107,6 +115,6 @@ class UnreadMessages:
         try:
             return queue.entry(number)
         except (ValueError, IndexError):  # its files were let go: the topic is deleted meanwhile
-            if self._store().consume_queues.table.get((queue.topic, queue.queue_id)) is queue:
+            if self._store.consume_queues.table.get((queue.topic, queue.queue_id)) is queue:
                 raise
             return None

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import tomlkit
+from msgspec import Struct
 
-from orbitmq.admin.answers import Found
-from orbitmq.admin.contexts import NamedCluster
+from orbitmq.admin.results import Found
 from orbitmq.cli import output
 from orbitmq.cli.contexts import FILE_BYTES_MAX, load, parse, path_of
-from orbitmq.cli.endings import one_line_errors
+from orbitmq.cli.exit_codes import one_line_errors
 from orbitmq.errors import NotFound
 from orbitmq.runtime.files import replace_text
 
@@ -20,6 +20,24 @@ COLUMNS = (
     "NAME=name", "IN USE=inUse", "NAME SERVERS=nameServers", "CLUSTER=cluster", "ACCOUNT=accessKey", "SECRET=secret",
     "+TLS=tls", "+REMEMBER=remember", "+PROTECTED=protected", "+READONLY=readonly",
 )  # fmt: skip
+
+
+class NamedCluster(Struct, frozen=True, rename="camel"):
+    """One context."""
+
+    name: str
+    in_use: bool
+    """Whether commands use it unless they name another."""
+    name_servers: list[str]
+    cluster: str | None
+    access_key: str | None
+    secret: str | None
+    """Where the secret key is kept: `env MQ_SECRET`; never the secret."""
+    tls: bool
+    remember: str | None
+    """How long a stopped broker is expected back; None for the default of 72 hours."""
+    protected: bool
+    readonly: bool
 
 
 def tell(form: str) -> None:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from orbitmq.admin.memory import KEEP_MS
-from orbitmq.admin.moments import span_ms
+from orbitmq.admin.time_texts import span_ms
 from orbitmq.errors import AdminError, ConfigurationError
 from orbitmq.wire.signature import Credentials
 

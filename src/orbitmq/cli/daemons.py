@@ -13,8 +13,9 @@ import shlex
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from logging import getLogger
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -23,9 +24,9 @@ import uvloop
 from orbitmq import __version__
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.cli import beside, configuration
-from orbitmq.cli.beside import listen
-from orbitmq.cli.endings import leave, one_line_errors
+from orbitmq.cli import configuration, page_process
+from orbitmq.cli.exit_codes import leave, one_line_errors
+from orbitmq.cli.page_process import listen
 from orbitmq.errors import ConfigurationError, StoreStuck
 from orbitmq.metrics.daemons import parts_of, served
 from orbitmq.metrics.options import MetricsOptions
@@ -35,10 +36,14 @@ from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.tls_options import TlsOptions, with_tls_file
 from orbitmq.runtime import logging
 from orbitmq.runtime.limits import raise_open_files
-from orbitmq.runtime.manager import READY, STOPPING, tell_manager
 from orbitmq.runtime.options import Options
 from orbitmq.store.options import StoreOptions
 
+_log = getLogger(__name__)
+
+READY, STOPPING = "READY=1", "STOPPING=1"
+"""What systemd's notification protocol calls the states of a daemon."""
+SOCKET_VARIABLE = "NOTIFY_SOCKET"
 DATA_DIR = Path("~/.orbitmq")
 LOOPBACK = "127.0.0.1"
 DASHBOARD_PORT = 8082  # that of RocketMQ's own
@@ -51,8 +56,8 @@ GC_THRESHOLDS = (50_000, 50, 100)
 class Daemon(Protocol):
     """What the name server and the broker have in common."""
 
-    port: int
-
+    @property
+    def port(self) -> int: ...
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
 
@@ -167,7 +172,7 @@ async def _up(
     stopped: asyncio.Event,
 ) -> None:
     names_daemon = NameServer(names, tls=tls, connections=limits)
-    async with _running(names_daemon) as nameserver, beside.dashboard(listening, nameserver.address):
+    async with _running(names_daemon) as nameserver, page_process.dashboard(listening, nameserver.address):
         addresses = ";".join(filter(None, (nameserver.address, options.namesrv_addr)))
         broker = Broker(
             options.replace(namesrv_addr=addresses), store, configuration=config, tls=tls, connections=limits
@@ -243,7 +248,7 @@ async def serve(ended: Awaitable[object], *ready: str) -> None:
     gc.collect()
     gc.freeze()  # what has been loaded and built stays: no collection needs to look at it again
     gc.set_threshold(*GC_THRESHOLDS)
-    tell_manager(READY)
+    notify_manager(READY)
     await ended
 
 
@@ -267,7 +272,7 @@ def _stop_signal() -> asyncio.Event:
 
     def stop(number: signal.Signals) -> None:
         stopped.set()
-        tell_manager(STOPPING)  # a promoted slave stops, too, but only to start anew
+        notify_manager(STOPPING)  # a promoted slave stops, too, but only to start anew
         loop.remove_signal_handler(number)  # the operator's second Ctrl-C ends the process without waiting
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -309,3 +314,22 @@ def _print_config(*options: Options) -> None:
 def _warn(remarks: Iterable[str]) -> None:
     for remark in remarks:
         print(f"orbitmq: warning: {remark}", file=sys.stderr)
+
+
+def notify_manager(state: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Send `state` to the service manager at the socket that NOTIFY_SOCKET names, as sd_notify(3); whether it was sent.
+
+    A name that begins with `@` is an abstract socket of Linux. Never waits; a failure is logged and does not end the
+    daemon.
+    """
+    name = environment.get(SOCKET_VARIABLE, "")
+    if not name:
+        return False
+    address = f"\0{name[1:]}" if name.startswith("@") else name
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as notifications:
+            notifications.sendto(state.encode(), address)
+    except OSError as error:
+        _log.warning("event=manager_not_told fact=%s error=%s", state, error)
+        return False
+    return True

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orbitmq.admin import config_as_code
-from orbitmq.admin.answers import Found
 from orbitmq.admin.declared import Document, SecretReference, dump, parse
-from orbitmq.admin.plans import Outcome, Plan, Step
+from orbitmq.admin.plans import Plan, Step, StepOutcome
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
-from orbitmq.cli.cleaning import safe
 from orbitmq.cli.contexts import Context, choose
-from orbitmq.cli.endings import EXIT_FAILED, EXIT_UNREACHABLE, exit_code, fail
-from orbitmq.cli.performing import opened, told_error
+from orbitmq.cli.execution import error_line, opened
+from orbitmq.cli.exit_codes import EXIT_FAILED, EXIT_UNREACHABLE, exit_code, fail
+from orbitmq.cli.safe_output import safe
 from orbitmq.cli.secrets import secret_of
 from orbitmq.errors import ConfigurationError, OrbitMQError
 from orbitmq.runtime.files import save_with_backup
@@ -31,7 +31,7 @@ async def plan(session: Session, file: Path, *, prune: bool) -> Plan:
 async def differences(session: Session, file: Path, *, prune: bool) -> Found[Step]:
     """The steps that would change something; the check fails when there are some."""
     found = (await plan(session, file, prune=prune)).preview()
-    found.items = [step for step in found.items if step.outcome is not Outcome.UNCHANGED]
+    found.items = [step for step in found.items if step.outcome is not StepOutcome.UNCHANGED]
     found.check_failed = bool(found.items)
     return found
 
@@ -73,7 +73,7 @@ def export(
         else:
             save_with_backup(file, text)
     except (OrbitMQError, OSError) as error:
-        text = told_error(error) if isinstance(error, OrbitMQError) else str(error)
+        text = error_line(error) if isinstance(error, OrbitMQError) else str(error)
         fail(COMMAND, text, exit_code(error) or EXIT_FAILED)
 
 

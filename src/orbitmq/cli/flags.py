@@ -10,9 +10,9 @@ PrintConfig = Annotated[
     bool, typer.Option("-p", "--print-config", help="Print the effective configuration as a properties file and exit.")
 ]
 LogLevel = Annotated[
-    Literal["debug", "info", "warning", "error"], typer.Option(help="Log lines go to standard error, from this level.")
+    Literal["debug", "info", "warning", "error"], typer.Option(help="Log this level and above, to standard error.")
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="An option of the file, set over what it says; repeatable."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Override an option of the file; repeatable."),
 ]

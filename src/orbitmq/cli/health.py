@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli import configuration
-from orbitmq.cli.endings import EXIT_FAILED, fail, one_line_errors
+from orbitmq.cli.exit_codes import EXIT_FAILED, fail, one_line_errors
 from orbitmq.errors import BrokerError, ConfigurationError, OrbitMQError, StorePoisoned
 from orbitmq.message.hosts import address_text
 from orbitmq.metrics.options import MetricsOptions
@@ -20,8 +20,8 @@ from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.tls import client_context
 from orbitmq.net.tls_options import ENFORCING, TlsOptions, with_tls_file
-from orbitmq.operations.figures import runtime_info
 from orbitmq.operations.routes import cluster_info
+from orbitmq.operations.statistics import runtime_info
 from orbitmq.store.options import StoreOptions
 
 DENIED = "AclException"  # begins what a broker says to those without an account, RocketMQ's with the package before it

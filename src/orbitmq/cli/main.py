@@ -1,6 +1,6 @@
 """The command table of `orbitmq`: names, flags and help, nothing else.
 
-`orbitmq --help` must answer at once, so nothing heavier than typer is imported here; each command imports its work
+`orbitmq --help` must print at once, so nothing heavier than typer is imported here; each command imports its work
 when it is called. Must not know what a daemon is made of.
 """
 
@@ -13,7 +13,7 @@ import typer
 
 from orbitmq import __version__
 from orbitmq.cli.flags import LogLevel, Settings
-from orbitmq.cli.lazily import Nouns
+from orbitmq.cli.lazy_commands import Nouns
 
 app = typer.Typer(
     name="orbitmq",
@@ -27,10 +27,10 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
-        # Files are asked, no module: to import one would take longer than the rest of the answer.
-        is_compiled = any(Path(__file__).parents[1].glob("store/index_loops.*.so"))
+def _version(wanted: bool) -> None:
+    if wanted:
+        # A look for files, because importing a module would take longer than all the rest.
+        is_compiled = any(Path(__file__).parents[1].glob("store/index/loops.*.so"))
         typer.echo(f"orbitmq {__version__}{' (compiled)' if is_compiled else ''}")
         raise typer.Exit
 
@@ -44,26 +44,38 @@ def root(
     """A message system compatible with Apache RocketMQ 4.9 on the wire and on disk."""
 
 
+NamesrvPort = Annotated[
+    int, typer.Option(min=0, max=65535, metavar="PORT", help="Port of the name server; 0 picks a free one.")
+]
+
+
 @app.command()
 def up(
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Where everything is kept that the file does not place elsewhere.",
+            help="Directory for everything whose place the file does not set.",
             show_default="~/.orbitmq",
             file_okay=False,
             metavar="DIR",
         ),
     ] = None,
-    namesrv_port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free port.")] = 9876,
+    namesrv_port: NamesrvPort = 9876,
     broker_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free port.", show_default="10911")
+        int | None,
+        typer.Option(
+            min=0, max=65535, metavar="PORT", help="Port of the broker; 0 picks a free one.", show_default="10911"
+        ),
     ] = None,
     config: Annotated[Path | None, typer.Option("-c", help="Properties file of the broker.", metavar="FILE")] = None,
     dashboard_port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65535, metavar="PORT", help="0 takes a free port.", show_default="8082, else a free one"
+            min=0,
+            max=65535,
+            metavar="PORT",
+            help="Port of the web page; 0 picks a free one.",
+            show_default="8082, else a free one",
         ),
     ] = None,
     dashboard: Annotated[
@@ -71,7 +83,7 @@ def up(
     ] = True,
     log_level: LogLevel = "warning",
 ) -> None:
-    """Run a name server, a broker and the web page, for development and small installations.
+    """Run a name server, a broker and the web page. For development and small installations.
 
     \b
     Examples:
@@ -86,50 +98,57 @@ def up(
 
 @app.command()
 def host(
-    brokers: Annotated[int, typer.Option(min=1, max=64, metavar="N", help="How many; one a core is much.")] = 2,
+    brokers: Annotated[
+        int, typer.Option(min=1, max=64, metavar="N", help="Number of brokers; use at most one per core.")
+    ] = 2,
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Where they keep everything.", show_default="~/.orbitmq", file_okay=False, metavar="DIR"),
+        typer.Option(
+            help="Directory for all data and settings.", show_default="~/.orbitmq", file_okay=False, metavar="DIR"
+        ),
     ] = None,
-    namesrv_port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free port.")] = 9876,
+    namesrv_port: NamesrvPort = 9876,
     broker_port: Annotated[
         int,
-        typer.Option(min=0, max=65535, metavar="PORT", help="Of the first; others follow, 10 apart. 0: free ports."),
+        typer.Option(
+            min=0,
+            max=65535,
+            metavar="PORT",
+            help="Port of the first broker; the others follow, 10 apart. 0 picks free ones.",
+        ),
     ] = 10911,
     config: Annotated[
         Path | None,
-        typer.Option("-c", help="Properties for all of them, taken at a broker's first start.", metavar="FILE"),
+        typer.Option("-c", help="Properties of all brokers, used at a broker's first start.", metavar="FILE"),
     ] = None,
     namesrv_addresses: Annotated[
         str | None,
-        typer.Option(
-            "-n", help="Name servers that run elsewhere, joined by ';', instead of one here.", metavar="NAMESRV"
-        ),
+        typer.Option("-n", help="Use these name servers, joined by ';', and start none here.", metavar="NAMESRV"),
     ] = None,
     prefix: Annotated[
-        str, typer.Option(metavar="NAME", help="Brokers are called NAME-0, NAME-1 and so on.")
+        str, typer.Option(metavar="NAME", help="The brokers are named NAME-0, NAME-1 and so on.")
     ] = "broker",
     log_level: LogLevel = "warning",
 ) -> None:
-    """Run a name server and several brokers of one cluster, a process each, begun again when one dies.
+    """Run several brokers of one cluster and a name server. Each has a process that is restarted when it dies.
 
     \b
-    A broker works on one core; topics are made on all of them, and their queues share the load.
-    What a broker keeps is in DIR/NAME-0 and so on, what it was told in DIR/NAME-0.conf.
+    A broker uses one core. Topics are created on all brokers, so their queues share the load.
+    The data of a broker is in DIR/NAME-0 and so on, its settings are in DIR/NAME-0.conf.
 
     \b
     Examples:
       orbitmq host --brokers 2
       orbitmq host --brokers 4 --data-dir /data -n '10.0.0.1:9876;10.0.0.2:9876' -c brokers.conf
     """
-    from orbitmq.cli import hosting
+    from orbitmq.cli import host
 
-    hosting.run(brokers, data_dir, namesrv_port, broker_port, config, namesrv_addresses, prefix, log_level)
+    host.run(brokers, data_dir, namesrv_port, broker_port, config, namesrv_addresses, prefix, log_level)
 
 
 health = typer.Typer(
     name="health",
-    help="Ask a running name server or broker whether it is ready, as a probe does.",
+    help="Readiness probes for a running name server or broker.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -139,9 +158,11 @@ ProbedConfig = Annotated[
     Path | None, typer.Option("-c", help="Properties file of the daemon: its address and TLS.", metavar="FILE")
 ]
 ProbedAddress = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Where to ask instead.", show_default="on this machine")
+    str | None, typer.Option(metavar="HOST:PORT", help="Address to probe.", show_default="on this machine")
 ]
-ProbeTimeout = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="No answer in this time is not ready.")]
+ProbeTimeout = Annotated[
+    float, typer.Option(min=0.1, metavar="SECONDS", help="Not ready without a response in this time.")
+]
 
 
 @health.command("namesrv")
@@ -151,10 +172,10 @@ def health_namesrv(
     address: ProbedAddress = None,
     timeout: ProbeTimeout = 3.0,
 ) -> None:
-    """Whether a name server gives routes.
+    """Whether a name server returns routes.
 
     \b
-    Exit code: 0 ready, 1 not and why, 2 wrong usage or configuration.
+    Exit code: 0 ready, 1 not ready (it says why), 2 wrong usage or configuration.
 
     \b
     Examples:
@@ -173,11 +194,11 @@ def health_broker(
     address: ProbedAddress = None,
     timeout: ProbeTimeout = 3.0,
 ) -> None:
-    """Whether a broker, master or slave, has opened its store and its disk has not failed.
+    """Whether a broker has its store open and can write to its disk. Masters and slaves alike.
 
     \b
-    Where access control is on, a broker that asks for an account is ready; nothing is told of its disk then.
-    Exit code: 0 ready, 1 not and why, 2 wrong usage or configuration.
+    With access control, a broker that requires an account counts as ready; its disk is not checked then.
+    Exit code: 0 ready, 1 not ready (it says why), 2 wrong usage or configuration.
 
     \b
     Examples:
@@ -191,16 +212,18 @@ def health_broker(
 
 store = typer.Typer(
     name="store",
-    help="Look into the store directory of a broker, orbitmq's or Apache RocketMQ's, and repair it.",
+    help="Inspect and repair the store of a broker. Reads stores of Apache RocketMQ, too.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 app.add_typer(store)
 
-StoreDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="The store directory, which holds commitlog.")]
+StoreDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="The store directory, which contains commitlog.")]
 CommitLogs = Annotated[
     list[Path] | None,
-    typer.Option("--commit-log", metavar="DIR", help="Where the commit log lies if not in DIR/commitlog; repeatable."),
+    typer.Option(
+        "--commit-log", metavar="DIR", help="Directory of the commit log if it is not DIR/commitlog; repeatable."
+    ),
 ]
 
 
@@ -214,7 +237,7 @@ def verify(
 
     \b
     Exit code: 0 sound, 1 damaged, 2 the directory cannot be read.
-    Damage is told with its file, its position there in bytes, and what it means.
+    Each damage is shown with its file, its position there in bytes, and what it means.
 
     \b
     Examples:
@@ -229,23 +252,25 @@ def verify(
 @store.command()
 def dump(
     directory: StoreDirectory,
-    topic: Annotated[str | None, typer.Option(metavar="NAME", help="Messages of this topic.")] = None,
-    queue: Annotated[int | None, typer.Option(metavar="ID", help="Messages of queues with this id.")] = None,
+    topic: Annotated[str | None, typer.Option(metavar="NAME", help="Only messages of this topic.")] = None,
+    queue: Annotated[int | None, typer.Option(metavar="ID", help="Only messages of queues with this id.")] = None,
     begin: Annotated[
         str | None,
-        typer.Option("--from", metavar="TIME", help="Stored then or later; 2026-11-21T10:00 or milliseconds."),
+        typer.Option(
+            "--from", metavar="TIME", help="Only messages stored since then: 2026-11-21T10:00 or milliseconds."
+        ),
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Stored then or earlier.")] = None,
-    key: Annotated[str | None, typer.Option(metavar="KEY", help="Messages with this key or unique id.")] = None,
-    limit: Annotated[int | None, typer.Option(min=0, metavar="N", help="At most so many.")] = None,
-    body: Annotated[bool, typer.Option("--body", help="With the body, in base64.")] = False,
+    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only messages stored until then.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="Only messages with this key or unique id.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, metavar="N", help="Print at most N messages.")] = None,
+    body: Annotated[bool, typer.Option("--body", help="Print the body, in base64.")] = False,
     commit_log: CommitLogs = None,
 ) -> None:
-    """Print messages, one JSON object a line, in the order they were stored. Changes nothing; a broker may be running.
+    """Print messages as JSON lines, in the order they were stored. Changes nothing; a broker may be running.
 
     \b
-    Exit code: 0 all is printed, 1 the log is damaged (what is whole is printed), 2 the directory cannot be read.
-    Bodies are unpacked; msg_id is the offset message id; times are milliseconds, local time if no zone is given.
+    Exit code: 0 all is printed, 1 the log is damaged (intact messages are printed), 2 the directory cannot be read.
+    Bodies are decompressed; msg_id is the offset message id; times are milliseconds, local time if no zone is given.
 
     \b
     Examples:
@@ -262,16 +287,16 @@ def rebuild(
     directory: StoreDirectory,
     config: Annotated[
         Path | None,
-        typer.Option("-c", help="Properties file of the broker, for what the directory does not tell.", metavar="FILE"),
+        typer.Option("-c", help="Properties file of the broker, for what the directory does not show.", metavar="FILE"),
     ] = None,
     commit_log: CommitLogs = None,
 ) -> None:
-    """Make queues and index anew from the commit log of a stopped broker. An interruption leaves the old ones.
+    """Rebuild queues and index from the commit log of a stopped broker. If interrupted, the old ones stay.
 
     \b
-    Sizes of files are those of the old ones. Where none is left, and for the delays of messages that wait, the
-    broker's configuration is asked, else the defaults hold.
-    Exit code: 0 done, 1 the log is damaged (what lies before is in), 2 it could not be done, 7 a broker is running.
+    File sizes are those of the old files. If none is left, and for the times of delayed messages, the broker's
+    configuration is used, else the defaults.
+    Exit code: 0 done, 1 the log is damaged (messages before the damage are in), 2 failed, 7 a broker is running.
 
     \b
     Examples:
@@ -289,7 +314,7 @@ def rebuild(
     add_help_option=False,
 )
 def pipeline(context: typer.Context) -> None:
-    """Run a job over topics, stores and the lake with Spark; without arguments it tells which there are.
+    """Run a Spark job over topics, stores and the lake. Without arguments, list the jobs.
 
     \b
     Examples:
@@ -297,9 +322,13 @@ def pipeline(context: typer.Context) -> None:
       orbitmq pipeline archive --name-server 127.0.0.1:9876 --lake ./lake
       orbitmq pipeline archive --help
     """
-    from orbitmq.cli import pipelines
+    try:
+        from orbitmq.pipeline.command import main as run_job
+    except ImportError as error:
+        from orbitmq.cli.exit_codes import EXIT_USAGE, fail
 
-    pipelines.run(context.args)
+        fail("pipeline", f"the jobs need Spark: pip install 'orbitmq[spark]' ({error})", EXIT_USAGE)
+    raise SystemExit(run_job(context.args))
 
 
 @app.command()
@@ -310,54 +339,65 @@ def exporter(
             "-n",
             "--namesrv",
             metavar="HOST:PORT",
-            help="Name servers, joined by `;`. Else NAMESRV_ADDR, or the context.",
+            help="Name servers, joined by `;` (else NAMESRV_ADDR, or the context).",
         ),
     ] = None,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free port.")] = 5557,
-    context_name: Annotated[str | None, typer.Option("--context", metavar="NAME", help="A named cluster.")] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="Port to listen on; 0 picks a free one.")
+    ] = 5557,
+    context_name: Annotated[
+        str | None, typer.Option("--context", metavar="NAME", help="A cluster of `orbitmq context list`.")
+    ] = None,
     cluster: Annotated[
-        str | None, typer.Option("-c", "--cluster", metavar="NAME", help="Only this one, of several.")
+        str | None, typer.Option("-c", "--cluster", metavar="NAME", help="Only this one of the name servers' clusters.")
     ] = None,
     mapped: Annotated[
         list[str] | None,
-        typer.Option("--map-addr", metavar="REGISTERED=REACHED", help="Where a broker is reached; repeatable."),
+        typer.Option(
+            "--map-addr",
+            metavar="FROM=TO",
+            help="Connect to TO for the broker registered at FROM; repeatable.",
+        ),
     ] = None,
-    interval: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="From one round to the next.")] = 15,
+    interval: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Time between two polls.")] = 15,
     deadline: Annotated[
-        float, typer.Option(min=1, metavar="SECONDS", help="For one broker in one round; the rest comes in the next.")
+        float,
+        typer.Option(min=1, metavar="SECONDS", help="Time for one broker in one poll; the rest follows in the next."),
     ] = 30,
     forget_after: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How long a broker that left is still told as down.")
+        float, typer.Option(min=0, metavar="SECONDS", help="How long a broker that left is reported as down.")
     ] = 3600,
     queue_series: Annotated[
         int,
-        typer.Option(min=0, max=10_000, metavar="N", help="Queues with series of their own: the farthest behind."),
+        typer.Option(
+            min=0, max=10_000, metavar="N", help="Number of queues with series of their own: those with the most lag."
+        ),
     ] = 1000,
-    clients: Annotated[bool, typer.Option(help="Ask consumers for their own figures, through the brokers.")] = True,
+    clients: Annotated[bool, typer.Option(help="Collect metrics of consumers, through the brokers.")] = True,
     steady_labels: Annotated[
-        bool, typer.Option("--steady-labels", help="Leave labels empty that make new series all the time.")
+        bool, typer.Option("--steady-labels", help="Leave labels empty whose values change all the time.")
     ] = False,
     log_level: LogLevel = "info",
 ) -> None:
-    """Serve the figures of a cluster, orbitmq's or Apache RocketMQ's, to Prometheus at /metrics.
+    """Serve the metrics of a cluster to Prometheus, at /metrics. Also for clusters of Apache RocketMQ.
 
     \b
-    An account is taken from ORBITMQ_ACCESS_KEY and ORBITMQ_SECRET_KEY, from the context, or from
-    $ROCKETMQ_HOME/conf/tools.yml; it stands on no command line.
+    The account is read from ORBITMQ_ACCESS_KEY and ORBITMQ_SECRET_KEY, from the context, or from
+    $ROCKETMQ_HOME/conf/tools.yml; there is no flag for it.
 
     \b
     Examples:
       orbitmq exporter -n 127.0.0.1:9876
       orbitmq exporter -n '10.0.0.1:9876;10.0.0.2:9876' --host 0.0.0.0 --interval 30
     """
-    from orbitmq.cli import exporting
+    from orbitmq.cli import exporter
 
-    exporting.run(
-        exporting.Place(namesrv or (), context_name, cluster, mapped or ()),
+    exporter.run(
+        exporter.ExportedCluster(namesrv or (), context_name, cluster, mapped or ()),
         host,
         port,
-        exporting.ExporterSettings(interval, deadline, forget_after, queue_series, clients, steady_labels),
+        exporter.ExporterSettings(interval, deadline, forget_after, queue_series, clients, steady_labels),
         log_level,
     )
 
@@ -366,10 +406,10 @@ def exporter(
 def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:
-    """Print the script with which a shell completes commands, flags, and the names of topics, groups and brokers.
+    """Print the completion script of a shell. It completes commands, flags, and names of topics, groups and brokers.
 
     \b
-    Names come from the cluster that the line means so far, and are kept for 30 s.
+    Names come from the cluster that the command line selects; they are cached for 30 s.
 
     \b
     Examples:
@@ -377,7 +417,7 @@ def completion(
       orbitmq completion zsh > "${fpath[1]}/_orbitmq"
       orbitmq completion fish > ~/.config/fish/completions/orbitmq.fish
     """
-    from orbitmq.cli.completing import SCRIPTS
+    from orbitmq.cli.completion import SCRIPTS
 
     typer.echo(SCRIPTS[shell].strip())
 
@@ -388,20 +428,19 @@ def completion(
     add_help_option=False,
 )
 def mqadmin(context: typer.Context) -> None:
-    """The commands of RocketMQ's own tool by their names and letters, so that scripts move unchanged.
+    """Run a command of RocketMQ's mqadmin. Commands, flags and output are the same, so scripts work unchanged.
 
     \b
-    They print what that tool prints; but a failure is one line, and an exit code that is not 0. `orbitmq mqadmin`
-    lists them.
+    A failure is one line and an exit code that is not 0. `orbitmq mqadmin` lists the commands.
 
     \b
     Examples:
       orbitmq mqadmin clusterList -n 127.0.0.1:9876
       orbitmq mqadmin consumerProgress -n 127.0.0.1:9876 -g billing
     """
-    from orbitmq.cli.mqadmin import running
+    from orbitmq.cli.mqadmin import runner
 
-    running.run(context.args)
+    runner.run(context.args)
 
 
 def main() -> None:

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.envelope import envelope, plain
+from orbitmq.admin.results import Found
 from orbitmq.cli import texts
-from orbitmq.cli.cleaning import safe
+from orbitmq.cli.safe_output import safe
 from orbitmq.errors import ConfigurationError
-from orbitmq.runtime.visible import visible, visible_json
+from orbitmq.runtime.printable import printable, printable_json
 
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "csv", "name")
 TEMPLATE = "template="
@@ -55,7 +55,7 @@ def write(
         told = envelope(kind, found, cluster, now_ms)
         text.write(_json(told) + "\n" if form == "json" else _yaml(told))
         return
-    items = [plain(item) for item in found.items]
+    items = [plain(item, kind) for item in found.items]
     if form == "table" and kind in texts.TEXTS:
         stream.writelines(texts.TEXTS[kind](item) for item in items)
     elif form in ("table", "wide"):
@@ -81,7 +81,7 @@ def line(item: dict[str, Any], columns: Sequence[str], form: str) -> str:
     if form.startswith(TEMPLATE):
         return string.Template(form.removeprefix(TEMPLATE)).safe_substitute(_flat(item))
     if form in ("jsonl", "json"):
-        return visible_json(json.dumps(item, ensure_ascii=False))
+        return printable_json(json.dumps(item, ensure_ascii=False))
     return "  ".join(cell(path_of(column), value_of(item, path_of(column))) for column in _shown(columns, form))
 
 
@@ -104,7 +104,7 @@ def value_of(item: Any, path: str) -> Any:
     return item
 
 
-def told(path: str, value: Any) -> str:
+def formatted(path: str, value: Any) -> str:
     """A value as a table tells it."""
     if value is None:
         return UNKNOWN
@@ -193,7 +193,7 @@ def _table(items: list[dict[str, Any]], columns: Sequence[str], stream: TextIO, 
 
 def cell(path: str, value: Any) -> str:
     """Text of a message must not steer the terminal."""
-    return visible(told(path, value).replace("\n", " ").replace("\t", " "))
+    return printable(formatted(path, value).replace("\n", " ").replace("\t", " "))
 
 
 def _width(table: Any) -> int:
@@ -226,7 +226,7 @@ def _flat(item: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _json(value: Any) -> str:
-    return visible_json(json.dumps(value, ensure_ascii=False, indent=2))
+    return printable_json(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def _yaml(value: Any) -> str:

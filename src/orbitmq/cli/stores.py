@@ -16,10 +16,10 @@ from pathlib import Path
 
 import orjson
 
-from orbitmq.cli.endings import EXIT_FAILED, EXIT_USAGE, fail, one_line_errors
+from orbitmq.cli.exit_codes import EXIT_FAILED, EXIT_USAGE, fail, one_line_errors
 from orbitmq.errors import ConfigurationError
-from orbitmq.runtime.visible import visible, visible_json
-from orbitmq.store.findings import Finding, Report, State, counted
+from orbitmq.runtime.printable import printable, printable_json
+from orbitmq.store.tools.findings import Finding, Report, State, counted
 
 EXIT_DAMAGED = EXIT_FAILED
 EXIT_UNREADABLE = EXIT_USAGE
@@ -35,15 +35,15 @@ Progress = Callable[[int, int], object]
 
 
 def verify(directory: Path, commit_logs: Sequence[Path], *, as_json: bool) -> None:
-    from orbitmq.store.verify import verify as look
+    from orbitmq.store.tools.verify import verify as look
 
     with one_line_errors("store verify", EXIT_UNREADABLE):
         with _progress("verify") as progress:
             report = look(directory, commit_logs, progress=progress)
         if as_json:
-            sys.stdout.write(visible_json(orjson.dumps(_as_object(report)).decode()) + "\n")
+            sys.stdout.write(printable_json(orjson.dumps(_as_object(report)).decode()) + "\n")
         else:
-            sys.stdout.writelines(visible(line, lines=True) for line in _as_text(report))
+            sys.stdout.writelines(printable(line, lines=True) for line in _as_text(report))
     if not report.is_sound:
         raise SystemExit(EXIT_DAMAGED)
 
@@ -60,19 +60,19 @@ def dump(
     *,
     with_body: bool,
 ) -> None:
-    from orbitmq.store.dump import Wanted, row
-    from orbitmq.store.dump import dump as messages
+    from orbitmq.store.tools.dump import Wanted, row
+    from orbitmq.store.tools.dump import dump as messages
 
     damaged: list[Path] = []
 
     def tell(path: Path, position: int, text: str) -> None:
         damaged.append(path)
-        print(visible(f"orbitmq store dump: {path} at {position}: {text}"), file=sys.stderr)
+        print(printable(f"orbitmq store dump: {path} at {position}: {text}"), file=sys.stderr)
 
     with one_line_errors("store dump", EXIT_UNREADABLE), _until_nobody_reads():
         wanted = Wanted(topic, queue_id, _time_ms("--from", begin), _time_ms("--to", end), key)
         for unit in islice(messages(directory, wanted, tell, commit_logs), limit):
-            sys.stdout.write(visible_json(orjson.dumps(row(unit, with_body=with_body)).decode()) + "\n")
+            sys.stdout.write(printable_json(orjson.dumps(row(unit, with_body=with_body)).decode()) + "\n")
         sys.stdout.flush()
     if damaged:
         raise SystemExit(EXIT_DAMAGED)
@@ -80,17 +80,18 @@ def dump(
 
 def rebuild(directory: Path, commit_logs: Sequence[Path], config: Path | None) -> None:
     from orbitmq.broker.options import BrokerOptions
+    from orbitmq.broker.schedule import entry_codes
     from orbitmq.cli import configuration
     from orbitmq.message.delay import parse_delay_levels
     from orbitmq.runtime.clock import SystemClock
     from orbitmq.store.options import StoreOptions
-    from orbitmq.store.rebuild import rebuild as make
+    from orbitmq.store.tools.rebuild import rebuild as make
 
     with one_line_errors("store rebuild", EXIT_UNREADABLE):
         pairs, _ = configuration.read(config, {}, BrokerOptions, StoreOptions)
-        levels = parse_delay_levels(BrokerOptions.parse(pairs).message_delay_level)
+        codes = entry_codes(parse_delay_levels(BrokerOptions.parse(pairs).message_delay_level))
         with _progress("rebuild") as progress:
-            made = make(directory, StoreOptions.parse(pairs), levels, SystemClock(), commit_logs, progress=progress)
+            made = make(directory, StoreOptions.parse(pairs), codes, SystemClock(), commit_logs, progress=progress)
     print(
         f"{directory}: {counted(made.messages, 'message')} in {counted(made.queues, 'queue')} with"
         f" {counted(made.entries, 'entry', 'entries')}, {counted(made.index_entries, 'key')} indexed"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 
 Item = dict[str, Any]
 
@@ -18,7 +18,7 @@ BAR = 24
 
 
 def _clean(text: object) -> str:
-    return visible(str(text).replace("\n", " ").replace("\t", " "))
+    return printable(str(text).replace("\n", " ").replace("\t", " "))
 
 
 def _body(text: str) -> str:
@@ -34,7 +34,7 @@ def _time(at_ms: int | None) -> str:
         return str(at_ms).ljust(23)
 
 
-def story(item: Item) -> str:
+def history(item: Item) -> str:
     """The sentence, and below it what happened when."""
     lines = [_clean(item["sentence"])]
     events = item["timeline"]
@@ -105,5 +105,5 @@ def _nodes(item: Item) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield f"{group['subscriptionGroup']} at {node['clientHost']} consumed it{again}", node
 
 
-TEXTS: Mapping[str, Callable[[Item], str]] = {"MessageStory": story, "Message": message, "TraceGraph": graph}
-"""Kind -> how one item of it is told."""
+TEXTS: Mapping[str, Callable[[Item], str]] = {"MessageStory": history, "Message": message, "TraceGraph": graph}
+"""Kind -> the text of one item."""

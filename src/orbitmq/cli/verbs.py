@@ -24,7 +24,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from orbitmq.cli.completing import completed, contexts
+from orbitmq.cli.completion import completed, contexts
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,29 +47,30 @@ ClusterName = Annotated[
 ]
 Mapped = Annotated[
     list[str] | None,
-    typer.Option("--map-addr", metavar="FROM=TO", help="Reach a broker elsewhere than it registers; repeatable."),
+    typer.Option("--map-addr", metavar="FROM=TO", help="Connect to TO for the broker registered at FROM; repeatable."),
 ]
-Timeout = Annotated[float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="For each request.")]
+Timeout = Annotated[float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="Timeout of each request.")]
 Output = Annotated[
     str,
     typer.Option(
         "-o", "--output", metavar="FORMAT", help="table, wide, json, jsonl, yaml, csv, name, template='$name'."
     ),
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Nothing on standard error.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Each request on standard error: code, peer, ms.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing on standard error.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print each request on standard error: code, peer, ms.")]
 Watch = Annotated[
-    float | None, typer.Option("--watch", min=0.2, metavar="SECONDS", help="Again and again, until Ctrl-C.")
+    float | None, typer.Option("--watch", min=0.2, metavar="SECONDS", help="Repeat every SECONDS, until Ctrl-C.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
-Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not prompt for confirmation.")]
 Verify = Annotated[bool, typer.Option("--verify/--no-verify", help="Read back what was changed.")]
 FailIfUnchanged = Annotated[
-    bool, typer.Option("--fail-if-unchanged", help="Exit with 10 when there was nothing to do.")
+    bool, typer.Option("--fail-if-unchanged", help="Exit with 10 if there is nothing to change.")
 ]
 
 
-def _shared(**flags: tuple[Any, Any]) -> list[inspect.Parameter]:
+def shared(**flags: tuple[Any, Any]) -> list[inspect.Parameter]:
+    """Parameters of a command from their annotations and defaults."""
     kind = inspect.Parameter.KEYWORD_ONLY
     return [
         inspect.Parameter(name, kind, default=default, annotation=annotation)
@@ -77,16 +78,16 @@ def _shared(**flags: tuple[Any, Any]) -> list[inspect.Parameter]:
     ]
 
 
-_REACHING = _shared(
+_REACHING = shared(
     name_servers=(NameServers, None),
     context_name=(ContextName, None),
     cluster=(ClusterName, None),
     mapped=(Mapped, None),
     timeout=(Timeout, 5.0),
 )
-_TELLING = _shared(output=(Output, "table"), quiet=(Quiet, False), verbose=(Verbose, False))
-_WATCHING = _shared(watch=(Watch, None))
-_CHANGING = _shared(
+_TELLING = shared(output=(Output, "table"), quiet=(Quiet, False), verbose=(Verbose, False))
+_WATCHING = shared(watch=(Watch, None))
+_CHANGING = shared(
     dry_run=(DryRun, False), yes=(Yes, False), verify=(Verify, True), fail_if_unchanged=(FailIfUnchanged, False)
 )
 
@@ -111,7 +112,7 @@ def changes(app: typer.Typer, verb: str) -> Callable[[F], F]:
 
 def streams(app: typer.Typer, verb: str, kind: str, columns: Sequence[str]) -> Callable[[F], F]:
     """A verb that goes on: an asynchronous generator `(session, aside, ...)` of items, each written as it comes; who
-    does not answer meanwhile it tells through `aside`, a `performing.Aside`.
+    does not answer meanwhile it tells through `aside`, a `execution.Aside`.
     """
     return _verb(app, verb, kind, columns, "stream", [])
 
@@ -151,10 +152,10 @@ def _verb(
         ]
 
         def call(**given: Any) -> None:
-            from orbitmq.cli import performing
+            from orbitmq.cli import execution
 
             mine = {name: given.pop(name) for name in names}
-            performing.perform(
+            execution.perform(
                 way,
                 verb if verb == app.info.name else f"{app.info.name} {verb}",
                 kind,

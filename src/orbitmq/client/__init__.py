@@ -1,14 +1,13 @@
-"""The client library: producers and consumers for orbitmq and for Apache RocketMQ 4.9 and later brokers.
+"""The client library: producers and consumers for orbitmq and for brokers of Apache RocketMQ 4.9 and later.
 
-The classes here are for asyncio. Decisions are pure code in `core`; everything else carries them out. Public, beside
-the names here, are these modules; all others may change without notice:
+The classes in this module are for asyncio. These modules are public as well; all others may change without notice:
 
     orbitmq.client.sync         the same classes under the same names, for threads
-    orbitmq.client.outbox       failed sends wait on disk (`orbitmq[outbox]`)
-    orbitmq.client.sync_outbox  the same for threads
-    orbitmq.client.idempotent   an effect once, by the application's own database (`orbitmq[idempotent]`)
-    orbitmq.client.telemetry    spans of OpenTelemetry (`orbitmq[telemetry]`)
-    orbitmq.client.metrics      figures for Prometheus (`orbitmq[telemetry]`)
+    orbitmq.client.outbox       keeps failed sends on disk and sends them again (`orbitmq[outbox]`)
+    orbitmq.client.outbox.sync  the same for threads
+    orbitmq.client.idempotent   idempotent consumption with your own database (`orbitmq[idempotent]`)
+    orbitmq.client.telemetry    spans for OpenTelemetry (`orbitmq[telemetry]`)
+    orbitmq.client.metrics      metrics for Prometheus (`orbitmq[telemetry]`)
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from orbitmq.client.core.allocation import (
     AllocateStrategy,
 )
 from orbitmq.client.core.capacity import Times, nodes_for, threads_for
-from orbitmq.client.core.ending import EndContext, EndTransactionHook
 from orbitmq.client.core.hooks import (
     ConsumeContext,
     ConsumeHook,
@@ -53,7 +51,7 @@ from orbitmq.client.core.model import (
     TransactionSendResult,
 )
 from orbitmq.client.core.offsets import OffsetTable
-from orbitmq.client.core.outgoing import Outgoing
+from orbitmq.client.core.outgoing_message import Outgoing
 from orbitmq.client.core.queue_selectors import QueueSelector, RoomSelector, hash_selector, random_selector
 from orbitmq.client.core.replies import create_reply_message, reply_to_client
 from orbitmq.client.core.selectors import MessageSelector, Selector
@@ -66,18 +64,19 @@ from orbitmq.client.core.trace import (
     TransactionEnded,
     decode_trace,
 )
+from orbitmq.client.core.transaction_end import EndContext, EndTransactionHook
 from orbitmq.client.lag import QueueLag, total_lag
 from orbitmq.client.lite_pull import LitePullConsumer
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.producer import Around, Producer, SendCallback
 from orbitmq.client.pull import PullConsumer, reset_offset_by_timestamp
 from orbitmq.client.push import PushConsumer
-from orbitmq.client.reading import ReadingConsumer
+from orbitmq.client.queue_listeners import OnQueues, OnTopicQueues, QueueListener
+from orbitmq.client.reading_consumer import ReadingConsumer
 from orbitmq.client.schedule import PullContext, PullSchedule, PullTask
 from orbitmq.client.settings import LitePullSettings, ProducerSettings, PullSettings, PushSettings, TransactionSettings
-from orbitmq.client.timing import Timed
+from orbitmq.client.timed import Timed
 from orbitmq.client.transactions import HalfMessage, TransactionListener, TransactionProducer
-from orbitmq.client.watching import OnQueues, OnTopicQueues, QueueListener
 from orbitmq.client.workers import Listener, OrderlyListener
 from orbitmq.errors import (
     BrokerError,

@@ -1,4 +1,4 @@
-"""Tasks that run beside the caller: kept, watched, ended together. Knows nothing of what they do."""
+"""Background tasks: kept, supervised and ended together. Knows nothing of what they do."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from orbitmq.client.leaving import is_failure
+from orbitmq.client.loops import is_failure
 
 _log = logging.getLogger(__name__)
 
 
 @contextmanager
 def one_round(owner: str, work: str) -> Iterator[None]:
-    """Around one round of a loop that nobody begins again, its wait left outside: whatever fails in it is logged, and
-    the next round must still come.
-    """
+    """Wrap one iteration of an endless loop, without its wait: a failure is logged, and the loop continues."""
     try:
         yield
     except BaseException as error:
@@ -27,7 +25,7 @@ def one_round(owner: str, work: str) -> Iterator[None]:
 
 
 class Background:
-    """The tasks of one owner. One that ends with an error is logged; the owner lives on."""
+    """The tasks of one owner. A task that fails is logged; the owner continues."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
@@ -41,7 +39,7 @@ class Background:
         return task
 
     async def finish(self, grace_s: float, but: Iterable[asyncio.Task[None]] = ()) -> None:
-        """Let the tasks end by themselves, at most `grace_s` seconds, then `stop`. `but` are those that cannot."""
+        """Wait for the tasks to end, at most `grace_s` seconds, then `stop`. `but` are those that cannot end."""
         tasks = self._tasks - {asyncio.current_task(), *but}
         if tasks:
             await asyncio.wait(tasks, timeout=grace_s)

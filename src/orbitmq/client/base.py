@@ -1,4 +1,4 @@
-"""What every client has: settings, a life from start to shutdown, an instance, and questions about queues."""
+"""What every client has: settings, a life cycle from start to shutdown, an instance, and queries about queues."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import ClassVar, Self
 
-from orbitmq.client import searching
+from orbitmq.client import message_queries
 from orbitmq.client.core.addresses import name_servers
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.instance import Instance, join, leave
@@ -31,11 +31,11 @@ from orbitmq.runtime.logging import watch_loggers
 _log = logging.getLogger(__name__)
 
 NAMESRV_VARIABLE = "NAMESRV_ADDR"
-LOOP_LOOK_S = 1.0  # how often a shutdown that another loop does looks whether that still runs
+LOOP_LOOK_S = 1.0  # how often a shutdown in another loop checks whether the client's loop still runs
 CREATE_TRIES = 5  # as RocketMQ's client asks a broker for a topic
 
 
-_age = 0  # forks between the first process and this one: cheaper to compare than process ids, which the system is asked
+_age = 0  # forks since the first process: cheaper to compare than process ids, which need a system call
 
 
 def _after_fork() -> None:
@@ -46,8 +46,8 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-class State(Enum):
-    """The life of a client; there is no way back."""
+class ClientState(Enum):
+    """The life cycle of a client; a state is never entered twice."""
 
     CREATED = "not started"
     STARTING = "starting, or its start failed"
@@ -58,15 +58,15 @@ class State(Enum):
 class Client(ABC):
     """Base of producers and consumers; `async with` starts and shuts down.
 
-    A client belongs to the event loop and the process that started it. One that was started before a fork refuses to
-    work in the child, where `shutdown` only forgets it: connections, threads and message ids are the parent's. The
-    child makes clients of its own; one that was not started yet may be started there.
+    A client belongs to the event loop and the process that started it. If you fork after `start`, the client does not
+    work in the child, where `shutdown` only forgets it: connections, threads and message ids are the parent's. Create
+    new clients in the child; a client that was not started before the fork may be started there.
 
-    Whatever needs a running client raises InvalidStateError before `start`, after `shutdown`, in another process and in
-    another event loop. `shutdown` works in any loop; when the client's own does not run any more, the connections are
-    closed, and brokers are told nothing.
-    Constructors raise MessageIllegal for a group that is no name, and ConfigurationError, which says what is allowed,
-    for a setting that is not known or a value that is not, addresses of name servers included.
+    Methods that need a running client raise InvalidStateError before `start`, after `shutdown`, in another process and
+    in another event loop. `shutdown` works in any loop; if the client's own loop no longer runs, it closes the
+    connections without notifying the brokers. Constructors raise MessageIllegal for an invalid group name, and
+    ConfigurationError, which names the allowed values, for an unknown setting or an invalid value, addresses of name
+    servers included.
     """
 
     _consumes: ClassVar[bool]
@@ -79,25 +79,27 @@ class Client(ABC):
         check = check_consumer_group if self._consumes else check_group
         check(group)
         self.group = self._namespace.wrap(group)
-        """As brokers know it: with its namespace."""
+        """The group as brokers know it, with its namespace."""
         check(self.group)
         self._addresses = _checked(name_servers(given))
         self._base_settings = settings
-        self._state = State.CREATED
+        self._state = ClientState.CREATED
         self._pid, self._age = os.getpid(), _age
         self._rpc_hooks: list[RpcHook] = []
         self._clock: Clock = SystemClock()
         self._shared: Instance | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        """Which the client was started on."""
+        """The loop that started the client."""
 
     # ----------------------------------------------------------------------------------------------------- lifecycle
 
     async def start(self) -> None:
-        """Join the brokers. InvalidStateError when it was started before; after an error the client cannot be used."""
-        if self._state is not State.CREATED:
+        """Connect and register with the brokers. InvalidStateError when the client was started before; after an error
+        it cannot be used.
+        """
+        if self._state is not ClientState.CREATED:
             raise InvalidStateError(f"{self._name()} is {self._state.value}; a client is started once")
-        self._state = State.STARTING
+        self._state = ClientState.STARTING
         watch_loggers()
         self._loop = asyncio.get_running_loop()
         self._pid, self._age = os.getpid(), _age
@@ -114,39 +116,39 @@ class Client(ABC):
         except BaseException:
             await self._leave(self._shared)
             raise
-        self._state = State.RUNNING
+        self._state = ClientState.RUNNING
 
     async def shutdown(self) -> None:
-        """Leave the brokers. Every wait in it has a limit, and nothing is raised for a broker that cannot be told. Does
-        nothing unless the client is running.
+        """Unregister from the brokers and disconnect. Every wait in it has a limit, and an unreachable broker raises
+        nothing. Does nothing unless the client is running.
         """
-        if self._state is not State.RUNNING or self._shared is None or self._loop is None:
+        if self._state is not ClientState.RUNNING or self._shared is None or self._loop is None:
             return
         if self._age != _age:
-            self._state = State.CLOSED
-            return  # whatever is written now would go out over the parent's connections
+            self._state = ClientState.CLOSED
+            return  # anything written now would be sent over the parent's connections
         if self._loop is not asyncio.get_running_loop():
             await self._shut_down_elsewhere(self._shared, self._loop)
             return
-        self._state = State.CLOSED
+        self._state = ClientState.CLOSED
         try:
             await self._end(self._shared)
         finally:
             await self._leave(self._shared)
 
     async def _shut_down_elsewhere(self, instance: Instance, loop: asyncio.AbstractEventLoop) -> None:
-        """Have the client's own loop do it; when that does not run, or stops meanwhile, only let go."""
+        """Shut down in the client's own loop; if that does not run, or stops meanwhile, only release resources."""
         if loop.is_running():
             done = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.shutdown(), loop))
             while loop.is_running():
                 if (await asyncio.wait({done}, timeout=LOOP_LOOK_S))[0]:
                     done.result()
                     return
-        self._state = State.CLOSED
+        self._state = ClientState.CLOSED
         await self._abandon(instance)
 
     async def _abandon(self, instance: Instance) -> None:
-        """Give back what the client holds of this machine; its loop does not run any more."""
+        """Release what the client holds on this machine; its loop does not run any more."""
         _log.warning("event=client_abandoned client=%s loop=%s; its event loop does not run", self._name(), self._loop)
         instance.remove(self.group, consumer=self._consumes)
         if instance.is_unused:
@@ -158,11 +160,11 @@ class Client(ABC):
 
     @abstractmethod
     async def _begin(self, instance: Instance) -> None:
-        """Add itself to the instance before anything else, then do what starting means."""
+        """Add the client to the instance before anything else, then start it."""
 
     @abstractmethod
     async def _end(self, instance: Instance) -> None:
-        """What shutting down means, before the instance is left."""
+        """Shut down, before the client leaves the instance."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -175,40 +177,40 @@ class Client(ABC):
 
     @checks_arguments
     def add_rpc_hook(self, hook: RpcHook) -> None:
-        """Have `hook` see every request of this client and its answer, those of name servers included; before start,
-        InvalidStateError afterwards. What it raises fails the request: HookFailed, with that as its cause. It runs on
-        the event loop and must not wait. Requests are signed after the hooks.
+        """Call `hook` for every request of this client and its response, those of name servers included. Only before
+        start; InvalidStateError afterwards. If the hook raises, the request fails with HookFailed, with that exception
+        as its cause. It runs on the event loop and must not block. Requests are signed after the hooks.
         """
-        if self._state is not State.CREATED:
-            raise InvalidStateError(f"{self._name()} is {self._state.value}; hooks around requests are added before")
+        if self._state is not ClientState.CREATED:
+            raise InvalidStateError(f"{self._name()} is {self._state.value}; add hooks around requests before start")
         self._rpc_hooks.append(hook)
 
     @checks_arguments
     def update_namesrv_addr(self, namesrv_addr: str | Iterable[str]) -> None:
-        """Ask these name servers from now on, before or after start; all who share the client id do. An empty list
-        changes nothing. ConfigurationError for one that is not `host:port`.
+        """Use these name servers instead, before or after start, for all clients with this client id. An empty list
+        changes nothing. ConfigurationError for an address that is not `host:port`.
         """
         given = _checked(name_servers(namesrv_addr))
-        if self._state is State.CREATED:
+        if self._state is ClientState.CREATED:
             self._addresses = given or self._addresses
         else:
             self._check_running().name_servers.update(given)
 
     @property
     def is_running(self) -> bool:
-        """Between a successful start and shutdown."""
-        return self._state is State.RUNNING
+        """Whether the client has started and not shut down."""
+        return self._state is ClientState.RUNNING
 
     @property
     def client_id(self) -> str:
-        """The name brokers know this client by. InvalidStateError before start."""
+        """The id by which brokers know this client. InvalidStateError before start."""
         return self._check_alive().client_id
 
     def _check_running(self) -> Instance:
-        """The instance; InvalidStateError unless the client is running in this process, and in another event loop. A
-        thread without a loop, such as a listener's, may use what does not wait.
+        """The instance. InvalidStateError unless the client is running in this process, and in another event loop. A
+        thread without a loop, such as a listener's, may call what does not wait.
         """
-        if self._state is State.RUNNING and self._age == _age and self._shared and running_loop() is self._loop:
+        if self._state is ClientState.RUNNING and self._age == _age and self._shared and running_loop() is self._loop:
             return self._shared  # every send comes here
         instance = self._check_alive()
         check_loop(self._name(), self._loop, or_none=True)
@@ -216,7 +218,7 @@ class Client(ABC):
 
     def _check_alive(self) -> Instance:
         """The instance; InvalidStateError unless the client is running in this process."""
-        if self._state is not State.RUNNING or self._shared is None:
+        if self._state is not ClientState.RUNNING or self._shared is None:
             raise InvalidStateError(f"{self._name()} is {self._state.value}")
         if self._age != _age:
             raise InvalidStateError(f"{self._name()} belongs to process {self._pid}; make another one after a fork")
@@ -239,14 +241,14 @@ class Client(ABC):
 
     @checks_arguments
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The first offset that can be read from `queue`. BrokerError, ClientError, RemotingError."""
+        """The first readable offset of `queue`. BrokerError, ClientError, RemotingError."""
         queue = self._namespace.wrap_queue(queue)
         return await offsets.min_offset(self._instance.remoting, await self._instance.routes.master(queue), queue)
 
     @checks_arguments
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset of the first message stored at or after `timestamp_ms` (milliseconds since the epoch); behind the
-        last one when there is none. BrokerError, ClientError, RemotingError.
+        """The offset of the first message stored at or after `timestamp_ms` (milliseconds since the epoch); the next
+        offset to be written when there is none. BrokerError, ClientError, RemotingError.
         """
         queue = self._namespace.wrap_queue(queue)
         address = await self._instance.routes.master(queue)
@@ -263,16 +265,16 @@ class Client(ABC):
 
     @checks_arguments
     async def view_message(self, msg_id: str, topic: str | None = None) -> MessageExt:
-        """The message with this offset message id, asked of the broker whose address is in it; or, when its `topic` is
-        given, with this offset id or unique id.
+        """The message with this offset message id, from the broker whose address is part of the id; or, with `topic`,
+        the message with this offset message id or unique id.
 
-        MessageIllegal when it is no such id, BrokerError when the broker has no such message, ClientError (code 208)
-        when no broker of the topic has.
+        MessageIllegal when it is no message id, BrokerError when the broker has no such message, ClientError (code 208)
+        when no broker of the topic has it.
         """
         if topic is None:
-            return self._seen(await searching.view_message(self._instance, msg_id))
+            return self._seen(await message_queries.view_message(self._instance, msg_id))
         inside = self._namespace.wrap(topic)
-        return self._seen(await searching.find_message(self._instance, inside, msg_id, self._clock.now_ms()))
+        return self._seen(await message_queries.find_message(self._instance, inside, msg_id, self._clock.now_ms()))
 
     def _seen(self, message: MessageExt) -> MessageExt:
         message.topic = self._namespace.unwrap(message.topic)
@@ -280,26 +282,27 @@ class Client(ABC):
 
     @checks_arguments
     async def query_message(
-        self, topic: str, key: str, max_count: int = 32, begin_ms: int = 0, end_ms: int = searching.EVER_MS
+        self, topic: str, key: str, max_count: int = 32, begin_ms: int = 0, end_ms: int = message_queries.EVER_MS
     ) -> list[MessageExt]:
         """Up to `max_count` messages of the topic with this key, the newest of those stored from `begin_ms` to `end_ms`
-        (milliseconds since the epoch, both included), oldest first. One broker answers with 64 of them at most.
+        (milliseconds since the epoch, both included), oldest first. Each broker returns 64 of them at most.
 
-        ClientError (code 208) when there is none; BrokerError or RemotingError when none was found and a broker failed.
+        ClientError (code 208) when there are none; BrokerError or RemotingError when none was found and a broker
+        failed.
         """
         inside = self._namespace.wrap(topic)
-        found = await searching.query_messages(self._instance, inside, key, max_count, begin_ms, end_ms)
+        found = await message_queries.query_messages(self._instance, inside, key, max_count, begin_ms, end_ms)
         return [self._seen(message) for message in found]
 
     @checks_arguments
     async def create_topic(
         self, topic: str, *, queues: int = 4, template: str = AUTO_CREATE_TOPIC, sys_flag: int = 0
     ) -> None:
-        """Create `topic` with `queues` queues on every master that has the template topic; change it if it exists.
-        `sys_flag` are the topic's flags of units.
+        """Create `topic` with `queues` queues on every master that has the `template` topic, or change it if it exists.
+        `sys_flag` holds the topic's flags of units.
 
-        A broker that fails is asked five times. The topic exists when one broker took it; the error of the last one,
-        BrokerError, ClientError or RemotingError, when none did. Brokers that did not are in the log.
+        Each broker is tried up to five times. Returns when at least one broker has created the topic; when none has,
+        raises the last error, BrokerError, ClientError or RemotingError. Failed brokers are logged.
         """
         check_topic(topic := self._namespace.wrap(topic))
         routes, remoting = self._instance.routes, self._instance.remoting
@@ -319,17 +322,17 @@ class Client(ABC):
 
 
 def _checked(addresses: tuple[str, ...]) -> tuple[str, ...]:
-    """The addresses. ConfigurationError unless each is `host:port`: a consumer would look for it for ever."""
+    """The addresses. ConfigurationError unless each is `host:port`: a consumer would retry a wrong one forever."""
     for address in addresses:
         try:
             split_address(address)
         except ConnectError as error:
-            raise ConfigurationError(f"namesrv_addr: {error}; several are separated by ;") from None
+            raise ConfigurationError(f"namesrv_addr: {error}; separate several addresses by ;") from None
     return addresses
 
 
 async def _tried(times: int, work: Callable[[], Awaitable[None]]) -> None:
-    """Do `work`, again when it fails; the last failure is raised."""
+    """Await `work` until it succeeds, `times` times at most; the last failure is raised."""
     for _ in range(times - 1):
         try:
             return await work()

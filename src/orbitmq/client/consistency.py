@@ -1,5 +1,5 @@
-"""Whether the members of a group subscribe the same. Brokers keep one subscription a group, so where members differ
-messages are lost for one or the other. Asks and compares; changes nothing.
+"""Whether the members of a group have the same subscriptions. Brokers keep one subscription per group, so where members
+differ some of them lose messages. Read-only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from orbitmq.message.topics import retry_topic
 from orbitmq.operations import membership
 from orbitmq.wire.codes import ResponseCode
 
-ASKED_AT_ONCE = 8  # members asked at a time: a look at a large group must not be a load of its own
+ASKED_AT_ONCE = 8  # members queried at a time: checking a large group must not put load on the broker
 
 Subscribed = Mapping[str, tuple[str, str]]
 """Topic -> expression and its type."""
@@ -24,40 +24,40 @@ Subscribed = Mapping[str, tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionDifference:
-    """A topic that the members of a group do not all subscribe the same way."""
+    """A topic for which the members of a group have different subscriptions."""
 
     topic: str
     members: Mapping[str, list[str]]
-    """What is subscribed, `(nothing)` for not at all -> client ids, sorted."""
+    """The subscription, `(nothing)` for none -> sorted client ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionCheck:
-    """What the members of a group said."""
+    """The result of comparing the subscriptions of a group's members."""
 
     members: list[str]
-    """Client ids of those who answered, sorted."""
+    """Sorted client ids of the members that responded."""
     silent: Mapping[str, str]
-    """Client id -> why this member did not say what it subscribes."""
+    """Client id -> why the subscriptions of this member are unknown."""
     differences: list[SubscriptionDifference]
-    """The topics where they differ."""
+    """The topics in which the members differ."""
 
     @property
     def is_consistent(self) -> bool:
-        """Whether all who answered subscribe the same."""
+        """Whether all members that responded have the same subscriptions."""
         return not self.differences
 
 
 def subscribed(subscriptions: Iterable[SubscriptionData], group: str) -> Subscribed:
-    """What counts of subscriptions: not their versions, which differ between members that agree, nor the group's own
-    retry topic.
+    """The part of subscriptions that is compared: neither their versions, which differ between members that agree, nor
+    the retry topic of the group.
     """
     own = retry_topic(group)
     return {one.topic: (one.expression, one.expression_type) for one in subscriptions if one.topic != own}
 
 
 def differences(members: Mapping[str, Subscribed]) -> list[SubscriptionDifference]:
-    """The topics that are not the same everywhere. `a || b` and `b||a` are the same."""
+    """The topics with differing subscriptions. `a || b` and `b||a` are the same."""
     found = []
     for topic in sorted({topic for subscriptions in members.values() for topic in subscriptions}):
         by_meaning: defaultdict[object, list[str]] = defaultdict(list)
@@ -83,15 +83,15 @@ def _text(subscription: tuple[str, str] | None) -> str:
 
 
 async def check(instance: Instance, group: str) -> SubscriptionCheck:
-    """Ask every member of `group` through a broker. BrokerError, ClientError, RemotingError when no broker can say who
-    the members are; a group without members is consistent.
+    """Query every member of `group` through a broker. BrokerError, ClientError, RemotingError when no broker can list
+    the members; a group without members is consistent.
     """
     broker = await instance.any_broker(retry_topic(group))
     timeout_ms = instance.settings["api_timeout_ms"]
     try:
         ids = await membership.consumer_ids(instance.remoting, broker, group, timeout_ms=timeout_ms)
     except BrokerError as error:
-        if error.code != ResponseCode.SYSTEM_ERROR:  # what a broker says of a group without members
+        if error.code != ResponseCode.SYSTEM_ERROR:  # the response for a group without members
             raise
         ids = []
     said = await said_by(instance, broker, group, ids)
@@ -99,17 +99,17 @@ async def check(instance: Instance, group: str) -> SubscriptionCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """Answers of members, by client id."""
+class SubscriptionResponses:
+    """The responses of members, by client id."""
 
     subscribed: dict[str, Subscribed] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)
 
 
-async def said_by(instance: Instance, broker: str, group: str, client_ids: Iterable[str]) -> Said:
-    """What these members say they subscribe, or why they do not."""
+async def said_by(instance: Instance, broker: str, group: str, client_ids: Iterable[str]) -> SubscriptionResponses:
+    """The subscriptions of these members, or why they are unknown."""
     gate = asyncio.Semaphore(ASKED_AT_ONCE)
-    said = Said()
+    said = SubscriptionResponses()
 
     async def one(client_id: str) -> None:
         async with gate:

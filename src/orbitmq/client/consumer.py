@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from orbitmq.client import consistency
 from orbitmq.client.background import Background, one_round
-from orbitmq.client.base import Client, State
+from orbitmq.client.base import Client, ClientState
 from orbitmq.client.consistency import SubscriptionCheck
 from orbitmq.client.core.allocation import AllocateAveragely, AllocateStrategy
 from orbitmq.client.core.arguments import checks_arguments
@@ -21,18 +21,18 @@ from orbitmq.client.core.hooks import ConsumeContext, ConsumeHook, FilterHook, R
 from orbitmq.client.core.identity import DEFAULT_INSTANCE, client_id
 from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
 from orbitmq.client.core.process_queue import ProcessQueue
-from orbitmq.client.core.rebalance import Membership, change
+from orbitmq.client.core.rebalance import AllocationGuard, change
 from orbitmq.client.core.route import read_address
 from orbitmq.client.core.selectors import Selector, subscription_of
 from orbitmq.client.instance import Instance
 from orbitmq.client.lag import QueueLag, lag_of
 from orbitmq.client.loops import check_loop
 from orbitmq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore
-from orbitmq.client.pulling import Puller
+from orbitmq.client.puller import Puller
+from orbitmq.client.queue_listeners import ON_QUEUES, QueueListener, QueueListeners
 from orbitmq.client.reports import properties
 from orbitmq.client.settings import MemberSettings
 from orbitmq.client.stacks import stacks as all_stacks
-from orbitmq.client.watching import ON_QUEUES, QueueListener, Watching
 from orbitmq.errors import InvalidStateError, MessageIllegal, OrbitMQError, RequestRejected
 from orbitmq.message.config import TAG, SubscriptionData
 from orbitmq.message.model import MASTER_ID, MessageExt, MessageQueue
@@ -51,24 +51,26 @@ from orbitmq.wire.codes import ResponseCode
 _log = logging.getLogger(__name__)
 
 REBALANCE_INTERVAL_S = 20.0  # the wait of Java's members; notices of brokers come in between
-COMPARED_MEMBERS_MAX = 8  # members asked what they subscribe at a start: a large group must not be asked by all
+COMPARED_MEMBERS_MAX = (
+    8  # members whose subscriptions are compared at start: in a large group comparing all would be too much load
+)
 REBALANCE_AGAIN_S = 1.0  # after a round that could not be finished
 
 
 @dataclass(eq=False, slots=True)
-class Held:
-    """A queue this consumer reads."""
+class HeldQueue:
+    """A queue that this consumer reads."""
 
     queue: MessageQueue
     cached: ProcessQueue = field(default_factory=ProcessQueue)
     room: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when messages left the cache, or whatever else pulling may wait for has changed."""
+    """Set when messages leave the cache, or something else changes that pulling may wait for."""
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when messages came into the cache, or the queue was given up."""
+    """Set when messages enter the cache, or the queue is given up."""
     idle: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while no listener that keeps the order has messages of the queue."""
+    """Set while no orderly listener has messages of the queue."""
     confirmed: int = -1
-    """The offset that the broker has said to have."""
+    """The offset that the broker has confirmed."""
     task: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
@@ -77,13 +79,13 @@ class Held:
             self.task.cancel()
 
     def drop(self) -> None:
-        """The queue is given up: nothing that comes for it counts any more."""
+        """Give the queue up: what still arrives for it is ignored."""
         self.cached.dropped = True
         self.arrived.set()
         self.stop()
 
     async def wait_for_room(self, seconds: float) -> None:
-        """Until something changed, at most `seconds`."""
+        """Return when something changes, after `seconds` at the latest."""
         self.room.clear()
         with contextlib.suppress(TimeoutError):
             # Not wait_for: that of Python 3.11 forgets a cancellation which comes together with the event.
@@ -92,7 +94,7 @@ class Held:
 
 
 class Consumer(Client):
-    """Base of consumers that are members of a group: those of push, of lite pull and of pull."""
+    """Base of the push, lite pull and pull consumers: a member of a consumer group."""
 
     _consumes = True
     _consume_type: ConsumeType
@@ -110,26 +112,26 @@ class Consumer(Client):
         offset_store: OffsetStore | None,
     ) -> None:
         if group == DEFAULT_CONSUMER_GROUP:
-            raise MessageIllegal(f"{DEFAULT_CONSUMER_GROUP} is no group of an application, choose a name")
+            raise MessageIllegal(f"{DEFAULT_CONSUMER_GROUP} is reserved; choose another group name")
         super().__init__(group, namesrv_addr, settings)
         self._member_settings = settings
         self._message_model = message_model
         self._confirms_offsets = False
-        """Whether offsets must have arrived before a queue goes on or is given up."""
+        """Whether the broker must confirm offsets before a queue continues or is given up."""
         self._consume_from_where = consume_from_where
         self._strategy = allocate_strategy or AllocateAveragely()
         self._subscriptions: dict[str, SubscriptionData] = {}
-        self._memberships: dict[str, Membership] = {}
+        self._allocation_guards: dict[str, AllocationGuard] = {}
         self._members: list[str] = []
-        """The client ids of the group, as a broker told last."""
-        self._held: dict[MessageQueue, Held] = {}
-        self._untold: set[MessageQueue] = set()
-        """Queues that were given up and whose offsets are on their way to the store."""
+        """The client ids of the group, as a broker last reported them."""
+        self._held: dict[MessageQueue, HeldQueue] = {}
+        self._unstored: set[MessageQueue] = set()
+        """Queues that were given up and whose offsets are not stored yet."""
         self._rebalance_wanted = asyncio.Event()
         self._rebalancing = asyncio.Lock()
         self._background = Background(self._name())
         self._store = offset_store
-        self._watching = Watching(self._namespace, self._name())
+        self._queue_listeners = QueueListeners(self._namespace, self._name())
         self._hooks: list[ConsumeHook] = []
         self._receive_hooks: list[ReceiveHook] = []
         self._filter_hooks: list[FilterHook] = []
@@ -143,7 +145,7 @@ class Consumer(Client):
         return tuple(self._subscriptions)
 
     def heartbeat_data(self) -> ConsumerData:
-        """What brokers are told of this consumer."""
+        """What the heartbeat says about this consumer."""
         return ConsumerData(
             group_name=self.group,
             consume_type=self._consume_type,
@@ -164,14 +166,14 @@ class Consumer(Client):
     # -------------------------------------------------------------------------------------------------- for operators
 
     def move(self, topic: str, _offsets: Mapping[MessageQueue, int]) -> None:
-        """An operator set these offsets: a consumer that pulls by itself goes on there soon. Where any other reads is
-        for the application alone to decide, as in RocketMQ.
+        """An operator reset the offsets: a consumer that pulls in the background soon continues there. For other
+        consumers only the application decides where to read, as in RocketMQ.
         """
         _log.warning("event=offsets_not_moved group=%s topic=%s reason=pull_consumer", self.group, topic)
 
     def running_info(self, *, stacks: bool) -> ConsumerRunningInfo:
-        """Settings and subscriptions, and what it is doing; with the stacks of all threads and tasks if wanted. What a
-        consumer without a listener has cached is the application's.
+        """Settings, subscriptions and state; with `stacks`, the stacks of all threads and tasks. Without a listener the
+        cached messages are not reported.
         """
         return ConsumerRunningInfo(
             jstack=all_stacks() if stacks else None,
@@ -194,11 +196,11 @@ class Consumer(Client):
         )
 
     def _condition(self) -> dict[str, str]:
-        """What is not as usual with it, for an operator: the keys stand with `ConsumerRunningInfo`."""
+        """What an operator should know about its state; `ConsumerRunningInfo` has the keys."""
         return {}
 
     async def consume_directly(self, _message: MessageExt) -> ConsumeDirectlyResult:
-        """Have the listener take a message, whatever queue it is of. RequestRejected without a listener."""
+        """Call the listener with a message of any queue. RequestRejected without a listener."""
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"{self._name()} has no listener: it is a pull consumer")
 
     # ----------------------------------------------------------------------------------------------- subscriptions
@@ -217,13 +219,13 @@ class Consumer(Client):
             self._background.spawn(self._announce(self._instance))
 
     async def _announce(self, instance: Instance) -> None:
-        """Brokers learn the new subscriptions before any queue is pulled with them."""
+        """Send the new subscriptions to the brokers before any queue is pulled with them."""
         await self._find_routes(instance)
         await instance.beat()
         self.wake_rebalance()
 
     def assignment(self) -> set[MessageQueue]:
-        """The queues read at this moment, those of the retry topic included."""
+        """The queues assigned to this consumer now, including those of the retry topic."""
         return set(map(self._namespace.unwrap_queue, self._held))
 
     @checks_arguments
@@ -234,49 +236,50 @@ class Consumer(Client):
 
     @checks_arguments
     def on_assigned(self, callback: ON_QUEUES) -> ON_QUEUES:
-        """Have `callback(queues)` called whenever queues were taken; also as a decorator. A function must not wait; for
-        a coroutine function the group waits up to 10 seconds. What it raises is logged.
+        """Call `callback(queues)` whenever queues are assigned; also as a decorator. A function must not block; the
+        consumer awaits a coroutine function for up to 10 seconds. What it raises is logged.
         """
-        self._watching.assigned_callbacks.append(callback)
+        self._queue_listeners.assigned_callbacks.append(callback)
         return callback
 
     @checks_arguments
     def on_revoked(self, callback: ON_QUEUES) -> ON_QUEUES:
-        """Have `callback(queues)` called before queues are given up, also by shutdown, as with `on_assigned`. Nothing
-        more is pulled of them then; what the callback commits still counts.
+        """Call `callback(queues)` before queues are given up, also by shutdown; otherwise as `on_assigned`. No more
+        messages are pulled from them by then; what the callback commits still counts.
         """
-        self._watching.revoked_callbacks.append(callback)
+        self._queue_listeners.revoked_callbacks.append(callback)
         return callback
 
     def _listen_to_queues(self, topic: str, listener: QueueListener | None) -> None:
         if listener is not None:
-            self._watching.listeners[self._namespace.wrap(topic)] = listener
+            self._queue_listeners.listeners[self._namespace.wrap(topic)] = listener
 
     # ------------------------------------------------------------------------------------------------------- hooks
 
     @checks_arguments
     def add_consume_hook(self, hook: ConsumeHook) -> None:
-        """Have `hook` see all that is delivered: every call of a listener, before and after; of a consumer without one
-        every pull that brings messages. Before start, InvalidStateError afterwards.
+        """Call `hook` before and after every call of the listener; without a listener, for every pull that returns
+        messages. Only before start; InvalidStateError afterwards.
         """
         self._check_not_started()
         self._hooks.append(hook)
 
     @checks_arguments
     def add_filter_hook(self, hook: FilterHook) -> None:
-        """Have `hook` look through the messages of every pull and take out, in place, those that nobody shall get. It
-        runs on the event loop and must not wait. Before start, InvalidStateError afterwards.
+        """Call `hook` for every pull that returns messages, so that it can remove messages from the list in place; they
+        are not delivered. It runs on the event loop and must not block. Only before start; InvalidStateError
+        afterwards.
         """
         self._check_not_started()
         self._filter_hooks.append(hook)
 
     @checks_arguments
     def add_receive_hook(self, hook: ReceiveHook) -> None:
-        """Have `hook` see every pull that brings messages. It runs on the event loop and must not wait."""
+        """Call `hook` for every pull that returns messages. It runs on the event loop and must not block."""
         self._receive_hooks.append(hook)
 
     def _show_hooks(self, queue: MessageQueue, messages: Sequence[MessageExt]) -> None:
-        """Without a listener a message is delivered when it has been pulled."""
+        """Call the hooks for pulled messages: without a listener these are delivered."""
         if self._hooks and messages:
             plain = self._namespace.unwrap_queue(queue)
             context = ConsumeContext(self.group, plain, messages, ConcurrentContext(plain), self._clock.now_ms())
@@ -285,8 +288,8 @@ class Consumer(Client):
             each(self._hooks, lambda hook, seen: hook.after(seen), context)
 
     def _check_not_started(self) -> None:
-        if self._state is not State.CREATED:
-            raise InvalidStateError(f"{self._name()} is {self._state.value}; hooks are added before start")
+        if self._state is not ClientState.CREATED:
+            raise InvalidStateError(f"{self._name()} is {self._state.value}; add hooks before start")
 
     def _puller_of(self, instance: Instance, *, flags: int, suspend_ms: int, timeout_ms: int) -> Puller:
         return Puller(
@@ -303,9 +306,9 @@ class Consumer(Client):
 
     @checks_arguments
     async def lag(self, topic: str | None = None) -> list[QueueLag]:
-        """How far the group is behind, in every queue of its subscriptions or of one topic, whoever reads it. A
-        broadcasting consumer tells its own progress. What cannot be found out is None, with the problem; `total_lag`
-        adds up. ClientError when a topic does not exist.
+        """The lag of the group in every queue of its subscriptions, or of one topic, whichever member reads it. A
+        broadcasting consumer reports its own lag. Where the lag is unknown it is None, with the problem; `total_lag`
+        returns the sum. ClientError when a topic does not exist.
         """
         queues: list[MessageQueue] = []
         for name in self._subscriptions if topic is None else (self._namespace.wrap(topic),):
@@ -316,15 +319,15 @@ class Consumer(Client):
 
     @checks_arguments
     async def check_subscription_consistency(self, group: str | None = None) -> SubscriptionCheck:
-        """Ask all members of a group, this one unless given, what they subscribe. Where they differ messages get lost:
-        a broker filters by one subscription a group. BrokerError, ClientError, RemotingError when nobody can say who
-        the members are; a member that does not answer is named in the result.
+        """Compare the subscriptions of all members of a group, by default of this one. Where they differ messages get
+        lost: a broker filters by one subscription per group. BrokerError, ClientError, RemotingError when no broker can
+        list the members; the result names members that do not respond.
         """
         instance = self._check_running()
         return await consistency.check(instance, self.group if group is None else self._namespace.wrap(group))
 
     async def _compare_subscriptions(self, instance: Instance) -> None:
-        """Warn of members that subscribe otherwise than this one. A few of them tell enough."""
+        """Log a warning if members have other subscriptions than this one. Comparing a few of them is enough."""
         others = [client_id for client_id in self._members if client_id != instance.client_id]
         try:
             broker = await instance.any_broker(next(iter(self._subscriptions), retry_topic(self.group)))
@@ -349,14 +352,12 @@ class Consumer(Client):
         """Join the group: offsets, routes, heartbeat, first rebalance, then the services."""
         instance.add_consumer(self)
         self._started_ms = self._clock.now_ms()
-        if self._store is None:
-            self._store = self._make_store(instance)
-        await self._store.open()
+        await self._ensure_store(instance).open()
         await self._find_routes(instance)
         for subscription in self._subscriptions.values():
             await self._check(instance, subscription)
         await instance.beat()
-        with self._callbacks_may_ask(instance):
+        with self._callbacks_may_request(instance):
             await self._rebalance(instance)
         self._background.spawn(self._rebalance_regularly(instance))
         self._background.spawn(self._persist_regularly())
@@ -364,7 +365,9 @@ class Consumer(Client):
             self._background.spawn(self._compare_subscriptions(instance))
 
     async def _check(self, instance: Instance, subscription: SubscriptionData) -> None:
-        """Have a broker of the topic look at an expression that it will evaluate. BrokerError when it will not."""
+        """Have a broker of the topic check an expression that it will have to evaluate. BrokerError when it refuses
+        it.
+        """
         queues = instance.routes.subscribed(subscription.topic)
         if subscription.expression_type == TAG or not queues:
             return
@@ -382,8 +385,8 @@ class Consumer(Client):
             instance.want_routes()
 
     @contextlib.contextmanager
-    def _callbacks_may_ask(self, instance: Instance) -> Iterator[None]:
-        """Callbacks of the start and of the shutdown may pull, seek and commit as well."""
+    def _callbacks_may_request(self, instance: Instance) -> Iterator[None]:
+        """Let callbacks of start and shutdown pull, seek and commit, too."""
         self._open_for_callbacks = instance
         try:
             yield
@@ -394,19 +397,19 @@ class Consumer(Client):
         return super()._check_running() if self._open_for_callbacks is None else self._open_for_callbacks
 
     async def _end_services(self) -> None:
-        """Stop what goes on in the background. Whoever has a queue next begins where it was given up, so what a
-        rebalance that is cut short had not told yet is told here, and at once: later it might take back what the other
-        member did.
+        """Stop the background tasks. The next member to read a queue starts at its stored offset, so offsets that an
+        interrupted rebalance has not stored yet are stored here, and at once: later that might overwrite the progress
+        of the other member.
         """
         await self._background.stop()
-        if self._untold:
-            await self._confirm(self._untold)
-            self._untold.clear()
+        if self._unstored:
+            await self._confirm(self._unstored)
+            self._unstored.clear()
 
     async def _end_consuming(self, instance: Instance) -> None:
-        """Store the offsets of what is done, leave the group, drop the rest."""
-        with self._callbacks_may_ask(instance):
-            await self._watching.revoked(self._held)
+        """Store the offsets of consumed messages, leave the group, drop the rest."""
+        with self._callbacks_may_request(instance):
+            await self._queue_listeners.revoked(self._held)
         await self._confirm(self._offsets_to_store())
         await self._hand_over()
         await instance.dismiss(self.group, consumer=True)
@@ -414,7 +417,7 @@ class Consumer(Client):
             held.drop()
 
     async def _hand_over(self) -> None:
-        """What others wait for, done before they hear that this member leaves."""
+        """Release what other members wait for, before they learn that this member leaves."""
 
     async def _leave(self, instance: Instance) -> None:
         await self._background.stop()
@@ -427,6 +430,11 @@ class Consumer(Client):
         if self._store is not None:
             self._store.close()
 
+    def _ensure_store(self, instance: Instance) -> OffsetStore:
+        if self._store is None:
+            self._store = self._make_store(instance)
+        return self._store
+
     def _make_store(self, instance: Instance) -> OffsetStore:
         if self._message_model is MessageModel.CLUSTERING:
             return BrokerOffsets(instance, self.group)
@@ -434,19 +442,19 @@ class Consumer(Client):
         name = settings["instance_name"]
         if name == DEFAULT_INSTANCE:
             _log.warning(
-                "event=shared_offsets_file group=%s; give every broadcasting consumer of a group on a machine an "
-                "instance_name of its own: the file of its offsets has that name",
+                "event=shared_offsets_file group=%s; give each broadcasting consumer of a group on a machine its own "
+                "instance_name: its offsets file is named after it",
                 self.group,
             )
         owner = client_id(instance.client_ip, name, settings["unit_name"], stream=instance.stream)
         return FileOffsets(settings["local_offset_dir"], owner, self.group)
 
     async def _confirm(self, queues: Collection[MessageQueue]) -> None:
-        """Store offsets and know it, as far as brokers answer in time."""
+        """Store offsets and wait for the confirmation, as far as brokers respond in time."""
         try:
             async with asyncio.timeout(self._member_settings["api_timeout_ms"] / 1000):
                 await self._offsets.commit(queues)
-        except Exception as error:  # the store may be the application's; a consumer ends and goes on nevertheless
+        except Exception as error:  # the store may be the application's; the consumer continues or ends regardless
             _log.warning("event=offsets_not_confirmed group=%s error=%r", self.group, error)
 
     @property
@@ -461,7 +469,7 @@ class Consumer(Client):
                 await self._offsets.persist(self._offsets_to_store())
 
     def _offsets_to_store(self) -> Collection[MessageQueue]:
-        """The queues whose offsets are stored now and then."""
+        """The queues whose offsets are stored regularly."""
         return list(self._held)
 
     # --------------------------------------------------------------------------------------------------- rebalance
@@ -476,7 +484,7 @@ class Consumer(Client):
                 await self._rebalance(instance)
 
     async def _rebalance(self, instance: Instance) -> None:
-        """One round over all subscribed topics. A topic that fails keeps its queues and is asked about again soon."""
+        """One round over all subscribed topics. A topic that fails keeps its queues and is retried soon."""
         async with self._rebalancing:
             for topic in list(self._subscriptions):
                 try:
@@ -492,7 +500,7 @@ class Consumer(Client):
     async def _rebalance_topic(self, instance: Instance, topic: str) -> None:
         queues = instance.routes.subscribed(topic)
         if not queues:
-            return  # the instance asks for the route and wakes us when it is there
+            return  # the instance looks for the route and wakes the rebalance when it is found
         assigned = await self._assigned(instance, topic, queues)
         if assigned is None:
             asyncio.get_running_loop().call_later(REBALANCE_AGAIN_S, self.wake_rebalance)
@@ -503,18 +511,18 @@ class Consumer(Client):
             await self._release([queue for queue in (*step.dropped, *step.added) if queue in self._held])
             taken = await self._free(step.added)
             self._take(taken)
-            await self._watching.assigned(taken)
-            await self._watching.changed(topic, queues, [queue for queue in self._held if queue.topic == topic])
+            await self._queue_listeners.assigned(taken)
+            await self._queue_listeners.changed(topic, queues, [queue for queue in self._held if queue.topic == topic])
 
     async def _assigned(
         self, instance: Instance, topic: str, queues: tuple[MessageQueue, ...]
     ) -> Collection[MessageQueue] | None:
-        """The queues of `topic` this member shall read; None to keep what it has."""
+        """The queues of `topic` that this member should read; None to keep those it has."""
         if self._message_model is MessageModel.BROADCASTING:
             return queues
         broker = await instance.any_broker(topic)
         members = self._members = await membership.consumer_ids(instance.remoting, broker, self.group)
-        decides = self._memberships.setdefault(topic, Membership())
+        decides = self._allocation_guards.setdefault(topic, AllocationGuard())
         try:
             return decides.assignment(self._strategy, self.group, instance.client_id, queues, members)
         except Exception:  # the strategy may be the application's; queues are never given up because of an error
@@ -522,11 +530,13 @@ class Consumer(Client):
             return None
 
     def _reading(self) -> list[MessageQueue]:
-        """The held queues whose task lives; one that died of an error counts as not held, so that it is taken anew."""
+        """The held queues whose task is running; one whose task failed counts as not held, so that it is taken
+        again.
+        """
         return [queue for queue, held in self._held.items() if held.task is None or not held.task.done()]
 
     async def _free(self, queues: Collection[MessageQueue]) -> Collection[MessageQueue]:
-        """Those of the queues that may be read now; the others wait for another round."""
+        """Those of the queues that may be read now; the others wait for the next round."""
         return queues
 
     def _take(self, queues: Iterable[MessageQueue]) -> None:
@@ -535,23 +545,23 @@ class Consumer(Client):
         self._assignment_changed()
 
     def _hold(self, queue: MessageQueue) -> None:
-        """Begin with `queue`."""
-        self._held[queue] = Held(queue)
+        """Start to read `queue`."""
+        self._held[queue] = HeldQueue(queue)
 
     async def _release(self, queues: Collection[MessageQueue]) -> None:
         for queue in queues:
             self._held[queue].stop()
-        await self._watching.revoked(queues)
+        await self._queue_listeners.revoked(queues)
         if self._confirms_offsets:
             await self._confirm(queues)
         for queue in queues:
             self._held.pop(queue).drop()
-            self._untold.add(queue)
+            self._unstored.add(queue)
             try:
                 await self._offsets.release(queue)
             except Exception:  # the store may be the application's; others wait for the queue
                 _log.exception("event=offset_not_stored group=%s queue=%s", self.group, queue)
-            self._untold.discard(queue)  # but not when this is cancelled
+            self._unstored.discard(queue)  # but not when this is cancelled
         if queues:
             self._assignment_changed()
 

@@ -1,4 +1,4 @@
-"""Consume every message's business effect once, however often the message comes.
+"""Idempotent consumption: every message takes effect once, however often it is delivered.
 
     once = Idempotent(create_engine("postgresql+psycopg://..."), "orders")
     once.create_table()
@@ -8,16 +8,16 @@
     def book(message: MessageExt, connection: Connection) -> None:
         connection.execute(insert(bookings).values(order=message.keys))
 
-The same listener serves `on_message_orderly`: it says what the kind of its consumer needs.
+The same listener works with `on_message_orderly`: it returns the status that its consumer expects.
 
-RocketMQ delivers at least once: a producer may send twice, an acknowledgement may be lost, a rebalance may hand out
-messages that are being worked on. So a message carries a token, and the database of the application decides: the token
-is inserted under a unique key and the work is done in the same transaction. A second delivery finds the token, waits
-for the first one if that is still at work, and does nothing. A cache in front spares the database most duplicates; it
-is written after the commit, so it never claims what did not happen.
+RocketMQ delivers at least once: a producer may send twice, an acknowledgement may be lost, a rebalance may deliver
+messages that another member is processing. So each message has a token, and your database decides: the token is
+inserted under a unique key, and the work is done in the same transaction. A second delivery finds the token, waits for
+the first one if that is still running, and does nothing. A cache in front answers most duplicates without the database;
+it is written after the commit, so it never contains a token that was rolled back.
 
-Needs SQLAlchemy 2; PostgreSQL, MySQL and SQLite serve. An `Engine` goes with functions, which run on the consumer's
-threads, an `AsyncEngine` with coroutine functions. SQLite's driver begins transactions late: see `serialised_sqlite`.
+Needs SQLAlchemy 2 and PostgreSQL, MySQL or SQLite. Use an `Engine` with functions, which run on the consumer's threads,
+and an `AsyncEngine` with coroutine functions. SQLite's driver begins transactions late: see `serialised_sqlite`.
 """
 
 from __future__ import annotations
@@ -73,24 +73,26 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 TOKEN_PROPERTY = "IDEMPOTENCY_TOKEN"  # noqa: S105 - the name of a property
-"""The property of a message in which a producer may give its token."""
+"""The message property in which a producer may set the token."""
 TABLE = "orbitmq_consumed"
-TOKEN_SHOWN_MAX = 255  # of a token, for people who look into the table; the hash decides
+TOKEN_SHOWN_MAX = 255  # of a token, for people who read the table; the hash decides
 GROUP_SIZE_MAX, TOPIC_SIZE_MAX = 255, 127  # as RocketMQ's names
-REMOVED_AT_ONCE = 1000  # rows one transaction of `forget_before` removes, so that it never holds up a listener
+REMOVED_AT_ONCE = (
+    1000  # rows that one transaction of `forget_before` removes, so that it never blocks a listener for long
+)
 
 Work: TypeAlias = Callable[[MessageExt, Connection], object]
-"""What is done for one message, with the connection whose transaction it belongs to. It must not commit."""
+"""The work for one message, with the connection whose transaction it belongs to. It must not commit."""
 AsyncWork: TypeAlias = Callable[[MessageExt, AsyncConnection], Awaitable[object]]
 """The same as a coroutine function."""
 Token: TypeAlias = Callable[[MessageExt], str]
-"""Gives the token of a message: equal for messages that mean the same thing, and never empty."""
+"""Returns the token of a message: equal for messages that mean the same thing, and never empty."""
 DONE, LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
 DONE_IN_ORDER, LATER_IN_ORDER = ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
 
 
 class OnceListener(Protocol):
-    """A function for `on_message` and for `on_message_orderly`: the context tells which of them calls."""
+    """A listener for `on_message` and for `on_message_orderly`; the context tells which of them it is."""
 
     @overload
     def __call__(self, messages: Sequence[MessageExt], context: ConcurrentContext, /) -> ConsumeConcurrentlyStatus: ...
@@ -114,33 +116,34 @@ class AsyncOnceListener(Protocol):
 def usual_token(message: MessageExt) -> str:
     """The property IDEMPOTENCY_TOKEN, else the message's keys, else its unique id.
 
-    An application that sends the same thing twice makes two unique ids: keys or a token of its own tell that they are
-    one.
+    If your application sends the same thing twice, the two messages have different unique ids: set keys or a token.
     """
     properties = message.properties
     return properties.get(TOKEN_PROPERTY) or properties.get(KEYS) or properties.get(UNIQ_KEY) or message.msg_id
 
 
 class Cache(Protocol):
-    """Remembers keys of what is done. It may forget; it must not invent. Errors are logged and count as a miss."""
+    """Remembers the keys of consumed messages. It may forget keys but must not invent any. Errors are logged and count
+    as a miss.
+    """
 
     def has(self, key: str) -> bool:
-        """Whether the key was added, as far as is remembered."""
+        """Whether the key was added, unless it was forgotten."""
 
     def add(self, key: str) -> None:
         """Remember a key."""
 
 
 class LocalCache:
-    """The last `size_max` keys of this process, each for `ttl_s` seconds. For any thread. ConfigurationError when that
-    remembers nothing.
+    """The last `size_max` keys of this process, each for `ttl_s` seconds. Thread-safe. ConfigurationError unless both
+    are positive.
     """
 
     def __init__(
         self, size_max: int = 100_000, ttl_s: float = 3600.0, *, now: Callable[[], float] = time.monotonic
     ) -> None:
         if size_max < 1 or ttl_s <= 0:
-            raise ConfigurationError(f"a cache of {size_max} keys for {ttl_s} s remembers nothing; give more")
+            raise ConfigurationError(f"a cache of {size_max} keys for {ttl_s} s remembers nothing; use positive values")
         self._size_max = size_max
         self._ttl_s = ttl_s
         self._now = now
@@ -160,7 +163,7 @@ class LocalCache:
             return True
 
     def add(self, key: str) -> None:
-        """Remember a key; the one that was longest not asked for goes."""
+        """Remember a key; the least recently used one is dropped."""
         with self._guard:
             self._until[key] = self._now() + self._ttl_s
             self._until.move_to_end(key)
@@ -169,17 +172,17 @@ class LocalCache:
 
 
 class RedisClient(Protocol):
-    """What `RedisCache` uses of a client of the package redis."""
+    """The methods of a client of the package redis that `RedisCache` uses."""
 
     def exists(self, name: str, /) -> int:
-        """How many of these names there are: 0 or 1."""
+        """The number of these names that exist: 0 or 1."""
 
     def set(self, name: str, value: str, /, *, ex: int) -> object:
-        """Keep a value for `ex` seconds."""
+        """Store a value for `ex` seconds."""
 
 
 class RedisCache:
-    """Keys in a Redis that all consumers share, each for `ttl_s` seconds. It waits for the network."""
+    """Keys in a Redis that all consumers share, each for `ttl_s` seconds. Every call waits for the network."""
 
     def __init__(self, client: RedisClient, ttl_s: int = 3600, *, prefix: str = "orbitmq:consumed:") -> None:
         self._client = client
@@ -191,24 +194,25 @@ class RedisCache:
         return bool(self._client.exists(self._prefix + key))
 
     def add(self, key: str) -> None:
-        """Let Redis know the key."""
+        """Store the key in Redis."""
         self._client.set(self._prefix + key, "1", ex=self._ttl_s)
 
 
 class Idempotent:
-    """Makes listeners of work on single messages; see the module.
+    """Turns a function for one message into a listener; see the module.
 
-    Work that returns is done, whatever it returns; work that raises is rolled back, and its message and those behind it
-    in the same portion are delivered again. An orderly listener has its queue rest then, and gets the whole portion
-    again: the messages that are done have no second effect. `group` keeps the tokens of consumer groups apart.
+    Work that returns is committed, whatever it returns. Work that raises is rolled back, and its message and those
+    after it in the same batch are delivered again. The queue of an orderly listener pauses then, and the whole batch is
+    delivered again; messages that were committed have no second effect. `group` separates the tokens of consumer
+    groups.
 
-    `token` says what makes two messages the same, `cache` spares the database (a `LocalCache` unless given), `table` is
-    the name of the table of tokens. `counts` says how many messages were "done", found in the "cache", found in the
-    "database", or "failed".
+    `token` returns what identifies a message, `cache` reduces the load of the database (a `LocalCache` unless given),
+    `table` is the name of the table of tokens. `counts` holds the number of messages that were "done", found in the
+    "cache", found in the "database", or "failed".
 
     ConfigurationError for a group of more than 255 characters, for functions with an AsyncEngine, and for coroutine
-    functions with an Engine. Errors of the database come from SQLAlchemy as they are; in a listener they make the
-    messages come again.
+    functions with an Engine. Errors of the database are those of SQLAlchemy; raised in a listener, they cause
+    redelivery.
     """
 
     NAMES: ClassVar[tuple[str, ...]] = ("done", "cache", "database", "failed")
@@ -224,7 +228,7 @@ class Idempotent:
         clock: Clock | None = None,
     ) -> None:
         if len(group) > GROUP_SIZE_MAX:
-            raise ConfigurationError(f"a group of {len(group)} characters, at most {GROUP_SIZE_MAX} are allowed")
+            raise ConfigurationError(f"the group has {len(group)} characters, at most {GROUP_SIZE_MAX} are allowed")
         self._engine = engine
         self._group = group
         self._token = token
@@ -248,17 +252,20 @@ class Idempotent:
     # --------------------------------------------------------------------------------------------------------- table
 
     def create_table(self) -> None:
-        """Make the table of tokens unless it is there. With an AsyncEngine `await create_table_async()`."""
+        """Create the table of tokens unless it exists. With an AsyncEngine `await create_table_async()`."""
         self._table.metadata.create_all(self._plain_engine())
 
     async def create_table_async(self) -> None:
-        """The same with an AsyncEngine. ConfigurationError with another; errors of the database are SQLAlchemy's."""
+        """`create_table` with an AsyncEngine. ConfigurationError with another; errors of the database are those of
+        SQLAlchemy.
+        """
         async with self._async_engine().begin() as connection:
             await connection.run_sync(self._table.metadata.create_all)
 
     def forget_before(self, time_ms: int) -> int:
-        """Remove tokens older than a time (milliseconds since the epoch); how many. A message that comes again after
-        that is done again: keep them for longer than brokers keep messages. In portions, for a job of its own.
+        """Remove tokens older than `time_ms` (milliseconds since the epoch) and return their number. A message that is
+        delivered again afterwards takes effect again: keep tokens for longer than brokers keep messages. It works in
+        small transactions; run it in a job of its own.
         """
         total = 0
         while True:
@@ -279,12 +286,12 @@ class Idempotent:
 
     def _plain_engine(self) -> Engine:
         if not isinstance(self._engine, Engine):
-            raise ConfigurationError("functions need an Engine; with an AsyncEngine give coroutine functions")
+            raise ConfigurationError("functions need an Engine; with an AsyncEngine use coroutine functions")
         return self._engine
 
     def _async_engine(self) -> AsyncEngine:
         if not isinstance(self._engine, AsyncEngine):
-            raise ConfigurationError("coroutine functions need an AsyncEngine; with an Engine give functions")
+            raise ConfigurationError("coroutine functions need an AsyncEngine; with an Engine use functions")
         return self._engine
 
     # ------------------------------------------------------------------------------------------------------ listeners
@@ -296,7 +303,7 @@ class Idempotent:
     def __call__(self, work: Work) -> OnceListener: ...
 
     def __call__(self, work: Work | AsyncWork) -> OnceListener | AsyncOnceListener:
-        """The listener, concurrent or orderly, that has `work` done for every message that was not done before."""
+        """The listener, concurrent or orderly, that calls `work` for every message that was not committed before."""
         if inspect.iscoroutinefunction(work):
             return self._coroutine_listener(self._async_engine(), cast("AsyncWork", work))
         return self._function_listener(self._plain_engine(), cast("Work", work))
@@ -324,7 +331,9 @@ class Idempotent:
         return cast("AsyncOnceListener", listen)
 
     def _failed(self, message: MessageExt, index: int, context: Context) -> Status:
-        """Messages before `index` are done, the others come again; in order all of them do."""
+        """Messages before `index` are committed, the others are delivered again; for an orderly listener, all of
+        them.
+        """
         self._count("failed")
         _log.warning("event=work_failed topic=%s msg_id=%s", message.topic, message.msg_id, exc_info=True)
         if isinstance(context, OrderlyContext):
@@ -358,11 +367,13 @@ class Idempotent:
     def _key(self, message: MessageExt) -> tuple[str, str]:
         token = self._token(message)
         if not token:
-            raise ConfigurationError(f"the token of message {message.msg_id} is empty; every message needs one")
+            raise ConfigurationError(
+                f"the token of message {message.msg_id} is empty; return a token for every message"
+            )
         return token, _digest(f"{self._group}\0{message.topic}\0{token}")
 
     def _insert(self, connection: Connection, message: MessageExt, token: str) -> bool:
-        """Enter the token; False when it is there. Waits while another transaction is about to enter it."""
+        """Insert the token; False when it exists. Waits while another transaction is inserting it."""
         row = {
             "consumer_group": self._group,
             "topic": message.topic,
@@ -372,7 +383,9 @@ class Idempotent:
             "consumed_at_ms": self._clock.now_ms(),
         }
         try:
-            with connection.begin_nested():  # PostgreSQL gives up a transaction after an error, but not its beginning
+            with (
+                connection.begin_nested()
+            ):  # after an error PostgreSQL aborts the transaction, unless there is a savepoint
                 connection.execute(sqlalchemy.insert(self._table).values(row))
         except IntegrityError:
             return False
@@ -410,10 +423,10 @@ def _digest(text: str) -> str:
 
 
 def serialised_sqlite(engine: Engine) -> Engine:
-    """Let the transactions of a SQLite engine begin at once and one after another.
+    """Make the transactions of a SQLite engine begin immediately and run one after another.
 
-    The driver of Python begins them at the first change only, and without savepoints; with many consumer threads that
-    ends in "database is locked". Give the URL a timeout as well: `sqlite:///orders.db?timeout=30`.
+    Python's driver begins them only at the first change, and without savepoints; with many consumer threads that fails
+    with "database is locked". Set a timeout in the URL as well: `sqlite:///orders.db?timeout=30`.
     """
 
     @event.listens_for(engine, "connect")

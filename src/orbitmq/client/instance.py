@@ -1,4 +1,4 @@
-"""One client as the brokers see it: a client id, connections, routes and heartbeats for the groups that share it.
+"""One client as brokers see it: a client id, connections, routes and heartbeats for the groups that share it.
 
 Producers and consumers of one event loop share an instance when their settings agree and none of them is of the same
 group; a consumer that shares a group with another needs a client id of its own, or the brokers take the two for one.
@@ -18,19 +18,18 @@ from collections.abc import Mapping
 from functools import partial
 from weakref import WeakKeyDictionary
 
-from orbitmq.client.answering import Answering, GroupMember
 from orbitmq.client.background import Background, one_round
+from orbitmq.client.broker_requests import BrokerRequests, GroupMember
 from orbitmq.client.core.addresses import VIP_CODES, lookup_url, vip_address
 from orbitmq.client.core.identity import DEFAULT_INSTANCE, address_bytes, client_address, client_id, own_instance_name
 from orbitmq.client.core.retry import BROKER_MISSING
-from orbitmq.client.lookup import look_up
 from orbitmq.client.machine import own_addresses
-from orbitmq.client.nameservers import LookUp, NameServers
+from orbitmq.client.nameservers import LookUp, NameServers, look_up
 from orbitmq.client.protection import PROTECTION, signer_of, tls_of
-from orbitmq.client.questions import Questions
-from orbitmq.client.replies import Replies
+from orbitmq.client.replies import PendingReplies
 from orbitmq.client.routes import Routes
 from orbitmq.client.settings import ClientSettings
+from orbitmq.client.transaction_checks import TransactionChecks
 from orbitmq.errors import ClientError, OrbitMQError
 from orbitmq.message.ids import UniqueIds
 from orbitmq.message.model import MASTER_ID
@@ -40,20 +39,24 @@ from orbitmq.net.routing import Router
 from orbitmq.operations import membership
 from orbitmq.runtime.clock import Clock, SystemClock
 from orbitmq.wire.bodies import HeartbeatData, ProducerData
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 
-IDENTITY = ("instance_name", "client_ip", "unit_name")  # settings that make the client id
+IDENTITY = ("instance_name", "client_ip", "unit_name")  # settings that determine the client id
 STREAM_FIELDS = {"ReqT": "0"}  # in every request of a client of streams
-MISSING_ROUTE_PAUSE_S = 1.0  # a subscribed topic without route is asked for again after this, then ever more seldom,
+MISSING_ROUTE_PAUSE_S = (
+    1.0  # a missing route of a subscribed topic is requested again after this, then at growing intervals,
+)
 MISSING_ROUTE_PAUSE_MAX_S = 5.0  # but at least this often: retry topics and new topics appear at any time
-ABSENT_MASTER_LOOK_S = 1.0  # how often a lost connection to a master is looked for that may have transactions of ours
+ABSENT_MASTER_LOOK_S = (
+    1.0  # how often a connection is retried to a lost master that may have pending transactions of this client
+)
 
 
 class Instance:
-    """See the module. Made by `join`, given back by `leave`."""
+    """See the module. Created by `join`, released by `leave`."""
 
     def __init__(
         self,
@@ -79,10 +82,10 @@ class Instance:
         self._consumers: dict[str, GroupMember] = {}
         self.unique_ids = UniqueIds(address_bytes(self.client_ip), os.getpid(), os.urandom(4))
         router = Router("client")
-        Answering(self._consumers).add_to(router)
-        self.questions = Questions()
-        self.questions.add_to(router)
-        self.replies = Replies(self.clock)
+        BrokerRequests(self._consumers).add_to(router)
+        self.transaction_checks = TransactionChecks()
+        self.transaction_checks.add_to(router)
+        self.replies = PendingReplies(self.clock)
         self.replies.add_to(router)
         self.remoting = Remoting(
             router,
@@ -99,41 +102,41 @@ class Instance:
         )
         self._producers: set[str] = set()
         self._deciders: set[str] = set()
-        """Those of the producer groups that decide transactions: every master may ask them."""
+        """The producer groups that decide transactions: every master may send them checks."""
         self._finding_masters: asyncio.Task[None] | None = None
         self._background = Background(self.client_id)
         self._leaving: set[tuple[str, bool]] = set()
         self._greeting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """One heartbeat or farewell at a time and broker, so that none overtakes another."""
+        """One heartbeat or unregistration at a time per broker, so that none overtakes another."""
         self._greeted: set[str] = set()
-        """Addresses that know us over their present connection."""
+        """Addresses that have had a heartbeat over their current connection."""
         self._silent: set[str] = set()
-        """Those whose last heartbeat failed; told once."""
+        """Addresses whose last heartbeat failed; logged once."""
         self._changed_topics: set[str] = set()
         self._route_news = asyncio.Event()
         self._routes_wanted = asyncio.Event()
-        self._masters_known = True  # until a name server fails to tell them
+        self._masters_known = True  # until a name server fails to return them
         self._closed = False
 
     # -------------------------------------------------------------------------------------------------------- groups
 
     @property
     def is_unused(self) -> bool:
-        """Whether nobody shares the instance any more."""
+        """Whether no group shares the instance any more."""
         return not self._producers and not self._consumers
 
     def has_group(self, group: str, *, consumer: bool) -> bool:
-        """Whether a producer or consumer of this group shares the instance, or is just leaving it."""
+        """Whether a producer or consumer of this group shares the instance, or is leaving it."""
         present = group in (self._consumers if consumer else self._producers)
         return present or (group, consumer) in self._leaving
 
     def add_producer(self, group: str) -> None:
-        """A producer group joins."""
+        """Add a producer group."""
         self._producers.add(group)
 
     async def add_decider(self, group: str) -> None:
-        """A producer group joins that decides transactions. Any master may hold some that members before it have left
-        undecided, so all of them hear of it now and are kept informed, whether or not it ever sends there.
+        """Add a producer group that decides transactions. Any master may hold some that earlier members left undecided,
+        so all masters get heartbeats from now on, whether or not the group ever sends there.
         """
         self._producers.add(group)
         self._deciders.add(group)
@@ -143,11 +146,11 @@ class Instance:
             self._finding_masters = self._background.spawn(self._follow_masters())
 
     def add_consumer(self, member: GroupMember) -> None:
-        """A consumer joins."""
+        """Add a consumer."""
         self._consumers[member.group] = member
 
     def remove(self, group: str, *, consumer: bool) -> None:
-        """A group leaves without a word, as one whose start failed."""
+        """Remove a group without unregistering it, as one whose start failed."""
         if consumer:
             self._consumers.pop(group, None)
         else:
@@ -155,7 +158,7 @@ class Instance:
             self._deciders.discard(group)
 
     async def dismiss(self, group: str, *, consumer: bool) -> None:
-        """A group leaves, and every connected broker is told. One that cannot be told finds out by itself."""
+        """Remove a group and unregister it at every connected broker. At a broker that cannot be reached it expires."""
         addresses = [address for address in self._broker_addresses(slaves=True) if self.remoting.connection(address)]
         self.remove(group, consumer=consumer)
         self._leaving.add((group, consumer))
@@ -184,7 +187,7 @@ class Instance:
     # ----------------------------------------------------------------------------------------------------- lifecycle
 
     def start(self) -> None:
-        """Begin refreshing routes and beating."""
+        """Start refreshing routes and sending heartbeats."""
         self._background.spawn(self._refresh_routes())
         self._background.spawn(self._follow_routes())
         self._background.spawn(self._beat_regularly())
@@ -200,7 +203,7 @@ class Instance:
     # -------------------------------------------------------------------------------------------------------- routes
 
     async def _refresh_routes(self) -> None:
-        """All known routes every interval; a subscribed topic without route is asked for more often."""
+        """Refresh all known routes every interval; missing routes of subscribed topics more often."""
         interval_s = self.settings["poll_namesrv_interval_ms"] / 1000
         loop = asyncio.get_running_loop()
         all_due, pause_s = loop.time() + interval_s, interval_s
@@ -235,7 +238,7 @@ class Instance:
         self._route_news.set()
 
     async def _follow_routes(self) -> None:
-        """New brokers hear from us before a consumer asks them about its group."""
+        """Send heartbeats to new brokers before a consumer requests the members of its group."""
         while True:
             await self._route_news.wait()
             self._route_news.clear()
@@ -270,7 +273,7 @@ class Instance:
             asks_at = now + (interval_s if self._masters_known else MISSING_ROUTE_PAUSE_MAX_S)
 
     async def _find_masters(self) -> None:
-        """Ask a name server for all masters; what fails is tried again soon."""
+        """Request all masters from a name server; a failure is retried soon."""
         try:
             await self.routes.refresh_registered()
             self._masters_known = True
@@ -280,7 +283,7 @@ class Instance:
             self._masters_known = False
 
     def _absent_masters(self) -> list[str]:
-        """Those that do not know us, or have lost the connection."""
+        """The masters without a heartbeat over a current connection."""
         return [
             address
             for address in sorted(self.routes.registered_masters())
@@ -311,7 +314,7 @@ class Instance:
                 await self.beat()
 
     async def beat(self) -> None:
-        """Tell the brokers who we are: masters always, slaves as well when somebody consumes."""
+        """Send heartbeats: to masters always, to slaves as well if there are consumers."""
         addresses = self._broker_addresses(slaves=bool(self._consumers))
         await asyncio.gather(*(self._beat_at(address) for address in addresses))
 
@@ -338,7 +341,7 @@ class Instance:
         )
 
     def _connected(self, address: str, _: Connection) -> None:
-        """A broker forgets us with the connection, so a new one begins with a heartbeat."""
+        """A broker forgets the client when its connection closes, so a new one starts with a heartbeat."""
         self._greeted.discard(address)
         if self._closed or self._greeting[address].locked() or self.is_unused:
             return
@@ -347,7 +350,7 @@ class Instance:
 
 
 def _vip(address: str, command: Command) -> str:
-    """Unlocking without an answer is the one form of a request that Java keeps off the VIP channel."""
+    """A oneway unlock is the only form of these requests that Java does not send over the VIP channel."""
     oneway_unlock = command.code == RequestCode.UNLOCK_BATCH_MQ and command.is_oneway
     return vip_address(address) if command.code in VIP_CODES and not oneway_unlock else address
 
@@ -401,12 +404,12 @@ def join(
 
 
 def _shared_settings(settings: ClientSettings) -> dict[str, object]:
-    """What an instance does the same for all who share it; names are wrapped before they come here."""
+    """The settings that all groups of an instance must share; names are wrapped before."""
     return {name: settings.get(name) for name in ClientSettings.__annotations__ if name != "namespace"}
 
 
 def _protected_otherwise(name: str) -> ClientError:
-    """Whoever shares an instance asks in its name; that must not happen to somebody who came with another account."""
+    """Groups that share an instance use its account, so one with another account must not share it."""
     return ClientError(
         BROKER_MISSING,
         f"the instance {name!r} exists already with another account, other TLS settings or other hooks; "
@@ -424,7 +427,7 @@ def _taken(name: str, group: str, *, consumer: bool) -> ClientError:
 
 
 async def leave(instance: Instance) -> None:
-    """Close the instance when nobody shares it any more."""
+    """Close the instance when no group shares it any more."""
     if instance.is_unused:
         pool = _instances.get(asyncio.get_running_loop(), [])
         if instance in pool:

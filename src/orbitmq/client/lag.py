@@ -1,4 +1,4 @@
-"""How far a group is behind, queue by queue. What cannot be found out is said, never taken for zero."""
+"""The lag of a group, queue by queue. An unknown lag is reported as unknown, never as zero."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from orbitmq.errors import OrbitMQError
 from orbitmq.message.flags import PULL_SUBSCRIPTION
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.unit import decode_units
-from orbitmq.operations import offsets, pulling
+from orbitmq.operations import offsets, pulls
 from orbitmq.wire.headers import PullMessageHeader
 
-ASKED_AT_ONCE = 16  # queues asked about at a time; a look at the lag must not be a load of its own
+ASKED_AT_ONCE = 16  # queues queried at a time; reading the lag must not put load on the brokers
 
 OffsetOf = Callable[[MessageQueue], Awaitable[int | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """One queue. None is: not known, and `problem` says why."""
+    """The lag in one queue. None means unknown, and `problem` says why."""
 
     queue: MessageQueue
     consumer_offset: int | None = None
-    """The next message the group takes; None when it has not stored an offset yet."""
+    """The offset of the next message that the group consumes; None when it has not stored an offset yet."""
     max_offset: int | None = None
-    """The next message the queue gets."""
+    """The next offset to be written in the queue."""
     messages: int | None = None
-    """Between the two, as far as they still exist; all of the queue for a group without an offset."""
+    """The messages between the two that still exist; all of the queue for a group without an offset."""
     seconds: float | None = None
-    """How old the oldest of them is; 0 when there are none."""
+    """The age of the oldest of them; 0 when there are none."""
     expired: int = 0
-    """Messages that were removed before the group took them."""
+    """Messages that were deleted before the group consumed them."""
     problem: str = ""
 
 
 def total_lag(lags: Iterable[QueueLag]) -> int | None:
-    """The messages of all queues; None when one of them is not known."""
+    """The sum over all queues; None when one of them is unknown."""
     counts = [lag.messages for lag in lags]
     return None if None in counts else sum(count for count in counts if count is not None)
 
 
 async def lag_of(instance: Instance, group: str, queues: Iterable[MessageQueue], offset_of: OffsetOf) -> list[QueueLag]:
-    """The lag in each queue, in their order. Does not raise for a broker that cannot be asked."""
+    """The lag in each queue, in their order. Does not raise for a broker that cannot be reached."""
     gate = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def one(queue: MessageQueue) -> QueueLag:
@@ -76,12 +76,12 @@ async def _lag(instance: Instance, group: str, queue: MessageQueue, offset: int 
 
 
 async def _stored_ms(instance: Instance, address: str, group: str, queue: MessageQueue, offset: int) -> int | None:
-    """When the message was stored: it is read, as no request tells that alone."""
+    """When the message was stored. The message is read, as no request returns only that."""
     header = PullMessageHeader(
         consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, queue_offset=offset, max_msg_nums=1,
         sys_flag=PULL_SUBSCRIPTION, commit_offset=0, suspend_timeout_millis=0, subscription="*", sub_version=0,
         expression_type="TAG", broker_name=queue.broker_name,
     )  # fmt: skip
-    reply = await pulling.pull(instance.remoting, address, header, timeout_ms=instance.settings["api_timeout_ms"])
+    reply = await pulls.pull(instance.remoting, address, header, timeout_ms=instance.settings["api_timeout_ms"])
     units = decode_units(reply.body)
     return units[0].store_timestamp if units else None

@@ -12,7 +12,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Unpack
 
-from orbitmq.client.consumer import Held
+from orbitmq.client.consumer import HeldQueue
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.model import PullResult, PullStatus
@@ -21,12 +21,12 @@ from orbitmq.client.core.selectors import Selector, subscription_of
 from orbitmq.client.instance import Instance
 from orbitmq.client.loops import check_loop
 from orbitmq.client.offset_store import OffsetStore
-from orbitmq.client.pulling import Puller
-from orbitmq.client.reading import HOLD_LOOK_S, ReadingConsumer
+from orbitmq.client.puller import Puller
+from orbitmq.client.queue_listeners import OnTopicQueues, QueueListener
+from orbitmq.client.reading_consumer import HOLD_LOOK_S, ReadingConsumer
 from orbitmq.client.reports import paused_text
 from orbitmq.client.settings import LitePullSettings, complete
-from orbitmq.client.tracing import ConsumeTracing, Traces, traces_of
-from orbitmq.client.watching import OnTopicQueues, QueueListener
+from orbitmq.client.trace_dispatcher import ConsumeTraceHook, TraceDispatcher, trace_dispatcher
 from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError, OrbitMQError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.flags import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
@@ -45,27 +45,27 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class Batch:
-    """What one pull brought, waiting for `poll`."""
+    """The messages of one pull, waiting for `poll`."""
 
-    held: Held
+    held: HeldQueue
     cached: ProcessQueue
     messages: list[MessageExt]
     is_begun: bool = False
-    """Some of it has been given out."""
+    """Whether some of them have been returned."""
 
 
 @dataclass(eq=False, slots=True)
-class Given:
-    """What a poll returned."""
+class PollResult:
+    """What `poll` returned."""
 
     batch: Batch
     messages: list[MessageExt]
     was_begun: bool
-    """The batch, before."""
+    """`is_begun` of the batch before."""
 
 
 class LitePullConsumer(ReadingConsumer):
-    """Consumes messages when asked.
+    """Consumes messages by polling.
 
         async with LitePullConsumer("group", "127.0.0.1:9876") as consumer:
             consumer.subscribe("topic")
@@ -73,13 +73,13 @@ class LitePullConsumer(ReadingConsumer):
                 ...
             await consumer.commit(wait=True)
 
-    Either `subscribe`: the members of the group share the queues of the topics; or `assign`: this consumer reads the
-    queues it names and shares nothing. Without `auto_commit` nothing is committed but by `commit`. With it, `poll`
-    commits from time to time what earlier calls returned, so a batch must be done with before the next `poll`. What
-    the last call returned is committed when `async with` is left without an exception. When it is left by one, or by a
-    cancellation, and by a plain `shutdown`, which cannot know how far the program is, those messages come again.
+    Either call `subscribe`: the members of the group share the queues of the topics; or `assign`: this consumer reads
+    the queues that you name and shares nothing. Without `auto_commit` only `commit` commits offsets. With it, `poll`
+    regularly commits what earlier calls returned, so finish a batch before the next `poll`. What the last call returned
+    is committed when `async with` ends without an exception. When it ends by an exception or a cancellation, and by a
+    plain `shutdown`, which cannot know how far the program is, those messages are delivered again.
 
-    `consume_from_where` says where a group without offsets starts, as for `PushConsumer`. Further keywords are
+    `consume_from_where` sets where a group without offsets starts, as for `PushConsumer`. Further keywords are
     `LitePullSettings`.
     """
 
@@ -117,16 +117,16 @@ class LitePullConsumer(ReadingConsumer):
         self._paused: set[MessageQueue] = set()
         self._sought: dict[MessageQueue, int] = {}
         self._consumed: dict[MessageQueue, int] = {}
-        """Queue -> the offset behind what poll returned, until it is committed."""
-        self._given: Given | None = None
-        """By the last poll, until the program asks for more or commits it."""
+        """Queue -> the offset after what poll returned, until it is committed."""
+        self._given: PollResult | None = None
+        """The result of the last poll, until the next one or until it is committed."""
         self._unconfirmed: set[MessageQueue] = set()
-        """With `offset_commit="sync"`: committed by poll, and the broker has not said yes."""
+        """With `offset_commit="sync"`: committed by poll and not confirmed by the broker yet."""
         self._batches: deque[Batch] = deque()
         self._arrived = asyncio.Event()
         self._cached_count = 0
         self._commit_due_ms = 0
-        self._traces: Traces | None = None
+        self._traces: TraceDispatcher | None = None
         self._puller: Puller | None = None
 
     # ------------------------------------------------------------------------------------------------ what to read
@@ -135,7 +135,7 @@ class LitePullConsumer(ReadingConsumer):
     def subscribe(self, topic: str, expression: Selector = "*", listener: QueueListener | None = None) -> None:
         """Share the queues of `topic` with the group; `expression` as for a push consumer. Before or after start.
 
-        `listener(topic, queues, own)` hears of every change of its assignment, as with `on_assigned`.
+        `listener(topic, queues, own)` is called for every change of the assignment, under the rules of `on_assigned`.
         InvalidStateError after `assign`.
         """
         if self._assigned_queues is not None:
@@ -145,7 +145,7 @@ class LitePullConsumer(ReadingConsumer):
 
     @checks_arguments
     def unsubscribe(self, topic: str) -> None:
-        """Give the queues of `topic` up."""
+        """Give up the queues of `topic`."""
         self._unsubscribe(topic)
 
     @checks_arguments
@@ -159,21 +159,21 @@ class LitePullConsumer(ReadingConsumer):
 
     @checks_arguments
     def set_assign_expression(self, topic: str, expression: Selector) -> None:
-        """What to read of the assigned queues of `topic`; before start, InvalidStateError afterwards."""
+        """Filter the assigned queues of `topic` by `expression`. Only before start; InvalidStateError afterwards."""
         check_topic(topic := self._namespace.wrap(topic))
         if self.is_running:
-            raise InvalidStateError(f"{self._name()} is running; expressions of assigned queues are set before")
+            raise InvalidStateError(f"{self._name()} is running; set the expressions of assigned queues before start")
         self._expressions[topic] = subscription_of(topic, expression)
 
     @checks_arguments
     def on_queues_changed(self, topic: str, callback: OnTopicQueues) -> None:
-        """Have `callback(topic, queues)` called when `topic`, subscribed or not, gets or loses queues: with all its
-        readable ones, after at most `poll_namesrv_interval_ms`. Before or after start; as with `on_assigned`.
+        """Call `callback(topic, queues)` with all readable queues of `topic`, subscribed or not, when their set
+        changes, after at most `poll_namesrv_interval_ms`. Before or after start; under the rules of `on_assigned`.
         """
         check_loop(self._name(), self._loop)
         check_topic(topic := self._namespace.wrap(topic))
         known = self._shared.routes.subscribed(topic) if self._shared is not None else ()
-        self._watching.follow(topic, callback, known)
+        self._queue_listeners.follow(topic, callback, known)
         if self._shared is not None:
             self._shared.want_routes()
 
@@ -182,22 +182,22 @@ class LitePullConsumer(ReadingConsumer):
     @checks_arguments
     async def poll(self, timeout: float | None = None, *, max_messages: int | None = None) -> list[MessageExt]:
         """The messages of one pull, at most `pull_batch_size` of one queue, or the first `max_messages` of them (the
-        others come next); empty when none came in `timeout` seconds (default `poll_timeout_ms`).
+        next call returns the others); empty when none arrived within `timeout` seconds (default `poll_timeout_ms`).
 
-        With `auto_commit` and `offset_commit="sync"` it has what earlier calls returned confirmed before the first
-        messages of another pull, and returns nothing as long as that fails. InvalidStateError unless the consumer is
-        running, ConfigurationError for less than one message.
+        With `auto_commit` and `offset_commit="sync"` the broker must confirm what earlier calls returned before
+        messages of the next pull are returned; while that fails, the result is empty. InvalidStateError unless the
+        consumer is running, ConfigurationError for less than one message.
         """
         given = await self._poll(timeout, max_messages)
         return given.messages if given is not None else []
 
-    async def _poll(self, timeout: float | None, max_messages: int | None) -> Given | None:
+    async def _poll(self, timeout: float | None, max_messages: int | None) -> PollResult | None:
         self._check_running()
         if max_messages is not None and max_messages < 1:
             raise ConfigurationError(f"max_messages {max_messages} is not allowed; give 1 or more")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self._settings["poll_timeout_ms"] / 1000 if timeout is None else timeout)
-        self._given = None  # who asks for more is done with it
+        self._given = None  # a program that polls again has finished the last batch
         is_begun = bool(self._batches) and self._batches[0].is_begun
         if self.auto_commit and not is_begun and not await self._commit_by_itself(deadline):
             return None
@@ -214,7 +214,7 @@ class LitePullConsumer(ReadingConsumer):
                     await self._arrived.wait()
 
     async def _commit_by_itself(self, deadline: float) -> bool:
-        """Commit what earlier calls returned, when it is time for that. False when that must be confirmed first and was
+        """Commit what earlier calls returned, if the interval is over. False when that must be confirmed first and was
         not until the deadline (loop time).
         """
         if self._confirms_offsets:
@@ -226,26 +226,26 @@ class LitePullConsumer(ReadingConsumer):
         return True
 
     async def _confirm_until(self, deadline: float) -> bool:
-        """Ask the brokers to confirm, at least once, until they do."""
+        """Retry the commit until the brokers confirm it, at least once."""
         loop = asyncio.get_running_loop()
         pause_s = self._settings["pull_error_delay_ms"] / 1000
         while True:
-            asked = set(self._unconfirmed)
+            requested = set(self._unconfirmed)
             try:
                 async with asyncio.timeout(self._settings["api_timeout_ms"] / 1000):
-                    await self._offsets.commit(asked)
+                    await self._offsets.commit(requested)
             except Exception as error:  # the store may be the application's
                 _log.warning("event=offsets_not_confirmed group=%s error=%r", self.group, error)
             else:
-                self._unconfirmed -= asked
+                self._unconfirmed -= requested
                 return True
             if loop.time() + pause_s > deadline:
                 return False
             await asyncio.sleep(pause_s)
 
-    def _give_out(self, batch: Batch, count_max: int | None) -> Given | None:
+    def _give_out(self, batch: Batch, count_max: int | None) -> PollResult | None:
         messages = batch.messages[:count_max]
-        self._given = given = Given(batch, messages, batch.is_begun)
+        self._given = given = PollResult(batch, messages, batch.is_begun)
         batch.messages = batch.messages[len(messages) :]
         self._cached_count -= len(messages)
         if batch.messages:
@@ -260,8 +260,8 @@ class LitePullConsumer(ReadingConsumer):
             self._consumed[batch.held.queue] = offset
         return given
 
-    def _take_back(self, given: Given | None) -> None:
-        """What a poll returned is not consumed, and comes with the next one."""
+    def _take_back(self, given: PollResult | None) -> None:
+        """Undo a poll: the next one returns its messages."""
         if given is self._given:
             self._given = None
         if given is None or given.batch.cached.dropped:
@@ -301,7 +301,7 @@ class LitePullConsumer(ReadingConsumer):
     ) -> None:
         """Commit what `poll` returned (of all queues, or of `queues`), or the given `offsets`: the next to consume.
 
-        The brokers are told at the next interval; with `persist` they are told now, and with `wait` they are told now
+        The brokers get them at the next interval; with `persist` they get them now, and with `wait` they get them now
         and have confirmed when this returns. `wait` is True with `offset_commit="sync"` unless it is given.
         BrokerError, ClientError, RemotingError only with `wait`; the commit is repeated at the next interval then.
         """
@@ -328,7 +328,7 @@ class LitePullConsumer(ReadingConsumer):
 
     @checks_arguments
     async def committed(self, queue: MessageQueue) -> int:
-        """The group's offset of `queue`, -1 when it has none. BrokerError, ClientError, RemotingError."""
+        """The offset of the group in `queue`, -1 when it has none. BrokerError, ClientError, RemotingError."""
         self._check_running()
         queue = self._namespace.wrap_queue(queue)
         known = self._offsets.table.read(queue)
@@ -375,12 +375,12 @@ class LitePullConsumer(ReadingConsumer):
 
     @checks_arguments
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Pull nothing of these queues until `resume`; `poll` still returns what was pulled before."""
+        """Stop pulling these queues until `resume`; `poll` still returns what was pulled before."""
         self._paused.update(map(self._namespace.wrap_queue, queues))
 
     @checks_arguments
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Go on with these queues."""
+        """Pull these queues again."""
         check_loop(self._name(), self._loop)
         self._paused.difference_update(map(self._namespace.wrap_queue, queues))
         self._make_room()
@@ -395,9 +395,9 @@ class LitePullConsumer(ReadingConsumer):
         )
         self._commit_due_ms = self._clock.now_ms() + settings["auto_commit_interval_ms"]
         if settings["enable_trace"]:
-            self._traces = traces_of(instance, self.group, "CONSUME", settings["trace_topic"])
+            self._traces = trace_dispatcher(instance, self.group, "CONSUME", settings["trace_topic"])
             ids = instance.unique_ids
-            self._hooks.append(ConsumeTracing(self._traces, lambda: ids.create(self._clock.now_ms())))
+            self._hooks.append(ConsumeTraceHook(self._traces, lambda: ids.create(self._clock.now_ms())))
         await self._begin_consuming(instance)
 
     async def __aexit__(
@@ -423,13 +423,13 @@ class LitePullConsumer(ReadingConsumer):
 
     def wanted_topics(self) -> Iterable[str]:
         assigned = (queue.topic for queue in self._assigned_queues or ())
-        return {*super().wanted_topics(), *assigned, *self._watching.followed}
+        return {*super().wanted_topics(), *assigned, *self._queue_listeners.followed}
 
     # -------------------------------------------------------------------------------------------------------- pulling
 
     async def _rebalance(self, instance: Instance) -> None:
-        for topic in list(self._watching.followed):
-            await self._watching.look(topic, instance.routes.subscribed(topic))
+        for topic in list(self._queue_listeners.followed):
+            await self._queue_listeners.look(topic, instance.routes.subscribed(topic))
         if self._assigned_queues is None:
             await super()._rebalance(instance)
             return
@@ -438,10 +438,10 @@ class LitePullConsumer(ReadingConsumer):
             await self._release([queue for queue in self._held if queue not in wanted or queue not in reading])
             added = sorted(queue for queue in wanted if queue not in self._held)
             self._take(added)
-            await self._watching.assigned(added)
+            await self._queue_listeners.assigned(added)
 
     async def _release(self, queues: Collection[MessageQueue]) -> None:
-        """What was given out may be committed until they are gone; then their offsets are not ours to commit."""
+        """Offsets may be committed until the queues are given up; then they belong to another member."""
         self._batches = deque(batch for batch in self._batches if batch.held.queue not in queues)
         await super()._release(queues)
         self._unconfirmed.difference_update(queues)
@@ -458,7 +458,7 @@ class LitePullConsumer(ReadingConsumer):
     def _condition(self) -> dict[str, str]:
         return {SUSPENDED: paused_text(self._paused)} if self._paused else {}
 
-    async def _read(self, held: Held) -> None:
+    async def _read(self, held: HeldQueue) -> None:
         queue = held.queue
         offset = self._sought.pop(queue, None)
         if offset is None:
@@ -486,19 +486,19 @@ class LitePullConsumer(ReadingConsumer):
         every = SubscriptionData(queue.topic)
         return await self._puller.pull(queue, offset, self._settings["pull_batch_size"], subscription or every)
 
-    def _take_in(self, held: Held, result: PullResult) -> None:
+    def _take_in(self, held: HeldQueue, result: PullResult) -> None:
         if result.messages:
             held.cached.put(result.messages, result.max_offset)
             self._batches.append(Batch(held, held.cached, result.messages))
             self._cached_count += len(result.messages)
             self._arrived.set()
 
-    def _moved(self, held: Held, requested: int, offset: int) -> int:
-        """The broker has no message at `requested` and redirects to `offset`. Return the offset to read next.
+    def _moved(self, held: HeldQueue, requested: int, offset: int) -> int:
+        """The broker has no message at `requested` and redirects the reader to `offset`. Return where to continue.
 
-        Forward: messages have expired, and those pulled before stay valid. Back: the log of this broker ends before
-        what was pulled, so cached messages and progress in them are dropped. What no poll has returned, or only the
-        last one, is read again.
+        Forward: messages have expired; what was pulled before still counts. Back: the broker's log ends before what was
+        pulled, so those messages and progress in them are ignored. Messages that no poll has returned, or that one has
+        just returned, are delivered again.
         """
         if offset >= requested:
             if not held.cached.count:
@@ -522,11 +522,11 @@ class LitePullConsumer(ReadingConsumer):
             held.room.set()
 
 
-async def poll(consumer: LitePullConsumer, timeout: float | None, max_messages: int | None) -> Given | None:
-    """For threads: a poll whose messages can be taken back."""
+async def poll(consumer: LitePullConsumer, timeout: float | None, max_messages: int | None) -> PollResult | None:
+    """For threads: a poll that can be undone."""
     return await consumer._poll(timeout, max_messages)  # noqa: SLF001 - not for applications
 
 
-def take_back(consumer: LitePullConsumer, given: Given | None) -> None:
-    """For threads: the one that polled has not got these messages."""
+def take_back(consumer: LitePullConsumer, given: PollResult | None) -> None:
+    """For threads: undo a poll whose caller did not get the messages."""
     consumer._take_back(given)  # noqa: SLF001

@@ -1,10 +1,10 @@
-"""Figures of clients for Prometheus: what was sent, pulled and consumed, how long it took, what waits in the outbox.
+"""Prometheus metrics of clients: what was sent, pulled and consumed, how long it took, what waits in the outbox.
 
     metrics = ClientMetrics()
     metrics.watch(producer)
     prometheus_client.start_http_server(9000)
 
-Labels are the group and the topic, of which an application has few; nothing is labelled by message or queue.
+Labels are the group and the topic, of which an application has few. Nothing is labelled by message or queue.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ try:
     from prometheus_client.metrics_core import Metric
     from prometheus_client.registry import Collector
 except ImportError as error:
-    raise ImportError("figures need the Prometheus client: pip install 'orbitmq[telemetry]'") from error
+    raise ImportError("metrics need the Prometheus client: pip install 'orbitmq[telemetry]'") from error
 
 if TYPE_CHECKING:
     from orbitmq.client.outbox import Outbox
-    from orbitmq.client.sync_outbox import Outbox as SyncOutbox
+    from orbitmq.client.outbox.sync import Outbox as SyncOutbox
 
 __all__ = ["ClientMetrics"]
 
@@ -39,7 +39,7 @@ _DONE = frozenset(
 
 
 class ClientMetrics:
-    """The figures of any number of clients in one registry, the global one unless given."""
+    """The metrics of any number of clients in one registry, by default the global one."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self._registry = registry
@@ -47,22 +47,31 @@ class ClientMetrics:
             "orbitmq_client_send_attempts", "Attempts to send.", (*_LABELS, "outcome"), registry=registry
         )
         self._send_seconds = Histogram(
-            "orbitmq_client_send_attempt_seconds", "Time of an attempt.", _LABELS, buckets=SECONDS, registry=registry
+            "orbitmq_client_send_attempt_seconds",
+            "Latency of an attempt to send.",
+            _LABELS,
+            buckets=SECONDS,
+            registry=registry,
         )
         self._received = Counter("orbitmq_client_received_messages", "Messages pulled.", _LABELS, registry=registry)
         self._pull_seconds = Histogram(
-            "orbitmq_client_pull_seconds", "Time of a pull that brought messages, with the broker's wait for them.",
+            "orbitmq_client_pull_seconds",
+            "Latency of a pull that returned messages, including the time that the broker held it.",
             _LABELS, buckets=SECONDS, registry=registry,
         )  # fmt: skip
         self._consumed = Counter(
-            "orbitmq_client_consumed_messages", "Messages a listener was called with.", (*_LABELS, "outcome"),
+            "orbitmq_client_consumed_messages", "Messages passed to the listener.", (*_LABELS, "outcome"),
             registry=registry,
         )  # fmt: skip
         self._consume_seconds = Histogram(
-            "orbitmq_client_listener_seconds", "Time of a call.", _LABELS, buckets=SECONDS, registry=registry
+            "orbitmq_client_listener_seconds",
+            "Duration of a call of the listener.",
+            _LABELS,
+            buckets=SECONDS,
+            registry=registry,
         )
         self._delay_seconds = Histogram(
-            "orbitmq_client_delivery_delay_seconds", "From stored to the application.", _LABELS, buckets=SECONDS,
+            "orbitmq_client_delivery_delay_seconds", "Time from store to delivery.", _LABELS, buckets=SECONDS,
             registry=registry,
         )  # fmt: skip
 
@@ -77,13 +86,13 @@ class ClientMetrics:
         | sync.LitePullConsumer
         | sync.PullConsumer,
     ) -> None:
-        """Count what a client does; before its start.
+        """Collect metrics of a client; call it before the client's start.
 
-        Of a producer: attempts to send and their time. Of every consumer, a `PullSchedule` among them: messages pulled,
-        the time of pulls that brought some, and how old messages are when the application gets them. Of a push
-        consumer also the calls of its listener. How far a group is behind only its brokers know: see `lag`.
+        Of a producer: attempts to send and their latency. Of every consumer, `PullSchedule` included: messages pulled,
+        the latency of pulls that returned some, and the age of messages at delivery. Of a push consumer also the calls
+        of its listener. The lag of a group is not included, since only the brokers know it: see `lag`.
 
-        TypeError for another object, InvalidStateError for a consumer that was started.
+        TypeError for another object, InvalidStateError for a consumer that has started.
         """
         core: object = getattr(client, "core", client)
         if isinstance(core, producer.Producer):
@@ -94,10 +103,10 @@ class ClientMetrics:
             core.add_consume_hook(_Calls(self._consumed, self._consume_seconds, delays) if is_push else delays)
             core.add_receive_hook(self._receive)
         else:
-            raise TypeError(f"{type(client).__name__} has no such figures; give a producer or a consumer")
+            raise TypeError(f"{type(client).__name__} has no such metrics; pass a producer or a consumer")
 
     def watch_outbox(self, outbox: Outbox | SyncOutbox, name: str) -> None:
-        """Show an outbox under a name."""
+        """Collect metrics of an outbox under a name."""
         self._registry.register(_OutboxCollector(outbox, name))
 
     def _receive(self, context: ReceiveContext) -> None:
@@ -121,7 +130,7 @@ class _Sends:
 
 
 def _send_outcome(context: SendContext) -> str:
-    """The status, "oneway", the response code of a refusal, or what kept the broker from answering."""
+    """The status, "oneway", the response code of a refusal, or the error that prevented a response."""
     if context.error is None:
         return "oneway" if context.result is None else context.result.status.name.lower()
     if isinstance(context.error, BrokerError):
@@ -139,7 +148,7 @@ class _Delays:
             self._delay.labels(context.group, message.topic).observe(delay_s)
 
     def after(self, context: ConsumeContext) -> None:
-        """What follows delays nothing."""
+        """Nothing to measure."""
 
 
 class _Calls:
@@ -159,7 +168,7 @@ class _Calls:
 
 
 class _OutboxCollector(Collector):
-    """Reads an outbox when it is asked."""
+    """Reads an outbox on every scrape."""
 
     def __init__(self, outbox: Outbox | SyncOutbox, name: str) -> None:
         self._outbox = outbox
@@ -167,15 +176,19 @@ class _OutboxCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         box, label = self._outbox, [self._name]
-        waiting = GaugeMetricFamily("orbitmq_outbox_messages", "Messages that wait.", labels=["outbox"])
+        waiting = GaugeMetricFamily("orbitmq_outbox_messages", "Messages that wait in the outbox.", labels=["outbox"])
         waiting.add_metric(label, len(box))
-        size = GaugeMetricFamily("orbitmq_outbox_bytes", "What they take on disk.", labels=["outbox"])
+        size = GaugeMetricFamily("orbitmq_outbox_bytes", "Bytes of the waiting messages on disk.", labels=["outbox"])
         size.add_metric(label, box.size)
-        stored = CounterMetricFamily("orbitmq_outbox_stored", "Messages taken since it was opened.", labels=["outbox"])
+        stored = CounterMetricFamily(
+            "orbitmq_outbox_stored", "Messages stored since the outbox was opened.", labels=["outbox"]
+        )
         stored.add_metric(label, box.stored)
-        sent = CounterMetricFamily("orbitmq_outbox_delivered", "Messages sent from it.", labels=["outbox"])
+        sent = CounterMetricFamily("orbitmq_outbox_delivered", "Messages sent from the outbox.", labels=["outbox"])
         sent.add_metric(label, box.delivered)
-        lost = CounterMetricFamily("orbitmq_outbox_lost", "Messages lost, by reason.", labels=["outbox", "reason"])
+        lost = CounterMetricFamily(
+            "orbitmq_outbox_lost", "Messages that the outbox lost, by reason.", labels=["outbox", "reason"]
+        )
         for reason, count in box.lost.items():
             lost.add_metric([self._name, reason.name.lower()], count)
         return waiting, size, stored, sent, lost

@@ -1,14 +1,18 @@
-"""The name servers of a client: one is asked until it fails, then the next. Knows no route."""
+"""The name servers of a client: one is used until it fails, then the next. Knows no route."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.client
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 from orbitmq.client.background import one_round
+from orbitmq.client.core.addresses import name_servers
 from orbitmq.client.core.retry import NO_NAME_SERVER
 from orbitmq.errors import ClientError, ConnectError, OrbitMQError, RemotingError
 
@@ -20,12 +24,14 @@ LookUp: TypeAlias = Callable[[], Awaitable[Sequence[str]]]
 LOOK_UP_FIRST_S = 10.0
 LOOK_UP_S = 120.0
 """When addresses that were looked up are looked up again; RocketMQ's times."""
+LOOK_UP_TIMEOUT_S = 3.0
+PAGE_BYTES_MAX = 64 << 10  # of the list; a thousand servers take less
 
 
 class NameServers:
-    """A list of addresses and the one in use. They are independent of each other and hold the same routes.
+    """A list of addresses and the one in use. The servers are independent of each other and hold the same routes.
 
-    With `look_up` an empty list is looked up when somebody asks, and again from time to time.
+    With `look_up` an empty list is looked up at the first request, and again regularly.
     """
 
     def __init__(self, addresses: Sequence[str], chance: random.Random, look_up: LookUp | None = None) -> None:
@@ -35,10 +41,10 @@ class NameServers:
         self._looking = asyncio.Lock()
         self._current = chance.choice(self.addresses) if addresses else ""
         self._is_silent = False
-        """None of them answered last; told once."""
+        """Whether none of them responded to the last request; logged once."""
 
     async def ask(self, question: Callable[[str], Awaitable[T]]) -> T:
-        """The answer of the first server that gives one, each tried once.
+        """The response of the first server that sends one; each is tried once.
 
         ClientError 10004 without addresses, ConnectError when none answers; other errors are the answer's own.
         """
@@ -69,12 +75,12 @@ class NameServers:
             )
 
     def _in_turn(self) -> list[str]:
-        """Every address, the one in use first."""
+        """All addresses, the one in use first."""
         at = self.addresses.index(self._current) if self._current in self.addresses else 0
         return [*self.addresses[at:], *self.addresses[:at]]
 
     def update(self, addresses: Iterable[str]) -> None:
-        """Ask these from now on; the one in use stays when it is among them. An empty list changes nothing."""
+        """Use these instead; the one in use stays if it is among them. An empty list changes nothing."""
         new = tuple(dict.fromkeys(addresses))
         if not new or set(new) == set(self.addresses):
             return
@@ -84,7 +90,7 @@ class NameServers:
         self.addresses = new
 
     async def follow(self) -> None:
-        """Look addresses up again and again, until this is cancelled; at once at an end when there is nowhere to."""
+        """Look addresses up regularly until cancelled; return at once without a URL."""
         pause_s = LOOK_UP_FIRST_S
         while self._look_up is not None:
             await asyncio.sleep(pause_s)
@@ -108,3 +114,26 @@ class NameServers:
                 self.update(await self._look_up())
             except ConnectError as error:
                 raise ClientError(NO_NAME_SERVER, f"no name server: {error}") from error
+
+
+async def look_up(url: str) -> tuple[str, ...]:
+    """The addresses in the first line of the page at `url`, a list of name servers that a web server publishes.
+    ConnectError when there is no response, or one without addresses.
+    """
+    return await asyncio.to_thread(_look_up, url)
+
+
+def _look_up(url: str) -> tuple[str, ...]:
+    parts = urlsplit(url)
+    path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    try:
+        with contextlib.closing(http.client.HTTPConnection(parts.netloc, timeout=LOOK_UP_TIMEOUT_S)) as connection:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            text = response.read(PAGE_BYTES_MAX).decode(errors="replace")
+    except (OSError, http.client.HTTPException) as error:
+        raise ConnectError(f"cannot look name servers up at {url}: {error}") from error
+    found = name_servers(text.splitlines()[0] if text.strip() else "")
+    if response.status != http.client.OK or not found:
+        raise ConnectError(f"{url} returned no addresses of name servers (status {response.status})")
+    return found

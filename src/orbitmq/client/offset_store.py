@@ -1,6 +1,6 @@
-"""Where a consumer's offsets live: at the brokers for a group that shares its queues, in a file for one that does not.
+"""Where a consumer stores its offsets: at the brokers if the group shares its queues, else in a file.
 
-Both keep a table in memory and write it out now and then. Knows no listener.
+Both keep a table in memory and store it regularly. Knows no listener.
 """
 
 from __future__ import annotations
@@ -26,27 +26,29 @@ Offset = tuple[MessageQueue, int]
 
 
 class OffsetStore(Protocol):
-    """Offsets of one group. `table` is what is known now; the store behind it lags by at most one interval."""
+    """Offsets of one group. `table` holds the current ones; the store lags by at most one interval."""
 
     table: OffsetTable
 
     async def open(self) -> None:
-        """Read what is there. StoreDamaged or ClientError when it cannot be used."""
+        """Load the stored offsets. StoreDamaged or ClientError when they cannot be used."""
 
     async def stored(self, queue: MessageQueue) -> int:
         """The stored offset, -1 when there is none. BrokerError, ClientError or RemotingError when it is unknown."""
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
-        """Write the offsets of these queues out. Does not raise: a failure is logged and repaired by the next time."""
+        """Store the offsets of these queues. Does not raise: a failure is logged, and the next call repairs it."""
 
     async def commit(self, queues: Collection[MessageQueue]) -> None:
-        """The same, but confirmed: an error is raised."""
+        """Store the offsets of these queues and wait for the confirmation; an error is raised."""
 
     async def release(self, queue: MessageQueue) -> None:
-        """The queue goes to another member: write it out, forget it. Does not raise: a failure is logged."""
+        """Store the offset of a queue that goes to another member, and forget it. Does not raise: a failure
+        is logged.
+        """
 
     def close(self) -> None:
-        """Give the file back."""
+        """Release the file."""
 
 
 def _told_nobody(group: str, queue: MessageQueue, offset: int, error: OrbitMQError) -> None:
@@ -64,7 +66,7 @@ class BrokerOffsets:
         """Broker name and topic of which the broker has confirmed an offset of this group."""
 
     async def open(self) -> None:
-        """Nothing to read before a queue is asked for."""
+        """Nothing to load before a queue is requested."""
 
     async def stored(self, queue: MessageQueue) -> int:
         offset = await operations.query_consumer_offset(
@@ -115,14 +117,14 @@ class BrokerOffsets:
     async def _tell(self, queue: MessageQueue, offset: int) -> None:
         try:
             address = await self._address(queue)
-            await operations.tell_consumer_offset(self._instance.remoting, address, self._group, queue, offset)
+            await operations.update_consumer_offset_oneway(self._instance.remoting, address, self._group, queue, offset)
         except OrbitMQError as error:
             _told_nobody(self._group, queue, offset, error)
 
     async def commit(self, queues: Collection[MessageQueue]) -> None:
         outcomes: list[BaseException | None] = []
-        for portion in self._in_turn(self.table.own(queues)):
-            commits = (self._commit(queue, offset) for queue, offset in portion)
+        for batch in self._in_turn(self.table.own(queues)):
+            commits = (self._commit(queue, offset) for queue, offset in batch)
             outcomes += await asyncio.gather(*commits, return_exceptions=True)
         for outcome in outcomes:
             if outcome is not None:

@@ -1,6 +1,6 @@
 """What a client protects its connections with, out of its settings: a signature on each request, and TLS.
 
-Must not know what is asked.
+Knows nothing of the requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pull consumer for asyncio: reads what it is told, from where it is told. The rest is the application's."""
+"""The pull consumer for asyncio: pulls any queue from any offset. The application does the rest."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from orbitmq.client.core.model import PullResult
 from orbitmq.client.core.selectors import Selector, subscription_of
 from orbitmq.client.instance import Instance
 from orbitmq.client.offset_store import OffsetStore
-from orbitmq.client.pulling import Puller
-from orbitmq.client.returning import Returning
+from orbitmq.client.puller import Puller
+from orbitmq.client.queue_listeners import QueueListener
+from orbitmq.client.retry_sender import RetrySender
 from orbitmq.client.settings import PullSettings, complete
-from orbitmq.client.watching import QueueListener
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt, MessageQueue
@@ -23,7 +23,7 @@ from orbitmq.wire.bodies import ConsumeFromWhere, ConsumeType, MessageModel
 
 
 class PullConsumer(Consumer):
-    """Pulls a queue when asked, from any offset. Nothing is fetched ahead and no message comes again by itself.
+    """Pulls a queue on request, from any offset. Nothing is prefetched and nothing is retried.
 
         async with PullConsumer("group", "127.0.0.1:9876") as consumer:
             for queue in await consumer.fetch_queues("topic"):
@@ -32,9 +32,9 @@ class PullConsumer(Consumer):
                 ...
                 consumer.update_offset(queue, result.next_begin_offset)
 
-    Topics given to `register_topic` are shared with the other members of the group: `fetch_balanced_queues` says which
-    queues are this one's. Further keywords are `PullSettings`. For most applications `LitePullConsumer` is the better
-    choice.
+    Topics that you pass to `register_topic` are shared with the other members of the group; `fetch_balanced_queues`
+    returns the queues of this member. Further keywords are `PullSettings`. For most applications `LitePullConsumer` is
+    the better choice.
     """
 
     _consume_type = ConsumeType.CONSUME_ACTIVELY
@@ -63,7 +63,7 @@ class PullConsumer(Consumer):
             offset_store=offset_store,
         )
         self._puller: Puller | None = None
-        self._sends_back: Returning | None = None
+        self._sends_back: RetrySender | None = None
 
     # ------------------------------------------------------------------------------------------------------- messages
 
@@ -80,9 +80,10 @@ class PullConsumer(Consumer):
     ) -> PullResult:
         """Up to `max_num` messages of `queue` from `offset` on that match `expression` (as for a push consumer).
 
-        The broker answers at once; with `block` it waits up to `broker_suspend_max_ms` for messages. `timeout` is in
-        seconds, by default `consumer_pull_timeout_ms`, with `block` `pull_timeout_ms`. ConfigurationError when `offset`
-        or `max_num` is out of range, BrokerError, ClientError, RemotingError when the pull failed.
+        The broker responds at once; with `block` it holds the pull up to `broker_suspend_max_ms` until there are
+        messages. `timeout` is in seconds; the default is `consumer_pull_timeout_ms`, with `block` `pull_timeout_ms`.
+        ConfigurationError when `offset` or `max_num` is out of range, BrokerError, ClientError, RemotingError when the
+        pull failed.
         """
         self._check_running()
         if offset < 0 or max_num < 1:
@@ -100,8 +101,8 @@ class PullConsumer(Consumer):
     async def send_message_back(
         self, message: MessageExt, delay_level: int = 0, broker_name: str | None = None, group: str | None = None
     ) -> None:
-        """Have `message` delivered to `group` (this one, unless given) again, as with
-        `PushConsumer.send_message_back`. BrokerError, ClientError, RemotingError.
+        """Send `message` back for retry by `group` (default: the consumer's group), as `PushConsumer.send_message_back`
+        does. BrokerError, ClientError, RemotingError.
         """
         self._check_running()
         assert self._sends_back is not None, "start makes it"
@@ -111,23 +112,24 @@ class PullConsumer(Consumer):
 
     @checks_arguments
     def register_topic(self, topic: str, listener: QueueListener | None = None) -> None:
-        """Share the queues of `topic` with the group; before or after start. `listener(topic, queues, own)` hears of
-        every change, with all queues of the topic and those of this consumer, as with `on_assigned`.
+        """Share the queues of `topic` with the group; before or after start. `listener(topic, queues, own)` is called
+        for every change of the assignment, with all queues of the topic and those of this consumer, under the rules of
+        `on_assigned`.
         """
         self._listen_to_queues(topic, listener)
-        # Versions decide between members that subscribe differently; one whose pulls bring the expression has no say.
+        # The highest version wins where members differ; this member must not, it sends the expression with each pull.
         self._subscribe(topic, "*", version=0)
 
     @checks_arguments
     def fetch_balanced_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a registered topic that are this consumer's at the moment."""
+        """The queues of a registered topic that are assigned to this consumer now."""
         return sorted(queue for queue in self.assignment() if queue.topic == topic)
 
     # -------------------------------------------------------------------------------------------------------- offsets
 
     @checks_arguments
     def update_offset(self, queue: MessageQueue, offset: int) -> None:
-        """Set the group's offset of `queue`, the next one to consume; it is stored at the next interval and by
+        """Set the offset of the group in `queue`, the next one to consume; it is stored at the next interval and by
         shutdown. InvalidStateError before start.
         """
         self._check_running()
@@ -135,8 +137,8 @@ class PullConsumer(Consumer):
 
     @checks_arguments
     async def fetch_offset(self, queue: MessageQueue, from_store: bool = False) -> int:
-        """The group's offset of `queue`, -1 when it has none: what this consumer knows, else (or always, with
-        `from_store`) what is stored. BrokerError, ClientError, RemotingError.
+        """The offset of the group in `queue`, -1 when it has none: the one in memory, else (or always, with
+        `from_store`) the stored one. BrokerError, ClientError, RemotingError.
         """
         self._check_running()
         queue = self._namespace.wrap_queue(queue)
@@ -144,14 +146,14 @@ class PullConsumer(Consumer):
         return known if known >= 0 else await self._offsets.stored(queue)
 
     async def store_offsets(self) -> None:
-        """Store the offsets that were set, now. BrokerError, ClientError, RemotingError when it is not confirmed, and
-        OSError of a BROADCASTING one's file.
+        """Store now the offsets that were set. BrokerError, ClientError, RemotingError when that is not confirmed;
+        OSError for the offsets file of a BROADCASTING consumer.
         """
         self._check_running()
         await self._offsets.commit(self._offsets_to_store())
 
     def _offsets_to_store(self) -> Collection[MessageQueue]:
-        """Whatever the application said, of held queues or others."""
+        """All queues whose offset the application set, held or not."""
         return self._offsets.table.queues()
 
     # ------------------------------------------------------------------------------------------------------ lifecycle
@@ -165,7 +167,7 @@ class PullConsumer(Consumer):
             timeout_ms=settings["pull_timeout_ms"],
         )
         times_max = settings["max_reconsume_times"]
-        self._sends_back = Returning(instance, self.group, times_max, namespace=self._namespace)
+        self._sends_back = RetrySender(instance, self.group, times_max, namespace=self._namespace)
         await self._begin_consuming(instance)
 
     async def _end(self, instance: Instance) -> None:
@@ -183,9 +185,10 @@ async def reset_offset_by_timestamp(
     message_model: MessageModel = MessageModel.CLUSTERING,
     **settings: Unpack[PullSettings],
 ) -> dict[MessageQueue, int]:
-    """Let `group` begin, in every queue of `topic`, with the first message stored at or after `timestamp_ms`
-    (milliseconds since the epoch); the offsets that were stored. For a BROADCASTING group that is the file which
-    `instance_name` and `local_offset_dir` name. Stop its consumers before: one that runs stores its own offsets again.
+    """Reset the offsets of `group`, in every queue of `topic`, to the first message stored at or after `timestamp_ms`
+    (milliseconds since the epoch), and return them. For a BROADCASTING group they are in the file that `instance_name`
+    and `local_offset_dir` name. Stop the consumers of the group before: a running one overwrites the offsets with its
+    own.
 
     BrokerError, ClientError, RemotingError.
     """

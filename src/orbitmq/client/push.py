@@ -1,20 +1,22 @@
-"""The push consumer for asyncio: pulls by itself and hands messages to a listener, many at a time or in order."""
+"""The push consumer for asyncio: pulls in the background and delivers to a listener, concurrently or in order."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TypeAlias, TypeVar, Unpack, cast
+from typing import TypeVar, Unpack
 
 from orbitmq.client.background import Background, one_round
-from orbitmq.client.consumer import REBALANCE_AGAIN_S, Held
+from orbitmq.client.concurrent_delivery import ConcurrentDelivery
+from orbitmq.client.consumer import REBALANCE_AGAIN_S, HeldQueue
+from orbitmq.client.consumer_stats import ConsumerStats
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.arguments import checks_arguments
-from orbitmq.client.core.consuming import RECONSUME_TIMES_MAX, as_the_listener_sees, chunks, first_failed
+from orbitmq.client.core.consume import RECONSUME_TIMES_MAX, as_the_listener_sees
 from orbitmq.client.core.model import (
     ConcurrentContext,
     ConsumeConcurrentlyStatus,
@@ -23,31 +25,30 @@ from orbitmq.client.core.model import (
     PullResult,
     PullStatus,
 )
-from orbitmq.client.core.ordering import RECONSUME_TIMES_MAX as RECONSUME_IN_ORDER_MAX
+from orbitmq.client.core.orderly import RECONSUME_TIMES_MAX as RECONSUME_IN_ORDER_MAX
 from orbitmq.client.core.process_queue import NOTHING, ProcessQueue
 from orbitmq.client.core.selectors import Selector
-from orbitmq.client.figures import Figures
-from orbitmq.client.hooking import hooked
 from orbitmq.client.instance import Instance
+from orbitmq.client.listener_hooks import with_hooks
 from orbitmq.client.loops import check_loop
 from orbitmq.client.offset_store import OffsetStore
-from orbitmq.client.orderly import Orderly
-from orbitmq.client.pulling import Puller
+from orbitmq.client.orderly_delivery import OrderlyDelivery
+from orbitmq.client.puller import Puller
 from orbitmq.client.queue_locks import LOCK_AGAIN_S, RENEW_S, OwnedQueues
-from orbitmq.client.reading import HOLD_LOOK_S, ReadingConsumer
+from orbitmq.client.reading_consumer import HOLD_LOOK_S, ReadingConsumer
 from orbitmq.client.reports import error_text, queue_info
-from orbitmq.client.returning import Returning
+from orbitmq.client.retry_sender import RetrySender
 from orbitmq.client.settings import PushSettings, complete
 from orbitmq.client.stacks import stacks as all_stacks
-from orbitmq.client.tracing import ConsumeTracing, Traces, traces_of
-from orbitmq.client.workers import Listener, OrderlyListener, Portion, Workers, workers_for
+from orbitmq.client.trace_dispatcher import ConsumeTraceHook, TraceDispatcher, trace_dispatcher
+from orbitmq.client.workers import Listener, ListenerCall, ListenerWorkers, OrderlyListener, workers_for
 from orbitmq.errors import ClientError, InvalidStateError, OrbitMQError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.properties import CONSUME_START_TIME
 from orbitmq.message.topics import retry_topic
-from orbitmq.runtime.sampling import SAMPLE_SECONDS
+from orbitmq.runtime.rates import SAMPLE_SECONDS
 from orbitmq.wire.bodies import (
     LAST_ERROR,
     LAST_ERROR_AT,
@@ -63,12 +64,9 @@ from orbitmq.wire.codes import ResponseCode
 
 _log = logging.getLogger(__name__)
 
-SUSPEND_MS = 15_000  # how long a broker may hold a pull; half of the pull's own time limit
+SUSPEND_MS = 15_000  # how long a broker may hold a pull; half of the pull's time limit
 PULL_TIMEOUT_MS = 30_000
-RESUBMIT_S = 5.0  # messages that could not be sent back are tried here again
-OVERDUE_DELAY_LEVEL = 3
-OVERDUE_COUNT_MAX = 16  # messages of one queue given up in one look
-ANY_SPAN = 2**31 - 1  # in order an old message that is not done holds back the others anyway
+ANY_SPAN = 2**31 - 1  # an orderly listener stops at an unconsumed message anyway
 
 RESULTS = {
     ConsumeConcurrentlyStatus.CONSUME_SUCCESS: ConsumeResult.CR_SUCCESS,
@@ -79,11 +77,10 @@ RESULTS = {
     ConsumeOrderlyStatus.ROLLBACK: ConsumeResult.CR_ROLLBACK,
     None: ConsumeResult.CR_RETURN_NULL,
 }
-"""What a listener says, in the words of an operator's question."""
+"""What a listener returns, in the terms of the response to an operator."""
 
 L = TypeVar("L", bound=Listener)
 IN_ORDER = TypeVar("IN_ORDER", bound=OrderlyListener)
-_Concurrently: TypeAlias = ConsumeConcurrentlyStatus | None
 
 
 class PushConsumer(ReadingConsumer):
@@ -99,18 +96,18 @@ class PushConsumer(ReadingConsumer):
         async with consumer:
             ...
 
-    The listener is a coroutine function, or a function that is called on `consume_threads` threads. It gets up to
-    `consume_batch_max_size` messages and says CONSUME_SUCCESS or RECONSUME_LATER; an exception or no answer counts as
-    RECONSUME_LATER. Each message is delivered at least once, some more than once.
+    The listener is a coroutine function, or a function that is called on `consume_threads` threads. It is called with
+    up to `consume_batch_max_size` messages and returns CONSUME_SUCCESS or RECONSUME_LATER; an exception or None counts
+    as RECONSUME_LATER. Delivery is at least once.
 
-    With CLUSTERING the members of the group share the queues, offsets are kept by the brokers, and failed messages
-    come again after a while (10 s, then ever later), up to `max_reconsume_times`. A listener set with `orderly` gets
-    the messages of each queue in their order, and none behind a message that failed. With BROADCASTING every consumer
-    gets every message, offsets are kept in a local file, and failed messages are dropped.
+    With CLUSTERING the members of the group share the queues, the brokers keep the offsets, and failed messages are
+    delivered again after a delay (10 s at first, then longer each time), up to `max_reconsume_times`. An `orderly`
+    listener gets the messages of each queue in order, and none after a message that failed. With BROADCASTING every
+    consumer gets every message, offsets are kept in a local file, and failed messages are dropped.
 
-    `consume_from_where` says where a group without offsets starts; `consume_timestamp` belongs to
-    CONSUME_FROM_TIMESTAMP (a time, or `yyyyMMddHHmmss` in local time; default half an hour ago). Further keywords are
-    `PushSettings`.
+    `consume_from_where` sets where a group without offsets starts; `consume_timestamp` is the time for
+    CONSUME_FROM_TIMESTAMP (a datetime, or `yyyyMMddHHmmss` in local time; default half an hour ago). Further keywords
+    are `PushSettings`.
     """
 
     _consume_type = ConsumeType.CONSUME_PASSIVELY
@@ -142,20 +139,23 @@ class PushConsumer(ReadingConsumer):
         )
         self._listener: Listener | OrderlyListener | None = None
         self._is_orderly = False
-        self._orderly: Orderly | None = None
+        self._concurrent: ConcurrentDelivery | None = None
+        self._orderly: OrderlyDelivery | None = None
         self._locks: OwnedQueues | None = None
-        self._given_up: dict[Held, asyncio.Task[None]] = {}
-        """Queues whose listener must be done before another member may have them, each with who sees to that."""
-        self._figures = Figures(self._clock)
+        self._given_up: dict[HeldQueue, asyncio.Task[None]] = {}
+        """Queues whose listener must return before another member may get them, each with the task that waits for
+        that.
+        """
+        self._stats = ConsumerStats(self._clock)
         self._last_failure: dict[str, str] = {}
-        """Why and when the listener failed last, as operators are told."""
+        """Why and when the listener failed last, for operators."""
         self._own_thresholds = self._thresholds
         self._paused = False
         self._puller: Puller | None = None
-        self._workers: Workers | None = None
-        self._sends_back: Returning | None = None
-        self._traces: Traces | None = None
-        self._returning = Background(f"{self._name()}, sending back")
+        self._workers: ListenerWorkers | None = None
+        self._retry_sender: RetrySender | None = None
+        self._traces: TraceDispatcher | None = None
+        self._retries = Background(f"{self._name()}, sending back")
         times = self._settings["max_reconsume_times"]
         self._times_max = times
 
@@ -163,28 +163,28 @@ class PushConsumer(ReadingConsumer):
 
     @checks_arguments
     def subscribe(self, topic: str, expression: Selector = "*") -> None:
-        """Consume the messages of `topic` whose tag is one of `TagA || TagB`, or all, or those that
-        `MessageSelector.sql` chooses. Before or after start; start raises BrokerError when a broker refuses the SQL.
+        """Consume the messages of `topic` that match `expression`: tags such as `TagA || TagB`, `*` for all, or a
+        `MessageSelector.sql`. Before or after start; start raises BrokerError when a broker rejects the SQL.
 
-        All members of a group must subscribe the same; a broker knows one subscription a group.
+        All members of a group must have the same subscriptions; a broker knows one per group.
         """
         self._subscribe(topic, expression)
 
     @checks_arguments
     def unsubscribe(self, topic: str) -> None:
-        """Give the queues of `topic` up."""
+        """Give up the queues of `topic`."""
         self._unsubscribe(topic)
 
     @checks_arguments
     def set_listener(self, listener: Listener | OrderlyListener, *, orderly: bool = False) -> None:
-        """Who gets the messages; before start. InvalidStateError afterwards.
+        """Set the listener; only before start, InvalidStateError afterwards.
 
-        With `orderly` the listener says a `ConsumeOrderlyStatus`, gets an `OrderlyContext`, and is called for one
-        portion of a queue after the other; a message that fails comes again, after `suspend_current_queue_ms`, before
-        any behind it, `max_reconsume_times` times at most and by default for ever.
+        With `orderly` the listener gets an `OrderlyContext`, returns a `ConsumeOrderlyStatus`, and is called for one
+        batch of a queue after another. A message that fails is delivered again, after `suspend_current_queue_ms` and
+        before any that follow it, up to `max_reconsume_times` times, by default forever.
         """
         if self._workers is not None:
-            raise InvalidStateError(f"{self._name()} has its listener already")
+            raise InvalidStateError(f"{self._name()} has its listener already; set it before start")
         self._listener, self._is_orderly = listener, orderly
 
     def on_message(self, listener: L) -> L:
@@ -199,11 +199,11 @@ class PushConsumer(ReadingConsumer):
 
     @property
     def paused(self) -> bool:
-        """Whether nothing is pulled; what is cached is still consumed."""
+        """Whether pulling is suspended; cached messages are still consumed."""
         return self._paused
 
     def suspend(self) -> None:
-        """Pull nothing until `resume`. The queues stay this consumer's share of the group."""
+        """Stop pulling until `resume`. This consumer keeps its queues."""
         self._paused = True
 
     def resume(self) -> None:
@@ -211,13 +211,13 @@ class PushConsumer(ReadingConsumer):
         check_loop(self._name(), self._loop)
         self._paused = False
         for held in self._held.values():
-            held.cached.last_consume_ms = self._clock.now_ms()  # the time it was suspended is not the listener's
+            held.cached.last_consume_ms = self._clock.now_ms()  # the listener was not slow, pulling was suspended
             held.room.set()
 
     @checks_arguments
     def set_consume_threads(self, count: int) -> None:
-        """Have the listener called `count` times at once, 1 to 1000, from now on; calls that run are not stopped.
-        ConfigurationError outside of that, InvalidStateError unless the consumer is running.
+        """Set the number of concurrent calls of the listener, 1 to 1000; running calls are not stopped.
+        ConfigurationError for other numbers, InvalidStateError unless the consumer is running.
         """
         self._check_running()
         changed: PushSettings = {"consume_threads": count}
@@ -225,14 +225,14 @@ class PushConsumer(ReadingConsumer):
 
     @checks_arguments
     async def fetch_subscribe_queues(self, topic: str) -> list[MessageQueue]:
-        """`fetch_queues` under the name it has in Java's push consumer."""
+        """`fetch_queues` under its name in Java's push consumer."""
         return await self.fetch_queues(topic)
 
     @checks_arguments
     async def reset_offset_by_timestamp(self, timestamp_ms: int) -> None:
-        """Go on, in every queue this consumer reads, with the first message stored at or after `timestamp_ms`
-        (milliseconds since the epoch). What was pulled before is delivered again or left out; other members go on as
-        they were. BrokerError, ClientError, RemotingError when a place cannot be found out: then nothing is changed.
+        """Continue, in every queue of this consumer, at the first message stored at or after `timestamp_ms`
+        (milliseconds since the epoch). Messages pulled before are delivered again or skipped; other members are not
+        affected. BrokerError, ClientError, RemotingError when an offset cannot be determined: then nothing changes.
         """
         self._check_running()
         found: defaultdict[str, dict[MessageQueue, int]] = defaultdict(dict)
@@ -245,18 +245,18 @@ class PushConsumer(ReadingConsumer):
     async def send_message_back(
         self, message: MessageExt, delay_level: int = 0, broker_name: str | None = None
     ) -> None:
-        """Have `message` delivered to this group again: after the time of `delay_level`, at level 0 after a time that
-        grows with its failures, at level -1 never (it goes to the dead letter topic). The broker it came from is asked,
-        or that of `broker_name`. BrokerError, ClientError, RemotingError when neither the broker nor the retry topic
-        takes it.
+        """Send `message` back for retry by this group: after the delay of `delay_level`, at level 0 after a delay that
+        grows with its failures, at level -1 never (it goes to the dead letter topic). It is sent to the broker it came
+        from, or to `broker_name`. BrokerError, ClientError, RemotingError when neither the broker nor the retry topic
+        accepts it.
         """
         self._check_running()
-        await self._returns.send_back(message, delay_level, broker_name)
+        await self._running_retry_sender.send_back(message, delay_level, broker_name)
 
     # -------------------------------------------------------------------------------------------------- for operators
 
     def move(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go on at these offsets where this consumer reads; what was pulled before counts no more."""
+        """Continue at these offsets in the queues of this consumer; messages pulled before are ignored."""
         if self.is_running:
             self._background.spawn(self._move(topic, offsets))
 
@@ -264,13 +264,13 @@ class PushConsumer(ReadingConsumer):
         async with self._rebalancing:
             moved = [queue for queue in self._held if queue.topic == topic and queue in offsets]
             for queue in moved:
-                self._held[queue].drop()  # at once: a listener that ends meanwhile must not raise the offset
+                self._held[queue].drop()  # at once: a listener that returns meanwhile must not raise the offset
                 self._offsets.table.set(queue, offsets[queue])
             await self._release(moved)
         self.wake_rebalance()
 
     def running_info(self, *, stacks: bool) -> ConsumerRunningInfo:
-        """What an operator is told of this consumer."""
+        """The state of this consumer, for an operator."""
         return ConsumerRunningInfo(
             jstack=all_stacks() if stacks else None,
             mq_table={
@@ -278,7 +278,7 @@ class PushConsumer(ReadingConsumer):
                 for queue, held in sorted(self._held.items())
             },
             properties=self._properties(workers=self._running_workers.count, is_orderly=self._is_orderly),
-            status_table=self._figures.table(),
+            status_table=self._stats.table(),
             subscription_set=list(self._subscriptions.values()),
         )
 
@@ -289,16 +289,16 @@ class PushConsumer(ReadingConsumer):
         return self._last_failure | ({SUSPENDED: "true"} if self._paused else {})
 
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Have the listener take a message now. No offset changes, and a failure is not delivered again."""
+        """Call the listener with a message now. No offset changes, and a failed message is not delivered again."""
         queue = self._namespace.unwrap_queue(message.queue)
         context = OrderlyContext(queue) if self._is_orderly else ConcurrentContext(queue)
-        portion = Portion(Held(message.queue), ProcessQueue(), [message], context)
+        call = ListenerCall(HeldQueue(message.queue), ProcessQueue(), [message], context)
         started_ms = self._clock.now_ms()
-        await self._running_workers.call(portion)
-        threw = portion.error is not None
+        await self._running_workers.call(call)
+        threw = call.error is not None
         return ConsumeDirectlyResult(
-            consume_result=ConsumeResult.CR_THROW_EXCEPTION if threw else RESULTS[portion.status],
-            remark=repr(portion.error) if threw else None,
+            consume_result=ConsumeResult.CR_THROW_EXCEPTION if threw else RESULTS[call.status],
+            remark=repr(call.error) if threw else None,
             spent_time_ms=self._clock.now_ms() - started_ms,
         )
 
@@ -308,19 +308,22 @@ class PushConsumer(ReadingConsumer):
         if self._listener is None:
             raise ClientError(ResponseCode.MESSAGE_ILLEGAL, f"{self._name()} has no listener; set one before start")
         if not self._subscriptions:
-            _log.warning("event=nothing_subscribed group=%s; nothing comes until subscribe names a topic", self.group)
+            _log.warning(
+                "event=nothing_subscribed group=%s; no messages are delivered until you subscribe to a topic",
+                self.group,
+            )
         if self._message_model is MessageModel.CLUSTERING:
             self._subscribe(retry_topic(self.group), "*")
         flags = PULL_SUSPEND | (PULL_SUBSCRIPTION if self._settings["post_subscription_when_pull"] else 0)
         self._puller = self._puller_of(instance, flags=flags, suspend_ms=SUSPEND_MS, timeout_ms=PULL_TIMEOUT_MS)
         usual_max = RECONSUME_IN_ORDER_MAX if self._is_orderly else RECONSUME_TIMES_MAX
         times_max = usual_max if self._times_max < 0 else self._times_max
-        self._sends_back = Returning(instance, self.group, times_max, namespace=self._namespace)
+        self._retry_sender = RetrySender(instance, self.group, times_max, namespace=self._namespace)
         if self._settings["enable_trace"]:
-            self._traces = traces_of(instance, self.group, "CONSUME", self._settings["trace_topic"])
+            self._traces = trace_dispatcher(instance, self.group, "CONSUME", self._settings["trace_topic"])
             ids = instance.unique_ids
-            self._hooks.append(ConsumeTracing(self._traces, lambda: ids.create(self._clock.now_ms())))
-        listener = hooked(self._listener, self._hooks, self.group, self._clock) if self._hooks else self._listener
+            self._hooks.append(ConsumeTraceHook(self._traces, lambda: ids.create(self._clock.now_ms())))
+        listener = with_hooks(self._listener, self._hooks, self.group, self._clock) if self._hooks else self._listener
         self._workers = workers_for(
             listener, self._settings["consume_threads"], self.group, self._prepare, self._finished
         )
@@ -329,16 +332,40 @@ class PushConsumer(ReadingConsumer):
             if self._message_model is MessageModel.CLUSTERING:
                 self._locks = OwnedQueues(instance, self.group)
                 self._background.spawn(self._renew_locks(self._locks))
+        self._make_delivery(self._workers, self._retry_sender, self._ensure_store(instance))
         await self._begin_consuming(instance)
         if not self._is_orderly:
-            self._background.spawn(self._look_for_overdue())
+            timeout_ms = self._settings["consume_timeout_min"] * 60_000
+            overdue = self._concurrent_delivery.give_up_overdue(self._name(), self._held.values, timeout_ms)
+            self._background.spawn(overdue)
         self._background.spawn(self._sample_regularly())
+
+    def _make_delivery(self, workers: ListenerWorkers, retry_sender: RetrySender, store: OffsetStore) -> None:
+        batch_size = self._settings["consume_batch_max_size"]
+        if self._is_orderly:
+            self._orderly = OrderlyDelivery(
+                workers.submit, self._retries.spawn, store, retry_sender, self._locks,
+                batch_size=batch_size,
+                suspend_ms=self._settings["suspend_current_queue_ms"],
+                reconsume_times_max=RECONSUME_IN_ORDER_MAX if self._times_max < 0 else self._times_max,
+                count=self._count,
+                namespace=self._namespace,
+            )  # fmt: skip
+            return
+        self._concurrent = ConcurrentDelivery(
+            workers.submit, self._retries.spawn, store, retry_sender, self._clock,
+            group=self.group,
+            drops_failed=self._message_model is MessageModel.BROADCASTING,
+            batch_size=batch_size,
+            count=self._count,
+            namespace=self._namespace,
+        )  # fmt: skip
 
     async def _end(self, instance: Instance) -> None:
         await self._end_services()
         grace_s = self._settings["await_termination_ms"] / 1000
         await self._running_workers.close(grace_s)
-        await self._returning.finish(grace_s, but=self._waits_for_us())
+        await self._retries.finish(grace_s, but=self._waits_for_us())
         if self._traces is not None:
             await self._traces.close()
         await self._end_consuming(instance)
@@ -348,28 +375,38 @@ class PushConsumer(ReadingConsumer):
         await super()._abandon(instance)
 
     def _waits_for_us(self) -> list[asyncio.Task[None]]:
-        """Who waits for a listener that is shutting this consumer down to be done with its queue."""
-        own = self._running_workers.own_portion()
+        """The tasks that wait for the queue of a listener that is itself shutting this consumer down."""
+        own = self._running_workers.own_call()
         return [task for held, task in self._given_up.items() if own is not None and held is own.held]
 
     async def _hand_over(self) -> None:
-        if self._locks is not None:  # a queue whose listener still works stays locked until the broker forgets it
+        if self._locks is not None:  # a queue whose listener is still running stays locked until the lock expires
             at_work = [held.queue for held in (*self._held.values(), *self._given_up) if not held.idle.is_set()]
             await self._locks.unlock_all(but=at_work)
 
     @property
-    def _returns(self) -> Returning:
-        assert self._sends_back is not None, "start makes it"
-        return self._sends_back
+    def _running_retry_sender(self) -> RetrySender:
+        assert self._retry_sender is not None, "start makes it"
+        return self._retry_sender
 
     @property
-    def _running_workers(self) -> Workers:
+    def _concurrent_delivery(self) -> ConcurrentDelivery:
+        assert self._concurrent is not None, "start makes it unless the listener is orderly"
+        return self._concurrent
+
+    @property
+    def _orderly_delivery(self) -> OrderlyDelivery:
+        assert self._orderly is not None, "start makes it for an orderly listener"
+        return self._orderly
+
+    @property
+    def _running_workers(self) -> ListenerWorkers:
         assert self._workers is not None, "start makes the workers"
         return self._workers
 
     # -------------------------------------------------------------------------------------------------------- pulling
 
-    async def _read(self, held: Held) -> None:
+    async def _read(self, held: HeldQueue) -> None:
         offset = await self._start_offset(held)
         while not held.cached.dropped:
             held.cached.last_pull_ms = self._clock.now_ms()
@@ -391,8 +428,8 @@ class PushConsumer(ReadingConsumer):
             if self._settings["pull_interval_ms"]:
                 await asyncio.sleep(self._settings["pull_interval_ms"] / 1000)
 
-    async def _finish(self, held: Held) -> None:
-        """Until what was pulled is consumed and the broker has said that it knows."""
+    async def _finish(self, held: HeldQueue) -> None:
+        """Return when what was pulled is consumed and the broker has confirmed the offset."""
         while len(held.cached) or not held.idle.is_set():
             await held.wait_for_room(HOLD_LOOK_S)
         while (at := self._offsets.table.read(held.queue)) > held.confirmed:
@@ -403,32 +440,30 @@ class PushConsumer(ReadingConsumer):
                 _log.warning("event=offset_not_confirmed group=%s queue=%s error=%r", self.group, held.queue, error)
                 await asyncio.sleep(self._settings["pull_error_delay_ms"] / 1000)
 
-    async def _pull(self, held: Held, offset: int, subscription: SubscriptionData) -> PullResult:
+    async def _pull(self, held: HeldQueue, offset: int, subscription: SubscriptionData) -> PullResult:
         assert self._puller is not None, "start makes the puller"
         clustering = self._message_model is MessageModel.CLUSTERING
         commit = self._offsets.table.read(held.queue) if clustering else 0
         return await self._puller.pull(held.queue, offset, self._settings["pull_batch_size"], subscription, commit)
 
-    def _take_in(self, held: Held, result: PullResult, next_offset: int) -> None:
-        """Cache and hand on what was pulled; the next pull begins at `next_offset`."""
+    def _take_in(self, held: HeldQueue, result: PullResult, next_offset: int) -> None:
+        """Cache and deliver what was pulled; the next pull begins at `next_offset`."""
         if result.messages:
             pull_ms = self._clock.now_ms() - held.cached.last_pull_ms
-            self._figures.pulled(held.queue.topic, len(result.messages), pull_ms)
+            self._stats.pulled(held.queue.topic, len(result.messages), pull_ms)
             held.cached.put(result.messages, result.max_offset)
             if self._is_orderly:
                 held.arrived.set()
                 return
-            for portion in chunks(result.messages, self._settings["consume_batch_max_size"]):
-                self._submit(held, portion)
-        elif not held.cached.count:  # what is at work in order counts, too
+            self._concurrent_delivery.deliver(held, result.messages)
+        elif not held.cached.count:  # messages that an orderly listener is processing count, too
             self._offsets.table.raise_to(held.queue, next_offset)
 
-    async def _moved(self, held: Held, requested: int, offset: int) -> int:
-        """The broker has no message at `requested` and redirects to `offset`. Return the offset to read next.
+    async def _moved(self, held: HeldQueue, requested: int, offset: int) -> int:
+        """The broker has no message at `requested` and redirects the reader to `offset`. Return where to continue.
 
-        Forward: messages have expired, and those pulled before stay valid. Back: the log of this broker ends before
-        what was pulled, so cached messages and the results of their listeners are dropped. What is not consumed is
-        read again.
+        Forward: messages have expired; what was pulled before still counts. Back: the broker's log ends before what was
+        pulled, so those messages and the results of their listeners are ignored, and the log is read from there.
         """
         if offset < requested:
             offset = held.cached.position_before(offset)
@@ -452,7 +487,7 @@ class PushConsumer(ReadingConsumer):
     # ------------------------------------------------------------------------------------------------------- in order
 
     async def _free(self, queues: Collection[MessageQueue]) -> Collection[MessageQueue]:
-        """In order only what is locked: the member that had a queue may still be at work on it."""
+        """For an orderly listener only locked queues: the member that had a queue may still be processing it."""
         if self._locks is None:
             return queues
         await self._locks.lock(queues)
@@ -464,39 +499,21 @@ class PushConsumer(ReadingConsumer):
     def _hold(self, queue: MessageQueue) -> None:
         super()._hold(queue)
         held = self._held[queue]
-        held.cached.last_consume_ms = self._clock.now_ms()  # as in RocketMQ: what is new has not stood still yet
+        held.cached.last_consume_ms = self._clock.now_ms()  # as in RocketMQ: a new queue has not stopped yet
         held.idle.set()
         if self._is_orderly:
             before = [one for one in self._given_up if one.queue == queue]
-            self._background.spawn(self._in_order.serve(held, before))
-
-    @property
-    def _in_order(self) -> Orderly:
-        if self._orderly is None:
-            settings = self._settings
-            self._orderly = Orderly(
-                self._running_workers.submit,
-                self._returning.spawn,
-                self._offsets.table,
-                self._returns,
-                self._locks,
-                batch_size=settings["consume_batch_max_size"],
-                suspend_ms=settings["suspend_current_queue_ms"],
-                reconsume_times_max=RECONSUME_IN_ORDER_MAX if self._times_max < 0 else self._times_max,
-                count=self._count,
-                namespace=self._namespace,
-            )
-        return self._orderly
+            self._background.spawn(self._orderly_delivery.serve(held, before))
 
     async def _release(self, queues: Collection[MessageQueue]) -> None:
         released = [self._held[queue] for queue in queues]
         await super()._release(queues)
         if self._is_orderly:
             for held in released:
-                self._given_up[held] = self._returning.spawn(self._let_go(held))
+                self._given_up[held] = self._retries.spawn(self._let_go(held))
 
-    async def _let_go(self, held: Held) -> None:
-        """Another member gets the queue when our listener is done with it: that is what order means."""
+    async def _let_go(self, held: HeldQueue) -> None:
+        """Unlock the queue for another member when the listener has returned; order requires that."""
         await held.idle.wait()
         del self._given_up[held]
         if self._locks is not None and held.queue not in self._held:
@@ -520,93 +537,32 @@ class PushConsumer(ReadingConsumer):
 
     # ------------------------------------------------------------------------------------------------------ consuming
 
-    def _submit(self, held: Held, messages: Sequence[MessageExt]) -> None:
-        self._running_workers.submit(Portion(held, held.cached, messages, self._context(held)))
-
-    def _context(self, held: Held) -> ConcurrentContext:
-        return ConcurrentContext(self._namespace.unwrap_queue(held.queue))
-
-    def _prepare(self, portion: Portion) -> None:
-        """Where the listener runs, right before it."""
+    def _prepare(self, call: ListenerCall) -> None:
+        """Called where the listener runs, right before it."""
         now = str(self._clock.now_ms())
-        for message in portion.messages:
+        for message in call.messages:
             as_the_listener_sees(message, self.group, self._namespace).properties[CONSUME_START_TIME] = now
 
-    def _finished(self, portion: Portion) -> None:
-        """The listener spoke, or was not asked."""
-        if portion.ended is not None:
-            portion.held.idle.set()
-            portion.cached.last_consume_ms = self._clock.now_ms()
-            portion.ended.set()
+    def _finished(self, call: ListenerCall) -> None:
+        """The listener has returned, or was not called."""
+        if call.ended is not None:
+            call.held.idle.set()
+            call.cached.last_consume_ms = self._clock.now_ms()
+            call.ended.set()
             return
-        if portion.skipped or portion.cached.dropped:
+        if call.skipped or call.cached.dropped:
             return
-        portion.cached.last_consume_ms = self._clock.now_ms()
-        context, status = cast("ConcurrentContext", portion.context), cast("_Concurrently", portion.status)
-        failed = portion.messages[first_failed(status, context, len(portion.messages)) :]
-        self._count(portion, len(failed))
-        if failed and self._message_model is MessageModel.CLUSTERING:
-            self._returning.spawn(self._return(portion, failed, context.delay_level_when_next_consume))
-            return
+        call.cached.last_consume_ms = self._clock.now_ms()
+        self._concurrent_delivery.finished(call)
+
+    def _count(self, call: ListenerCall, failed: int) -> None:
+        now_ms = call.cached.last_consume_ms
+        begun_ms = int(call.messages[0].properties.get(CONSUME_START_TIME, now_ms))
+        self._stats.consumed(call.held.queue.topic, len(call.messages), failed, now_ms - begun_ms)
         if failed:
-            _log.warning(
-                "event=messages_dropped group=%s queue=%s count=%d", self.group, portion.held.queue, len(failed)
-            )
-        self._settle(portion.held, portion.cached, portion.messages)
-
-    def _count(self, portion: Portion, failed: int) -> None:
-        now_ms = portion.cached.last_consume_ms
-        begun_ms = int(portion.messages[0].properties.get(CONSUME_START_TIME, now_ms))
-        self._figures.consumed(portion.held.queue.topic, len(portion.messages), failed, now_ms - begun_ms)
-        if failed:
-            self._last_failure = {LAST_ERROR: error_text(portion.error), LAST_ERROR_AT: str(now_ms)}
-
-    def _settle(self, held: Held, cached: ProcessQueue, messages: Sequence[MessageExt]) -> None:
-        """These messages are done: their queue has room, its offset may rise."""
-        offset = cached.remove(messages)
-        if offset >= 0 and not cached.dropped:
-            self._offsets.table.raise_to(held.queue, offset)
-        held.room.set()
-
-    async def _return(self, portion: Portion, failed: Sequence[MessageExt], delay_level: int) -> None:
-        """Send failed messages back; those that nobody takes are tried here again after a while."""
-        kept: list[MessageExt] = []
-        for message in failed:
-            try:
-                await self._returns.send_back(message, delay_level)
-            except OrbitMQError as error:
-                _log.warning("event=not_sent_back group=%s message=%s error=%s", self.group, message.msg_id, error)
-                message.reconsume_times += 1
-                kept.append(message)
-        done = [message for message in portion.messages if not any(message is other for other in kept)]
-        self._settle(portion.held, portion.cached, done)
-        if kept:
-            again = Portion(portion.held, portion.cached, kept, self._context(portion.held))
-            asyncio.get_running_loop().call_later(RESUBMIT_S, self._running_workers.submit, again)
+            self._last_failure = {LAST_ERROR: error_text(call.error), LAST_ERROR_AT: str(now_ms)}
 
     async def _sample_regularly(self) -> None:
         while True:
             await asyncio.sleep(SAMPLE_SECONDS)
-            self._figures.sample()
-
-    async def _look_for_overdue(self) -> None:
-        """A listener that hangs must not hold its queue for ever: its message is delivered again elsewhere."""
-        timeout_ms = self._settings["consume_timeout_min"] * 60_000
-        while True:
-            await asyncio.sleep(timeout_ms / 1000)
-            with one_round(self._name(), "overdue messages"):
-                for held in list(self._held.values()):
-                    await self._give_up_overdue(held, timeout_ms)
-
-    async def _give_up_overdue(self, held: Held, timeout_ms: int) -> None:
-        for _ in range(OVERDUE_COUNT_MAX):
-            message = held.cached.overdue(self._clock.now_ms(), timeout_ms)
-            if message is None:
-                return
-            try:
-                await self._returns.send_back(message, OVERDUE_DELAY_LEVEL)
-            except OrbitMQError as error:
-                _log.warning("event=not_sent_back group=%s message=%s error=%s", self.group, message.msg_id, error)
-                return
-            if held.cached.is_smallest(message):
-                self._settle(held, held.cached, [message])
+            self._stats.sample()

@@ -1,7 +1,7 @@
-"""The locks that let one member of a group alone consume a queue: asked of the brokers, renewed, given back.
+"""The locks that give one member of a group exclusive use of a queue: acquired at the brokers, renewed, released.
 
-Knows no message. A broker forgets a lock that is not renewed for 60 s; here it counts for 30 s, so that two members
-never think at the same time that a queue is theirs.
+Knows no message. At a broker a lock expires 60 s after it was renewed, here after 30 s, so that two members never own a
+queue at the same time.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _log = logging.getLogger(__name__)
 
 RENEW_S = 20.0
 VALID_S = 30.0
-LOCK_AGAIN_S = 3.0  # while a lock ran out because its broker did not answer: the queue stands still until it is back
-TIMEOUT_MS = 1000  # half the time between two renewals must be left when a broker does not answer
+LOCK_AGAIN_S = 3.0  # after a lock expired because its broker did not respond: the queue pauses until it is locked again
+TIMEOUT_MS = 1000  # half the time between two renewals must be left when a broker does not respond
 
 
 class OwnedQueues:
@@ -31,10 +31,10 @@ class OwnedQueues:
         self._instance = instance
         self._group = group
         self._since: dict[MessageQueue, float] = {}  # loop time at which the last request for the lock began
-        self._asked: set[MessageQueue] = set()
-        """Queues that a broker may take for ours, also when its answer was lost or nobody waited for it."""
+        self._requested: set[MessageQueue] = set()
+        """Queues that a broker may have locked for this client, also when its response was lost or not awaited."""
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """One request at a time and broker, so that no renewal overtakes what gives a lock back."""
+        """One request at a time per broker, so that no renewal overtakes the release of a lock."""
 
     def owns(self, queue: MessageQueue) -> bool:
         """Whether the queue may be consumed now."""
@@ -42,26 +42,28 @@ class OwnedQueues:
         return since is not None and asyncio.get_running_loop().time() - since < VALID_S
 
     async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
-        """Take or renew locks; the queues that another member has. A broker that does not answer changes nothing."""
+        """Acquire or renew locks, and return the queues that another member has locked. A broker that does not respond
+        changes nothing.
+        """
         queues = list(queues)
-        self._asked.update(queues)
+        self._requested.update(queues)
         found = await asyncio.gather(
-            *(self._lock_at(address, asked) for address, asked in (await self._by_broker(queues)).items())
+            *(self._lock_at(address, requested) for address, requested in (await self._by_broker(queues)).items())
         )
         return set().union(*found)
 
     async def _by_broker(self, queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-        asked: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+        requested: defaultdict[str, list[MessageQueue]] = defaultdict(list)
         for queue in queues:
             try:
-                asked[await self._instance.routes.master(queue)].append(queue)
+                requested[await self._instance.routes.master(queue)].append(queue)
             except OrbitMQError as error:
                 _log.warning("event=queue_not_locked group=%s queue=%s error=%s", self._group, queue, error)
-        return asked
+        return requested
 
     async def _lock_at(self, address: str, queues: list[MessageQueue]) -> set[MessageQueue]:
         async with self._turns[address]:
-            wanted = [queue for queue in queues if queue in self._asked]  # the others were given back meanwhile
+            wanted = [queue for queue in queues if queue in self._requested]  # the others were released meanwhile
             return await self._ask(address, wanted) if wanted else set()
 
     async def _ask(self, address: str, queues: list[MessageQueue]) -> set[MessageQueue]:
@@ -75,25 +77,25 @@ class OwnedQueues:
             _log.warning("event=queues_not_locked group=%s broker=%s error=%s", self._group, address, error)
             return set()
         for queue in queues:
-            if queue in owned and queue in self._asked:
+            if queue in owned and queue in self._requested:
                 self._since[queue] = began
             else:
                 self._since.pop(queue, None)
-                self._asked.discard(queue)
+                self._requested.discard(queue)
         return set(queues) - owned
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
-        """Give locks back. A broker that cannot be told forgets them by itself."""
-        mine = [queue for queue in queues if queue in self._asked]
-        self._asked.difference_update(mine)
+        """Release locks. At a broker that cannot be reached they expire."""
+        mine = [queue for queue in queues if queue in self._requested]
+        self._requested.difference_update(mine)
         for queue in mine:
             self._since.pop(queue, None)
-        asked = await self._by_broker(mine)
-        await asyncio.gather(*(self._unlock_at(address, part) for address, part in asked.items()))
+        requested = await self._by_broker(mine)
+        await asyncio.gather(*(self._unlock_at(address, part) for address, part in requested.items()))
 
     async def unlock_all(self, but: Collection[MessageQueue]) -> None:
-        """Give every lock back, those of a request that was cancelled included, but not these."""
-        await self.unlock(self._asked.difference(but))
+        """Release every lock except these, including those of a cancelled request."""
+        await self.unlock(self._requested.difference(but))
 
     async def _unlock_at(self, address: str, queues: list[MessageQueue]) -> None:
         remoting, client_id = self._instance.remoting, self._instance.client_id

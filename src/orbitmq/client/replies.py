@@ -1,4 +1,4 @@
-"""Replies on their way to those who wait: each has a correlation id. Knows nothing of how requests are sent."""
+"""The replies that callers wait for, by correlation id. Knows nothing of how requests are sent."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from orbitmq.client.core.replies import arrived
-from orbitmq.client.pacing import Pace
+from orbitmq.client.core.replies import reply_message
+from orbitmq.client.in_flight import InFlightLimit
 from orbitmq.errors import TooManyRequestsError
 from orbitmq.message.model import MessageExt
 from orbitmq.message.properties import CORRELATION_ID
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_reply import PushReplyMessageHeader
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 
-WAITING_MAX = 10_000  # requests without reply; as many as a broker has replies under way
+WAITING_MAX = 10_000  # requests without reply; as many as a broker has replies in flight
 
 
-class Replies:
-    """Correlation id -> the reply that is waited for, of one client."""
+class PendingReplies:
+    """The replies that one client waits for, by correlation id."""
 
     def __init__(self, clock: Clock, limit: int = WAITING_MAX) -> None:
         self._clock = clock
-        self._pace = Pace(limit, 0)
+        self._limit = InFlightLimit(limit, 0)
         self._waiting: dict[str, asyncio.Future[MessageExt]] = {}
 
     def add_to(self, router: Router) -> None:
@@ -37,27 +38,27 @@ class Replies:
 
     @asynccontextmanager
     async def expected(self, correlation_id: str, ends: float) -> AsyncIterator[asyncio.Future[MessageExt]]:
-        """The future of a reply, while somebody waits for it. When too many do it waits until `ends` (loop time) for
-        some of them to be done; TooManyRequestsError when none are.
+        """The future of a reply, for as long as the caller waits for it. When too many replies are pending, wait until
+        `ends` (loop time) for others to arrive; TooManyRequestsError when none does.
         """
         try:
-            await self._pace.enter(0, ends)
+            await self._limit.enter(0, ends)
         except TimeoutError:
             raise TooManyRequestsError(
-                f"the time was over before the request's turn came, so nothing was sent: {self._pace}; ask less at a "
-                "time, or give more time"
+                f"timed out before there was room in flight, so nothing was sent: {self._limit}; "
+                "send fewer requests, or increase the timeout"
             ) from None
         future = self._waiting[correlation_id] = asyncio.get_running_loop().create_future()
         try:
             yield future
         finally:
-            self._pace.leave(0)
+            self._limit.leave(0)
             del self._waiting[correlation_id]
             future.cancel()
 
     def take(self, connection: Connection, command: Command) -> Command:
-        """A reply nobody waits for any more is taken all the same: its sender can do nothing about it."""
-        message = arrived(command.header(PushReplyMessageHeader), bytes(command.body), self._clock.now_ms())
+        """Accept a reply, also one that nothing waits for any more: its sender can do nothing about it."""
+        message = reply_message(command.header(PushReplyMessageHeader), bytes(command.body), self._clock.now_ms())
         future = self._waiting.get(message.properties.get(CORRELATION_ID, ""))
         if future is None or future.done():
             _log.warning("event=reply_too_late broker=%s id=%s", connection.address, message.msg_id)

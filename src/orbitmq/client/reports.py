@@ -1,4 +1,4 @@
-"""What a consumer says of itself to an operator. Reads, and changes nothing."""
+"""What a consumer reports to an operator. Read-only."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from orbitmq.wire.codes import VERSION, version_name
 
 MEBIBYTE = 1 << 20
 ERROR_CHARS_MAX = 500
-"""Of an exception's text that is told: it may quote a whole message, and is asked for again and again."""
+"""Characters of an exception's text that are reported: it may quote a whole message, and tools poll it."""
 QUEUES_MAX = 50
-"""Paused queues that are named."""
+"""Paused queues that are listed."""
 
 
 def properties(
@@ -29,8 +29,8 @@ def properties(
     started_ms: int,
     is_orderly: bool = False,
 ) -> dict[str, str]:
-    """Every setting under Java's name, and what Java's tools look for. Secrets are hidden: brokers, operators and the
-    other members of the group read this.
+    """Every setting under Java's name, and the values that Java's tools read. Secrets are hidden: brokers, operators
+    and the other members of the group read this.
     """
     assert member.consume_type is not None
     assert member.message_model is not None

@@ -1,7 +1,7 @@
 """The routes a client knows, kept fresh. Knows neither producers nor consumers.
 
-A route the name server no longer has is kept: a topic that is deleted fails at its brokers, while a name server that
-restarts empty must not stop anybody.
+A route that the name server no longer has is kept: a deleted topic fails at its brokers, while a name server that
+restarts empty must not stop clients.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LOOKUPS_AT_ONCE = 8  # a name server that hangs costs its time limit once for so
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownRoute:
     """A topic's route and what follows from it."""
 
     route: TopicRouteData
@@ -59,18 +59,18 @@ class Routes:
         self._name_servers = name_servers
         self._timeout_ms = timeout_ms
         self._on_change = on_change
-        self._topics: dict[str, Known] = {}
+        self._topics: dict[str, KnownRoute] = {}
         self._brokers: dict[str, Mapping[int, str]] = {}
         self._registered: dict[str, Mapping[int, str]] = {}
         self._lookups: dict[str, asyncio.Task[TopicRouteData | None]] = {}
 
     def publish(self, topic: str) -> PublishQueues | None:
-        """Where to send at this moment, None when that must be looked up."""
+        """The queues to send to, None when they must be looked up."""
         known = self._topics.get(topic)
         return known.publish if known is not None and known.publish.queues else None
 
     def subscribed(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues to consume at this moment, empty when the topic is not known (yet)."""
+        """The queues to consume, empty while the topic is unknown."""
         known = self._topics.get(topic)
         return known.subscribe if known is not None and not known.from_template else ()
 
@@ -79,7 +79,7 @@ class Routes:
         return list(self._topics)
 
     async def find_publish(self, topic: str, template: str, queue_count: int) -> PublishQueues:
-        """Where to send, looked up when it is not known. ClientError names the cause when there is nowhere."""
+        """The queues to send to, looked up if unknown. ClientError names the cause when there are none."""
         known = self.publish(topic)
         if known is not None:
             return known
@@ -92,7 +92,7 @@ class Routes:
         return found.publish
 
     async def find_subscribed(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues to consume, looked up when the topic is not known. ClientError when it does not exist."""
+        """The queues to consume, looked up if the topic is unknown. ClientError when it does not exist."""
         queues = self.subscribed(topic)
         if not queues:
             known = await self.refresh(topic)
@@ -101,15 +101,15 @@ class Routes:
             raise ClientError(NO_ROUTE, f"no route to topic {topic}: it has no readable queue on any broker")
         return queues
 
-    async def refresh(self, topic: str) -> Known | None:
-        """Ask the name server; the topic's route afterwards, None when it has never had one."""
+    async def refresh(self, topic: str) -> KnownRoute | None:
+        """Request the route of the topic from the name server and return it, None when there has never been one."""
         route = await self._lookup(topic)
         if route is not None:
-            self._learn(topic, Known(route, publish_queues(topic, route), subscribe_queues(topic, route)))
+            self._learn(topic, KnownRoute(route, publish_queues(topic, route), subscribe_queues(topic, route)))
         return self._topics.get(topic)
 
     async def refresh_each(self, topics: Iterable[str]) -> None:
-        """Ask for these topics, a few at a time; one that fails is logged and does not stop the others."""
+        """Request the routes of these topics, a few at a time; a failure is logged and does not stop the others."""
         turns = asyncio.Semaphore(LOOKUPS_AT_ONCE)
 
         async def refresh(topic: str) -> None:
@@ -142,7 +142,7 @@ class Routes:
         self._registered = {name: broker.addresses for name, broker in found.brokers.items()}
 
     def registered_masters(self) -> set[str]:
-        """The master of every broker, as the name server last said when it was asked for all; else empty."""
+        """The master of every broker, as the name server last returned them; empty before all were requested."""
         return {addresses[MASTER_ID] for addresses in self._registered.values() if MASTER_ID in addresses}
 
     def known_master(self, queue: MessageQueue) -> str | None:
@@ -163,7 +163,7 @@ class Routes:
             )
         return address
 
-    async def _adopt_template(self, topic: str, template: str, queue_count: int) -> Known:
+    async def _adopt_template(self, topic: str, template: str, queue_count: int) -> KnownRoute:
         route = await self._lookup(template)
         if route is None:
             raise ClientError(
@@ -172,18 +172,18 @@ class Routes:
                 f"create it from (autoCreateTopicEnable=false); create the topic first",
             )
         taken = from_template(route, queue_count)
-        known = Known(taken, publish_queues(topic, taken), (), from_template=True)
+        known = KnownRoute(taken, publish_queues(topic, taken), (), from_template=True)
         self._learn(topic, known)
         return known
 
     async def _lookup(self, topic: str) -> TopicRouteData | None:
-        """One question at a time and topic; who asks meanwhile shares the answer."""
+        """One request at a time per topic; concurrent callers share the response."""
         task = self._lookups.get(topic)
         if task is None:
             task = asyncio.create_task(self._ask(topic))
             self._lookups[topic] = task
             task.add_done_callback(lambda done: self._looked_up(topic, done))
-        # Shielded: a caller that gives up must not take the answer from the others.
+        # Shielded: a caller that gives up must not cancel the request of the others.
         return await asyncio.shield(task)
 
     def _looked_up(self, topic: str, task: asyncio.Task[TopicRouteData | None]) -> None:
@@ -196,7 +196,7 @@ class Routes:
             lambda address: operations.route(self._remoting, address, topic, timeout_ms=self._timeout_ms)
         )
 
-    def _learn(self, topic: str, known: Known) -> None:
+    def _learn(self, topic: str, known: KnownRoute) -> None:
         before = self._topics.get(topic)
         if before is not None and before.from_template == known.from_template and same_route(before.route, known.route):
             return

@@ -1,4 +1,4 @@
-"""Calls the application for each queue this member of a group has, again and again. What a call pulls is its own."""
+"""Calls the application regularly for each queue that this member of a group has. The application pulls."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar, Unpack, cast
 
 from orbitmq.client.background import Background
-from orbitmq.client.consumer import Held
+from orbitmq.client.consumer import HeldQueue
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.instance import Instance
-from orbitmq.client.leaving import is_failure
+from orbitmq.client.loops import is_failure
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.pull import PullConsumer
 from orbitmq.client.settings import PullSettings
@@ -32,22 +32,22 @@ C = TypeVar("C")
 
 @dataclass(slots=True)
 class PullContext(Generic[C]):
-    """Goes to a callback with its queue; what the callback sets here is obeyed."""
+    """Passed to a callback with its queue; the callback may set `next_delay_ms`."""
 
     consumer: C
-    """The schedule itself, to pull with."""
+    """The schedule itself, for pulling."""
     message_queue: MessageQueue
-    """The queue whose turn it is."""
+    """The queue to pull."""
     next_delay_ms: int = NEXT_MS
-    """When the callback is called for this queue again; after an exception it is 1000."""
+    """Milliseconds until the next call for this queue; 1000 after an exception."""
 
 
 PullTask: TypeAlias = Callable[[MessageQueue, "PullContext[PullSchedule]"], Awaitable[object] | object]
-"""Gets a queue and a context. A function is called on a thread, a coroutine function as a task."""
+"""Called with a queue and a context: a function on a thread, a coroutine function as a task."""
 
 
 class PullSchedule(PullConsumer):
-    """Calls a function for each queue of the registered topics that this member of the group has.
+    """Calls a function regularly for each queue of the registered topics that is assigned to this member of the group.
 
         schedule = PullSchedule("group", "127.0.0.1:9876")
 
@@ -62,10 +62,9 @@ class PullSchedule(PullConsumer):
         async with schedule:
             ...
 
-    For one queue there is one call at a time, `pull_threads` calls in all. What a callback raises is logged, and its
-    queue's turn comes again after a second. A queue that another member gets is not called for any more; a call under
-    way ends undisturbed, also at shutdown, which waits `await_termination_ms` for it. Further keywords are
-    `PullSettings`.
+    There is at most one call at a time per queue, and `pull_threads` calls in all. What a callback raises is logged,
+    and it is called again after a second. There are no more calls for a queue that another member gets; a running call
+    ends undisturbed, also at shutdown, which waits `await_termination_ms` for it. Further keywords are `PullSettings`.
     """
 
     @checks_arguments
@@ -89,7 +88,7 @@ class PullSchedule(PullConsumer):
         )
         self._tasks: dict[str, PullTask] = {}
         self._calls = Background(f"{self._name()}, calls")
-        self._under_way: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._running_tasks: dict[MessageQueue, asyncio.Task[None]] = {}
         self._turns = asyncio.Semaphore(self._settings["pull_threads"])
 
     @checks_arguments
@@ -104,15 +103,17 @@ class PullSchedule(PullConsumer):
         if queue.topic in self._tasks:
             held.task = self._background.spawn(self._serve(held))
 
-    async def _serve(self, held: Held) -> None:
+    async def _serve(self, held: HeldQueue) -> None:
         queue = self._namespace.unwrap_queue(held.queue)
-        before = self._under_way.get(queue)
-        if before is not None:  # the queue was another's in between, and the last call for it is not done
+        before = self._running_tasks.get(queue)
+        if before is not None:  # another member had the queue meanwhile, and the last call for it has not ended
             await asyncio.wait([before])
         while True:
             context = PullContext(self, queue)
             async with self._turns:
-                call = self._under_way[queue] = self._calls.spawn(self._call(self._tasks[held.queue.topic], context))
+                call = self._running_tasks[queue] = self._calls.spawn(
+                    self._call(self._tasks[held.queue.topic], context)
+                )
                 await asyncio.shield(call)
             await asyncio.sleep(context.next_delay_ms / 1000)
 
@@ -130,6 +131,6 @@ class PullSchedule(PullConsumer):
 
     async def _end(self, instance: Instance) -> None:
         await self._background.stop()
-        with self._callbacks_may_ask(instance):
+        with self._callbacks_may_request(instance):
             await self._calls.finish(self._settings["await_termination_ms"] / 1000)
         await super()._end(instance)

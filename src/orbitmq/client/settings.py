@@ -1,7 +1,7 @@
 """Every setting of the clients, declared once: name, type, default, unit, check, one sentence.
 
-The declarations are the keyword arguments of the constructors (typed dictionaries) and the reference page at the same
-time. Each names the property of Apache RocketMQ's client it stands for.
+The typed dictionaries are the keyword arguments of the constructors and the source of the reference page. Each setting
+names the property of Apache RocketMQ's client that it corresponds to.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ ASYNC, SYNC = "async", "sync"
 """Ways to commit offsets."""
 
 
-def _profile_figures(column: int) -> str:
-    """What the profiles say, as the settings write it."""
-    figures = {name: (profile.latency_max, profile.not_available)[column] for name, profile in PROFILES.items()}
-    return ", ".join(f"{name} {' '.join(map(str, numbers))}" for name, numbers in figures.items())
+def _profile_values(column: int) -> str:
+    """The values of the profiles, as the settings write them."""
+    values = {name: (profile.latency_max, profile.not_available)[column] for name, profile in PROFILES.items()}
+    return ", ".join(f"{name} {' '.join(map(str, numbers))}" for name, numbers in values.items())
 
 
 class ClientSettings(TypedDict, total=False):
@@ -43,16 +43,19 @@ class ClientSettings(TypedDict, total=False):
         Option(
             "rocketmq.namesrv.domain",
             "",
-            "Host (and port, else 8080) of a web server that tells the name servers at `/rocketmq/<namesrv_subgroup>` "
-            "to clients that are given none; asked again every 2 min. RocketMQ's clients ask `jmenv.tbsite.net` when "
-            "nothing is given, here nobody is asked unasked.",
+            "Host (and port, default 8080) of a web server that publishes the addresses of the name servers at "
+            "`/rocketmq/<namesrv_subgroup>`, for clients that are given none; read again every 2 min. RocketMQ's "
+            "clients use `jmenv.tbsite.net` by default; orbitmq has no default.",
             from_environment=True,
         ),
     ]
     namesrv_subgroup: Annotated[
         str,
         Option(
-            "rocketmq.namesrv.domain.subgroup", "nsaddr", "End of the path they are told at.", from_environment=True
+            "rocketmq.namesrv.domain.subgroup",
+            "nsaddr",
+            "Last part of the path at which they are published.",
+            from_environment=True,
         ),
     ]
     vip_channel: Annotated[
@@ -60,7 +63,8 @@ class ClientSettings(TypedDict, total=False):
         Option(
             "com.rocketmq.sendMessageWithVIPChannel",
             False,
-            "Send, and ask for members and offsets, at the port two below a broker's. Pulls and heartbeats stay.",
+            "Use the port two below a broker's for sends, and for requests about members and offsets. Pulls and "
+            "heartbeats use the broker's port.",
             from_environment=True,
         ),
     ]
@@ -69,7 +73,7 @@ class ClientSettings(TypedDict, total=False):
         Option(
             "enableStreamRequestType",
             False,
-            "Mark every request as one of a stream (`ReqT`), and the client id by `@STREAM`; pull consumers always do.",
+            "Mark requests as part of a stream (`ReqT`), and the client id with `@STREAM`; pull consumers always do.",
         ),
     ]
     access_channel: Annotated[
@@ -77,13 +81,13 @@ class ClientSettings(TypedDict, total=False):
         Option(
             "accessChannel",
             LOCAL,
-            "Where brokers are. CLOUD changes message traces only: they go to `rmq_sys_TRACE_DATA_<region>`, in the "
-            "cloud's form.",
+            "Where the brokers run. CLOUD changes only message traces: they go to `rmq_sys_TRACE_DATA_<region>`, in "
+            "the format of the cloud.",
             choices=(LOCAL, CLOUD),
         ),
     ]
     client_ip: Annotated[
-        str, Option("clientIP", "", "Address that stands in client and message ids; empty finds one of this machine.")
+        str, Option("clientIP", "", "Address in client ids and message ids; empty chooses an address of this machine.")
     ]
     instance_name: Annotated[
         str,
@@ -91,15 +95,15 @@ class ClientSettings(TypedDict, total=False):
             "instanceName",
             DEFAULT_INSTANCE,
             "Clients of a process with the same name are one client to the brokers and share its connections. The "
-            "default makes a name that nobody else has.",
+            "default creates a unique name.",
             from_environment=True,
         ),
     ]
-    unit_name: Annotated[str, Option("unitName", "", "Unit of a deployment in units; part of the client id.")]
+    unit_name: Annotated[str, Option("unitName", "", "Unit, in a deployment of several units; part of the client id.")]
     unit_mode: Annotated[
         bool,
         Option(
-            "unitMode", False, "Tell brokers that this client belongs to a unit; they mark topics they create by it."
+            "unitMode", False, "Declare that this client belongs to a unit; brokers mark the topics that it creates."
         ),
     ]
     namespace: Annotated[
@@ -107,8 +111,8 @@ class ClientSettings(TypedDict, total=False):
         Option(
             "namespace",
             "",
-            "Tenant of a shared cluster: brokers see topics and groups as `namespace%name`, applications do not. Empty "
-            "takes it from a name server's address that begins with `MQ_INST_`, else there is none.",
+            "Tenant of a shared cluster: brokers see topics and groups as `namespace%name`, your application does "
+            "not. Empty takes it from a name server's address that begins with `MQ_INST_`, if any.",
             pattern=r"[a-zA-Z0-9_-]*",
         ),
     ]
@@ -118,7 +122,12 @@ class ClientSettings(TypedDict, total=False):
     heartbeat_interval_ms: Annotated[
         int,
         Option(
-            "heartbeatBrokerInterval", 30_000, "How often brokers hear from us; they forget at 120 s.", "ms", 10, DAY_MS
+            "heartbeatBrokerInterval",
+            30_000,
+            "How often brokers get a heartbeat; they forget a client after 120 s.",
+            "ms",
+            10,
+            DAY_MS,
         ),
     ]
     api_timeout_ms: Annotated[
@@ -126,12 +135,14 @@ class ClientSettings(TypedDict, total=False):
     ]
     access_key: Annotated[
         str,
-        Option("accessKey", "", "Account that signs every request; empty signs none.", from_environment=True),
+        Option(
+            "accessKey", "", "Account that signs every request; empty sends requests unsigned.", from_environment=True
+        ),
     ]
-    secret_key: Annotated[str, Option("secretKey", "", "The account's secret.", secret=True, from_environment=True)]
+    secret_key: Annotated[str, Option("secretKey", "", "Secret of the account.", secret=True, from_environment=True)]
     security_token: Annotated[
         str,
-        Option("securityToken", "", "Token that goes with a temporary account.", secret=True, from_environment=True),
+        Option("securityToken", "", "Token of a temporary account.", secret=True, from_environment=True),
     ]
     tls: Annotated[bool, Option("useTLS", False, "Encrypt every connection.", from_environment=True)]
     tls_verify: Annotated[
@@ -139,8 +150,8 @@ class ClientSettings(TypedDict, total=False):
         Option(
             "tls.client.authServer",
             True,
-            "Check the certificates of servers. RocketMQ's client does not unless told; without it anybody in between "
-            "can read and change everything.",
+            "Verify the certificates of servers. RocketMQ's client does not by default; without it, an attacker on "
+            "the network can read and change everything.",
             from_environment=True,
         ),
     ]
@@ -149,7 +160,7 @@ class ClientSettings(TypedDict, total=False):
         Option(
             "tls.client.checkHost",
             True,
-            "Their certificates must be for the host that is asked, too; RocketMQ's client never looks at that.",
+            "Verify also that a certificate is for the host connected to; RocketMQ's client never does.",
         ),
     ]
     tls_ca_file: Annotated[
@@ -157,15 +168,17 @@ class ClientSettings(TypedDict, total=False):
         Option(
             "tls.client.trustCertPath",
             "",
-            "Certificates of those who may sign servers' ones, PEM; empty trusts whom this machine trusts.",
+            "Certificates of authorities that sign server certificates, PEM; empty uses the machine's trust store.",
             from_environment=True,
         ),
     ]
     tls_cert_file: Annotated[
         str,
-        Option("tls.client.certPath", "", "Certificate chain to show to servers, PEM.", from_environment=True),
+        Option("tls.client.certPath", "", "Certificate chain of the client, PEM.", from_environment=True),
     ]
-    tls_key_file: Annotated[str, Option("tls.client.keyPath", "", "Its private key, PEM.", from_environment=True)]
+    tls_key_file: Annotated[
+        str, Option("tls.client.keyPath", "", "Private key of the client certificate, PEM.", from_environment=True)
+    ]
     tls_key_password: Annotated[
         str,
         Option("tls.client.keyPassword", "", "Password of that key.", secret=True, from_environment=True),
@@ -173,29 +186,30 @@ class ClientSettings(TypedDict, total=False):
 
 
 class TraceSettings(ClientSettings, total=False):
-    """Settings of those who can write message traces."""
+    """Settings of clients that can write message traces."""
 
     enable_trace: Annotated[
-        bool, Option("enableMsgTrace", False, "Write message traces: what was sent or consumed when, where, how fast.")
+        bool,
+        Option("enableMsgTrace", False, "Write message traces: what was sent or consumed, when, where and how fast."),
     ]
-    trace_topic: Annotated[str, Option("customizedTraceTopic", TRACE_TOPIC, "Topic that traces go to.")]
+    trace_topic: Annotated[str, Option("customizedTraceTopic", TRACE_TOPIC, "Topic for traces.")]
 
 
 class ProducerSettings(TraceSettings, total=False):
     """Settings of a producer."""
 
     send_timeout_ms: Annotated[
-        int, Option("sendMsgTimeout", 3000, "Time for a send with all its retries together.", "ms", 1, DAY_MS)
+        int, Option("sendMsgTimeout", 3000, "Time limit of a send, all its retries included.", "ms", 1, DAY_MS)
     ]
     retry_times: Annotated[
-        int, Option("retryTimesWhenSendFailed", 2, "How often a failed send is tried again.", "", 0, 1000)
+        int, Option("retryTimesWhenSendFailed", 2, "How often a failed send is retried.", "", 0, 1000)
     ]
     async_retry_times: Annotated[
         int,
         Option(
             "retryTimesWhenSendAsyncFailed",
             2,
-            "How often a send of send_async is tried again; only after failures of the network.",
+            "How often a send of send_async is retried; only after network failures.",
             "",
             0,
             1000,
@@ -206,7 +220,7 @@ class ProducerSettings(TraceSettings, total=False):
         Option(
             "retryResponseCodes",
             frozenset(map(int, RETRY_CODES)),
-            "Answers of a broker after which `send` tries another one; SYSTEM_BUSY (2) is better not among them.",
+            "Response codes after which `send` tries another broker. Better leave SYSTEM_BUSY (2) out.",
         ),
     ]
     max_timeout_per_attempt_ms: Annotated[
@@ -214,7 +228,7 @@ class ProducerSettings(TraceSettings, total=False):
         Option(
             "sendMsgMaxTimeoutPerRequest",
             -1,
-            "Time for an attempt that another one may follow; -1 gives each attempt all that is left.",
+            "Time limit of an attempt that may be retried; -1 gives each attempt all the time that is left.",
             "ms",
             -1,
             DAY_MS,
@@ -225,7 +239,7 @@ class ProducerSettings(TraceSettings, total=False):
         Option(
             "retryAnotherBrokerWhenNotStoreOK",
             False,
-            "Try another broker when a message is stored but flush or replication was not confirmed; makes duplicates.",
+            "Try another broker when flush or replication of a stored message is not confirmed; creates duplicates.",
         ),
     ]
     queue_strategy: Annotated[
@@ -233,21 +247,21 @@ class ProducerSettings(TraceSettings, total=False):
         Option(
             "queueStrategy",
             ROUND_ROBIN,
-            "Queues in turn, or those of the broker that answers fastest; the second spreads unevenly.",
+            "Use queues in turn, or those of the broker with the lowest latency, which spreads messages unevenly.",
             choices=(ROUND_ROBIN, LEAST_LATENCY),
         ),
     ]
     latency_fault: Annotated[
         bool,
-        Option("sendLatencyFaultEnable", False, "Leave brokers out for a while that were slow or failed."),
+        Option("sendLatencyFaultEnable", False, "Avoid brokers that were slow or failed, for a while."),
     ]
     latency_profile: Annotated[
         str,
         Option(
             "latencyProfile",
             "v4",
-            "Whose figures and rules `latency_fault` follows: RocketMQ 4.9's (minutes, the newest answer counts), or "
-            "5.3's (seconds, and a broker the network does not reach is left out until a probe reaches it).",
+            "Whose times and rules `latency_fault` follows: those of RocketMQ 4.9 (minutes; the newest response "
+            "counts), or of 5.3 (seconds; an unreachable broker is avoided until a probe reaches it).",
             choices=tuple(PROFILES),
         ),
     ]
@@ -256,7 +270,8 @@ class ProducerSettings(TraceSettings, total=False):
         Option(
             "latencyMax",
             "",
-            f"Times from which on a broker counts as slow, rising; empty takes the profile's: {_profile_figures(0)}.",
+            "Latencies from which a broker counts as slow, in rising order; empty uses those of the profile: "
+            f"{_profile_values(0)}.",
             "ms",
         ),
     ]
@@ -265,8 +280,8 @@ class ProducerSettings(TraceSettings, total=False):
         Option(
             "notAvailableDuration",
             "",
-            "How long it is left out then, one for each of `latency_max`; empty takes the profile's: "
-            f"{_profile_figures(1)}. A failure counts as 30 s (v4) or 10 s (v5).",
+            "How long it is avoided then, one for each of `latency_max`; empty uses those of the profile: "
+            f"{_profile_values(1)}. A failure counts as 30 s (v4) or 10 s (v5).",
             "ms",
         ),
     ]
@@ -274,14 +289,18 @@ class ProducerSettings(TraceSettings, total=False):
         int, Option("maxMessageSize", 4 << 20, "Largest body, before compression.", "bytes", 1, 1 << 30)
     ]
     compress_threshold: Annotated[
-        int, Option("compressMsgBodyOverHowmuch", 4096, "Bodies from this size on are compressed.", "bytes", 1, 1 << 30)
+        int,
+        Option("compressMsgBodyOverHowmuch", 4096, "Bodies of this size and more are compressed.", "bytes", 1, 1 << 30),
     ]
     compress_type: Annotated[
-        str, Option("compressType", ZLIB, "How bodies are compressed.", choices=tuple(COMPRESSION_FLAGS))
+        str, Option("compressType", ZLIB, "Compression of bodies.", choices=tuple(COMPRESSION_FLAGS))
     ]
-    compress_level: Annotated[int, Option("compressLevel", 5, "Effort of the compression.", "", 0, 9)]
+    compress_level: Annotated[int, Option("compressLevel", 5, "Compression level.", "", 0, 9)]
     create_topic_key: Annotated[
-        str, Option("createTopicKey", AUTO_CREATE_TOPIC, "Topic whose settings an automatically created topic gets.")
+        str,
+        Option(
+            "createTopicKey", AUTO_CREATE_TOPIC, "Topic from which an automatically created topic takes its settings."
+        ),
     ]
     default_topic_queue_nums: Annotated[
         int, Option("defaultTopicQueueNums", 4, "Queues of an automatically created topic.", "", 1, 1024)
@@ -291,7 +310,7 @@ class ProducerSettings(TraceSettings, total=False):
         Option(
             "asyncSenderQueueCapacity",
             50_000,
-            "Sends of send_async that are not finished; one more is refused.",
+            "Unfinished sends of send_async; further ones are rejected.",
             "",
             1,
             1 << 20,
@@ -302,8 +321,8 @@ class ProducerSettings(TraceSettings, total=False):
         Option(
             "backPressureForAsyncSendNum",
             1000,
-            "Sends of any kind, oneway ones aside, that are at the brokers at a time; the others wait, and "
-            "`send_timeout_ms` begins when their turn comes. RocketMQ 5.3's 10,000 makes a burst time out by itself.",
+            "Sends in flight at a time, of any kind but oneway; others wait, and their `send_timeout_ms` starts when "
+            "they are sent. With the 10,000 of RocketMQ 5.3 a burst makes itself time out.",
             "",
             1,
             1 << 20,
@@ -314,7 +333,7 @@ class ProducerSettings(TraceSettings, total=False):
         Option(
             "backPressureForAsyncSendSize",
             100 << 20,
-            "Bytes of their bodies together; a larger one goes alone.",
+            "Total bytes of the bodies in flight; a larger body is sent alone.",
             "bytes",
             1 << 20,
             1 << 34,
@@ -326,14 +345,14 @@ class TransactionSettings(ProducerSettings, total=False):
     """Settings of a transaction producer."""
 
     check_threads: Annotated[
-        int, Option("checkThreadPoolMinSize", 1, "Questions of brokers that are answered at a time.", "", 1, 1000)
+        int, Option("checkThreadPoolMinSize", 1, "Transaction checks that are processed at a time.", "", 1, 1000)
     ]
     check_queue: Annotated[
         int,
         Option(
             "checkRequestHoldMax",
             2000,
-            "Questions that wait; further ones are dropped, and asked again in the broker's next round.",
+            "Transaction checks that wait; further ones are dropped, and the broker repeats them in its next round.",
             "",
             1,
             1 << 20,
@@ -352,8 +371,8 @@ class MemberSettings(ClientSettings, total=False):
         Option(
             "defaultBrokerId",
             -1,
-            "Node of every broker to read from, 0 for masters; -1 follows the brokers' advice, which sends readers of "
-            "old messages to slaves.",
+            "Node of each broker to read from, 0 for masters; -1 follows the advice of the brokers, which direct "
+            "readers of old messages to slaves.",
             "",
             -1,
             2**31 - 1,
@@ -364,7 +383,7 @@ class MemberSettings(ClientSettings, total=False):
         Option(
             "rocketmq.client.localOffsetStoreDir",
             "~/.rocketmq_offsets",
-            "Where broadcasting consumers keep their offsets.",
+            "Directory in which broadcasting consumers keep their offsets.",
             from_environment=True,
         ),
     ]
@@ -378,9 +397,9 @@ class ConsumerSettings(MemberSettings, total=False):
         Option(
             "offsetCommit",
             ASYNC,
-            "`sync` takes the next messages of a queue when the broker has confirmed the offset of the last ones, and "
-            "asks until it has: fewer messages come twice, at the price of a round trip a pull. `async` stores offsets "
-            "beside the work.",
+            "`sync` pulls the next messages of a queue when the broker has confirmed the offset of the last ones, and"
+            " retries until it has: fewer messages are delivered twice, at the cost of a round trip per pull. `async`"
+            " stores offsets in the background.",
             choices=(ASYNC, SYNC),
         ),
     ]
@@ -388,10 +407,10 @@ class ConsumerSettings(MemberSettings, total=False):
         int, Option("pullTimeDelayMillsWhenException", 1000, "Pause of a queue after a failed pull.", "ms", 1, DAY_MS)
     ]
     pull_threshold_for_queue: Annotated[
-        int, Option("pullThresholdForQueue", 1000, "Messages cached of one queue.", "", 1, 65_535)
+        int, Option("pullThresholdForQueue", 1000, "Messages of one queue to cache.", "", 1, 65_535)
     ]
     pull_threshold_size_for_queue: Annotated[
-        int, Option("pullThresholdSizeForQueue", 100, "Bodies cached of one queue.", "MiB", 1, 1024)
+        int, Option("pullThresholdSizeForQueue", 100, "Bodies of one queue to cache.", "MiB", 1, 1024)
     ]
     consume_max_span: Annotated[
         int,
@@ -412,20 +431,27 @@ class WaitingPullSettings(MemberSettings, total=False):
     ]
     pull_timeout_ms: Annotated[
         int,
-        Option("consumerTimeoutMillisWhenSuspend", 30_000, "Time for a pull, the holding included.", "ms", 1, DAY_MS),
+        Option(
+            "consumerTimeoutMillisWhenSuspend",
+            30_000,
+            "Time limit of a pull, including the time it is held.",
+            "ms",
+            1,
+            DAY_MS,
+        ),
     ]
 
 
 class DrainSettings(TypedDict, total=False):
-    """Settings of those who call the application."""
+    """Settings of consumers that call your code."""
 
     await_termination_ms: Annotated[
         int,
         Option(
             "awaitTerminationMillisWhenShutdown",
             5000,
-            "How long shutdown waits for running listeners and callbacks. Java waits 0 and interrupts them; threads of "
-            "Python cannot be interrupted, so results that come later are ignored and their messages delivered again.",
+            "How long shutdown waits for running listeners and callbacks. Java waits 0 and interrupts them; Python "
+            "threads cannot be interrupted, so later results are ignored and the messages are delivered again.",
             "ms",
             0,
             DAY_MS,
@@ -436,12 +462,12 @@ class DrainSettings(TypedDict, total=False):
 class PushSettings(ConsumerSettings, TraceSettings, DrainSettings, total=False):
     """Settings of a push consumer."""
 
-    pull_batch_size: Annotated[int, Option("pullBatchSize", 32, "Messages asked for by one pull.", "", 1, 1024)]
+    pull_batch_size: Annotated[int, Option("pullBatchSize", 32, "Messages requested by one pull.", "", 1, 1024)]
     pull_interval_ms: Annotated[int, Option("pullInterval", 0, "Pause between two pulls of a queue.", "ms", 0, 65_535)]
     pull_threshold_for_topic: Annotated[
         int,
         Option(
-            "pullThresholdForTopic", -1, "Messages cached of all queues together; -1 for no limit.", "", -1, 6_553_500
+            "pullThresholdForTopic", -1, "Messages of all queues to cache together; -1 for no limit.", "", -1, 6_553_500
         ),
     ]
     pull_threshold_size_for_topic: Annotated[
@@ -449,7 +475,7 @@ class PushSettings(ConsumerSettings, TraceSettings, DrainSettings, total=False):
         Option(
             "pullThresholdSizeForTopic",
             -1,
-            "Bodies cached of all queues together; -1 for no limit.",
+            "Bodies of all queues to cache together; -1 for no limit.",
             "MiB",
             -1,
             102_400,
@@ -464,23 +490,21 @@ class PushSettings(ConsumerSettings, TraceSettings, DrainSettings, total=False):
         ),
     ]
     consume_threads: Annotated[
-        int, Option("consumeThreadMin", 20, "Listener calls at a time, as threads or as tasks.", "", 1, 1000)
+        int, Option("consumeThreadMin", 20, "Concurrent calls of the listener, in threads or in tasks.", "", 1, 1000)
     ]
     consume_batch_max_size: Annotated[
-        int, Option("consumeMessageBatchMaxSize", 1, "Messages a listener gets at once.", "", 1, 1024)
+        int, Option("consumeMessageBatchMaxSize", 1, "Messages passed to one call of the listener.", "", 1, 1024)
     ]
     consume_timeout_min: Annotated[
         int,
-        Option(
-            "consumeTimeout", 15, "A message whose listener takes longer is delivered again as well.", "min", 1, 1440
-        ),
+        Option("consumeTimeout", 15, "A message is delivered again when its listener takes longer.", "min", 1, 1440),
     ]
     max_reconsume_times: Annotated[
         int,
         Option(
             "maxReconsumeTimes",
             -1,
-            "Deliveries of a failing message before the dead letter topic; -1 is 16.",
+            "Deliveries of a failing message before it goes to the dead letter topic; -1 means 16.",
             "",
             -1,
             1 << 31,
@@ -489,7 +513,12 @@ class PushSettings(ConsumerSettings, TraceSettings, DrainSettings, total=False):
     suspend_current_queue_ms: Annotated[
         int,
         Option(
-            "suspendCurrentQueueTimeMillis", 1000, "How long a queue rests after a failure in order.", "ms", 10, 30_000
+            "suspendCurrentQueueTimeMillis",
+            1000,
+            "How long a queue pauses after an orderly listener failed.",
+            "ms",
+            10,
+            30_000,
         ),
     ]
 
@@ -497,41 +526,39 @@ class PushSettings(ConsumerSettings, TraceSettings, DrainSettings, total=False):
 class LitePullSettings(ConsumerSettings, WaitingPullSettings, TraceSettings, total=False):
     """Settings of a lite pull consumer."""
 
-    pull_batch_size: Annotated[int, Option("pullBatchSize", 10, "Messages asked for by one pull.", "", 1, 1024)]
+    pull_batch_size: Annotated[int, Option("pullBatchSize", 10, "Messages requested by one pull.", "", 1, 1024)]
     pull_threshold_for_all: Annotated[
-        int, Option("pullThresholdForAll", 10_000, "Messages cached of all queues together.", "", 1, 6_553_500)
+        int, Option("pullThresholdForAll", 10_000, "Messages of all queues to cache together.", "", 1, 6_553_500)
     ]
     auto_commit: Annotated[
         bool,
-        Option("autoCommit", True, "Let poll commit what earlier polls returned."),
+        Option("autoCommit", True, "Let poll commit the messages that earlier polls returned."),
     ]
     auto_commit_interval_ms: Annotated[
         int, Option("autoCommitIntervalMillis", 5000, "How often poll commits.", "ms", 1, DAY_MS)
     ]
-    poll_timeout_ms: Annotated[
-        int, Option("pollTimeoutMillis", 5000, "How long poll waits when it is not told.", "ms", 0, DAY_MS)
-    ]
+    poll_timeout_ms: Annotated[int, Option("pollTimeoutMillis", 5000, "Default time that poll waits.", "ms", 0, DAY_MS)]
 
 
 class PullSettings(WaitingPullSettings, DrainSettings, total=False):
     """Settings of a pull consumer. `await_termination_ms` and `pull_threads` matter to a pull schedule."""
 
     consumer_pull_timeout_ms: Annotated[
-        int, Option("consumerPullTimeoutMillis", 10_000, "Time for a pull that does not wait.", "ms", 1, DAY_MS)
+        int, Option("consumerPullTimeoutMillis", 10_000, "Time limit of a pull that does not wait.", "ms", 1, DAY_MS)
     ]
     max_reconsume_times: Annotated[
         int,
         Option(
             "maxReconsumeTimes",
             16,
-            "Deliveries of a message that is sent back before the dead letter topic.",
+            "Deliveries of a message that is sent back before it goes to the dead letter topic.",
             "",
             0,
             2**31 - 1,
         ),
     ]
     pull_threads: Annotated[
-        int, Option("pullThreadNums", 20, "Callbacks of a schedule at a time, as threads or as tasks.", "", 1, 1000)
+        int, Option("pullThreadNums", 20, "Concurrent callbacks of a schedule, in threads or in tasks.", "", 1, 1000)
     ]
 
 
@@ -545,13 +572,13 @@ def options_of(kind: type[Any]) -> dict[str, Option]:
 
 
 def variable_of(name: str) -> str:
-    """The environment variable that may give a setting."""
+    """The environment variable for a setting."""
     return f"ORBITMQ_{name.upper()}"
 
 
 def complete(kind: type[S], given: S, environment: Mapping[str, str] = os.environ) -> S:
-    """`given`, then what `environment` says, then defaults. ConfigurationError names setting or variable, value and
-    what is allowed.
+    """`given`, then the variables of `environment`, then defaults. ConfigurationError names the setting or variable,
+    its value and the allowed values.
     """
     declared = options_of(kind)
     settings: dict[str, object] = {name: option.default for name, option in declared.items()}
@@ -560,7 +587,7 @@ def complete(kind: type[S], given: S, environment: Mapping[str, str] = os.enviro
             settings[name] = replace(option, key=variable_of(name)).parse(text)
     for name, value in cast("Mapping[str, object]", given).items():
         if name not in declared:
-            raise ConfigurationError(f"{kind.__name__} knows no setting {name!r}; {meant(name, declared)}")
+            raise ConfigurationError(f"{kind.__name__} has no setting {name!r}; {meant(name, declared)}")
         if isinstance(value, AbstractSet):
             value = frozenset(value)
         check(name, declared[name], value)

@@ -1,14 +1,14 @@
-"""The clients for threads: the classes of `orbitmq.client` under the same names, with methods that wait.
+"""The clients for threads: the classes of `orbitmq.client` under the same names, with blocking methods.
 
     from orbitmq.client.sync import Producer
 
     with Producer("group", "127.0.0.1:9876") as producer:
         producer.send(Message("topic", b"body"))
 
-Every object here drives one of asyncio on an event loop in a thread of its own, one loop a process; any thread may call
-it. Methods differ from those of asyncio in one thing: they return when the work is done. `send_async` returns a
-`concurrent.futures.Future`, and `send_oneway` waits for little. A coroutine listener runs on that loop and must use the
-asyncio classes for itself.
+Each object drives an asyncio object on an event loop in a background thread, one loop per process; any thread may call
+it. The methods are those of the asyncio classes, but return when the work is done. `send_async` returns a
+`concurrent.futures.Future`, and `send_oneway` hardly blocks. A coroutine listener runs on that loop and must use the
+asyncio classes.
 """
 
 from __future__ import annotations
@@ -16,33 +16,39 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 from orbitmq.client import base, consumer, lite_pull, producer, pull, push, schedule, transactions
-from orbitmq.client.callbacks import told_aside
-from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.latency import Fault
 from orbitmq.client.core.model import LocalTransactionState, SendResult, TransactionSendResult
 from orbitmq.client.core.queue_selectors import QueueSelector
 from orbitmq.client.core.selectors import Selector
-from orbitmq.client.face import Face, beside, direct, loop_thread, started, wait, waiting
-from orbitmq.client.offset_store import OffsetStore
-from orbitmq.client.producer import SendCallback
+from orbitmq.client.producer import CALLBACK, SendCallback
+from orbitmq.client.queue_listeners import ON_QUEUES, OnTopicQueues, QueueListener
 from orbitmq.client.schedule import PullContext
-from orbitmq.client.settings import LitePullSettings, ProducerSettings, PullSettings, PushSettings, TransactionSettings
+from orbitmq.client.settings import ProducerSettings, PullSettings, TransactionSettings
+from orbitmq.client.sync_wrapper import (
+    SyncWrapper,
+    arguments_of,
+    as_future,
+    blocking,
+    direct,
+    loop_thread,
+    on_own_thread,
+    wait,
+)
 from orbitmq.client.transactions import A_contra, TransactionListener
-from orbitmq.client.watching import ON_QUEUES, OnTopicQueues, QueueListener
 from orbitmq.client.workers import Listener, OrderlyListener
 from orbitmq.message.model import Message, MessageExt, MessageQueue
-from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
+from orbitmq.wire.bodies import MessageModel
 
 if TYPE_CHECKING:
-    from orbitmq.client.sync_outbox import Outbox
+    from orbitmq.client.outbox.sync import Outbox
 
 __all__ = [
     "Client",
@@ -63,39 +69,59 @@ L = TypeVar("L", bound=Listener)
 IN_ORDER = TypeVar("IN_ORDER", bound=OrderlyListener)
 
 
+_log = logging.getLogger(__name__)
 _ending: set[asyncio.Task[None]] = set()
 
 
 def _shut_down_soon(client: base.Client, _started: None) -> None:
-    """For a start that nobody knows has succeeded: nobody will shut the client down."""
+    """For a start that succeeded after its caller was interrupted, so the caller will not shut the client down."""
     task = asyncio.get_running_loop().create_task(client.shutdown())
     _ending.add(task)
     task.add_done_callback(_ending.discard)
 
 
-class Client(Face[C_co]):
-    """What all have; `with` starts and shuts down."""
+def _off_loop(callback: SendCallback | None) -> SendCallback | None:
+    """`callback` on the thread for callbacks. On the event loop it would block every client of the process, and
+    deadlock if it waits for a lock that a thread holds while it calls a client. ConfigurationError unless it is a
+    callback.
+    """
+    if callback is None:
+        return None
+    CALLBACK.accept(callback)
+    calls = loop_thread().callbacks
+    return lambda result, error: calls.put(partial(_call, callback, result, error))
 
-    start = waiting(base.Client.start, undo=_shut_down_soon)
-    shutdown = waiting(base.Client.shutdown)
-    max_offset = waiting(base.Client.max_offset)
-    min_offset = waiting(base.Client.min_offset)
-    search_offset = waiting(base.Client.search_offset)
-    earliest_store_time = waiting(base.Client.earliest_store_time)
-    view_message = waiting(base.Client.view_message)
-    query_message = waiting(base.Client.query_message)
-    create_topic = waiting(base.Client.create_topic)
+
+def _call(callback: SendCallback, result: SendResult | None, error: BaseException | None) -> None:
+    try:
+        callback(result, error)
+    except BaseException:  # the application's code; other callbacks need the thread
+        _log.exception("event=send_callback_failed")
+
+
+class Client(SyncWrapper[C_co]):
+    """Base of the synchronous clients; `with` starts and shuts down."""
+
+    start = blocking(base.Client.start, undo=_shut_down_soon)
+    shutdown = blocking(base.Client.shutdown)
+    max_offset = blocking(base.Client.max_offset)
+    min_offset = blocking(base.Client.min_offset)
+    search_offset = blocking(base.Client.search_offset)
+    earliest_store_time = blocking(base.Client.earliest_store_time)
+    view_message = blocking(base.Client.view_message)
+    query_message = blocking(base.Client.query_message)
+    create_topic = blocking(base.Client.create_topic)
     add_rpc_hook = direct(base.Client.add_rpc_hook)
     update_namesrv_addr = direct(base.Client.update_namesrv_addr)
 
     @property
     def is_running(self) -> bool:
-        """Between a successful start and shutdown."""
+        """Whether the client has started and not shut down."""
         return self.core.is_running
 
     @property
     def client_id(self) -> str:
-        """The name brokers know this client by. InvalidStateError before start."""
+        """The id by which brokers know this client. InvalidStateError before start."""
         return self.core.client_id
 
     def __enter__(self) -> Self:
@@ -123,14 +149,14 @@ class Producer(Client[producer.Producer]):
         box = outbox.core if outbox is not None else None
         super().__init__(producer.Producer(group, namesrv_addr, outbox=box, **settings))
 
-    send = waiting(producer.Producer.send)
-    _send_async = started(producer.Producer.send_async)
-    request = waiting(producer.Producer.request)
-    request_async = started(producer.Producer.request_async)
-    _send_oneway = waiting(producer.Producer.send_oneway)
-    send_batch = waiting(producer.Producer.send_batch)
-    _send_batch_async = started(producer.Producer.send_batch_async)
-    fetch_publish_queues = waiting(producer.Producer.fetch_publish_queues)
+    send = blocking(producer.Producer.send)
+    _send_async = as_future(producer.Producer.send_async)
+    request = blocking(producer.Producer.request)
+    request_async = as_future(producer.Producer.request_async)
+    _send_oneway = blocking(producer.Producer.send_oneway)
+    send_batch = blocking(producer.Producer.send_batch)
+    _send_batch_async = as_future(producer.Producer.send_batch_async)
+    fetch_publish_queues = blocking(producer.Producer.fetch_publish_queues)
     add_send_hook = direct(producer.Producer.add_send_hook)
     wrap_sends = direct(producer.Producer.wrap_sends)
     add_forbidden_hook = direct(producer.Producer.add_forbidden_hook)
@@ -146,11 +172,11 @@ class Producer(Client[producer.Producer]):
         arg: A | None = None,
         timeout: float | None = None,
     ) -> concurrent.futures.Future[SendResult]:
-        """As `orbitmq.client.Producer.send_async`, but a future for threads. Callbacks are called one after the other,
-        on a thread of their own, where they may wait and use this object.
+        """As `orbitmq.client.Producer.send_async`, but returns a future for threads. Callbacks are called one after
+        another, on a thread of their own, where they may block and use this object.
         """
         return self._send_async(
-            message, told_aside(callback), queue=queue, sharding_key=sharding_key, selector=selector, arg=arg,
+            message, _off_loop(callback), queue=queue, sharding_key=sharding_key, selector=selector, arg=arg,
             timeout=timeout,
         )  # fmt: skip
 
@@ -163,7 +189,7 @@ class Producer(Client[producer.Producer]):
         timeout: float | None = None,
     ) -> concurrent.futures.Future[SendResult]:
         """As `orbitmq.client.Producer.send_batch_async`; otherwise as `send_async`."""
-        return self._send_batch_async(messages, told_aside(callback), queue=queue, timeout=timeout)
+        return self._send_batch_async(messages, _off_loop(callback), queue=queue, timeout=timeout)
 
     def send_oneway(
         self,
@@ -174,12 +200,12 @@ class Producer(Client[producer.Producer]):
         selector: QueueSelector[A] | None = None,
         arg: A | None = None,
     ) -> None:
-        """As `orbitmq.client.Producer.send_oneway`. It returns before the message is written when nothing but writing
-        is left to do; what fails then is logged. With a queue, a selector, hooks or an outbox, before there is a route
-        and a connection, and when the broker takes less than is sent, it waits until the message is written.
+        """As `orbitmq.client.Producer.send_oneway`. It returns before the message is written when nothing else is left
+        to do; a failure is logged then. With a queue, a selector, hooks or an outbox, without a route or a connection
+        yet, and while the broker applies back-pressure, it waits until the message is written.
         """
         if queue is None and selector is None and not loop_thread().is_current:
-            write = producer.oneway_at_once(self.core, message, sharding_key)
+            write = producer.oneway_nowait(self.core, message, sharding_key)
             if write is not None:
                 loop_thread().call(write)
                 return
@@ -187,13 +213,14 @@ class Producer(Client[producer.Producer]):
 
     @property
     def faults(self) -> dict[str, Fault]:
-        """With `latency_fault`: what is known of each broker, and until when it is left out. For display."""
+        """With `latency_fault`: what is known of each broker, and until when it is avoided. For display."""
         return self.core.faults
 
 
 class TransactionProducer(Producer, Client[transactions.TransactionProducer[A_contra]], Generic[A_contra]):
-    """Sends messages that are delivered if and only if something else succeeded; see
-    `orbitmq.client.TransactionProducer`. A plain function `execute` of the listener runs in the thread that sends."""
+    """Sends messages that are delivered if and only if a local transaction succeeded; see
+    `orbitmq.client.TransactionProducer`. A plain function `execute` of the listener runs in the thread that sends.
+    """
 
     core: transactions.TransactionProducer[A_contra]
     """The asyncio object behind this one."""
@@ -209,7 +236,7 @@ class TransactionProducer(Producer, Client[transactions.TransactionProducer[A_co
         **settings: Unpack[TransactionSettings],
     ) -> None:
         box = outbox.core if outbox is not None else None
-        Face.__init__(
+        SyncWrapper.__init__(
             self, transactions.TransactionProducer(group, namesrv_addr, listener=listener, outbox=box, **settings)
         )
 
@@ -239,23 +266,23 @@ class TransactionProducer(Producer, Client[transactions.TransactionProducer[A_co
             state, remark = transactions.failed(error)
         return wait(partial(self.core.finish, half, state, remark))
 
-    prepare = waiting(transactions.TransactionProducer.prepare)
-    finish = waiting(transactions.TransactionProducer.finish)
+    prepare = blocking(transactions.TransactionProducer.prepare)
+    finish = blocking(transactions.TransactionProducer.finish)
     add_end_transaction_hook = direct(transactions.TransactionProducer.add_end_transaction_hook)
 
     @property
     def listener(self) -> TransactionListener[A_contra]:
-        """The application's side."""
+        """Your listener."""
         return self.core.listener
 
 
 class Consumer(Client[M_co]):
-    """What all consumers have."""
+    """Base of the synchronous consumers."""
 
     assignment = direct(consumer.Consumer.assignment)
-    fetch_queues = waiting(consumer.Consumer.fetch_queues)
-    lag = waiting(consumer.Consumer.lag)
-    check_subscription_consistency = waiting(consumer.Consumer.check_subscription_consistency)
+    fetch_queues = blocking(consumer.Consumer.fetch_queues)
+    lag = blocking(consumer.Consumer.lag)
+    check_subscription_consistency = blocking(consumer.Consumer.check_subscription_consistency)
     add_consume_hook = direct(consumer.Consumer.add_consume_hook)
     add_filter_hook = direct(consumer.Consumer.add_filter_hook)
     add_receive_hook = direct(consumer.Consumer.add_receive_hook)
@@ -265,43 +292,21 @@ class Consumer(Client[M_co]):
     @checks_arguments
     def on_assigned(self, callback: ON_QUEUES) -> ON_QUEUES:
         """As with the consumers of `orbitmq.client`; a function is called on a thread and may use this object."""
-        self._on_assigned(beside(callback))
+        self._on_assigned(on_own_thread(callback))
         return callback
 
     @checks_arguments
     def on_revoked(self, callback: ON_QUEUES) -> ON_QUEUES:
         """As with the consumers of `orbitmq.client`; a function is called on a thread and may use this object."""
-        self._on_revoked(beside(callback))
+        self._on_revoked(on_own_thread(callback))
         return callback
 
 
 class PushConsumer(Consumer[push.PushConsumer]):
     """Consumes messages with a listener; see `orbitmq.client.PushConsumer`."""
 
-    def __init__(
-        self,
-        group: str,
-        namesrv_addr: str | Iterable[str] | None = None,
-        *,
-        message_model: MessageModel = MessageModel.CLUSTERING,
-        consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
-        consume_timestamp: datetime | str | None = None,
-        allocate_strategy: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        **settings: Unpack[PushSettings],
-    ) -> None:
-        super().__init__(
-            push.PushConsumer(
-                group,
-                namesrv_addr,
-                message_model=message_model,
-                consume_from_where=consume_from_where,
-                consume_timestamp=consume_timestamp,
-                allocate_strategy=allocate_strategy,
-                offset_store=offset_store,
-                **settings,
-            )
-        )
+    @arguments_of(push.PushConsumer)
+    def __init__(self) -> None: ...
 
     subscribe = direct(push.PushConsumer.subscribe)
     unsubscribe = direct(push.PushConsumer.unsubscribe)
@@ -309,9 +314,9 @@ class PushConsumer(Consumer[push.PushConsumer]):
     suspend = direct(push.PushConsumer.suspend)
     resume = direct(push.PushConsumer.resume)
     set_consume_threads = direct(push.PushConsumer.set_consume_threads)
-    fetch_subscribe_queues = waiting(push.PushConsumer.fetch_subscribe_queues)
-    reset_offset_by_timestamp = waiting(push.PushConsumer.reset_offset_by_timestamp)
-    send_message_back = waiting(push.PushConsumer.send_message_back)
+    fetch_subscribe_queues = blocking(push.PushConsumer.fetch_subscribe_queues)
+    reset_offset_by_timestamp = blocking(push.PushConsumer.reset_offset_by_timestamp)
+    send_message_back = blocking(push.PushConsumer.send_message_back)
 
     def on_message(self, listener: L) -> L:
         """`set_listener` as a decorator."""
@@ -330,55 +335,33 @@ class PushConsumer(Consumer[push.PushConsumer]):
 
 
 class LitePullConsumer(Consumer[lite_pull.LitePullConsumer]):
-    """Consumes messages when asked; see `orbitmq.client.LitePullConsumer`. Iterating gives them one by one."""
+    """Polls messages; see `orbitmq.client.LitePullConsumer`. Iterate over it to get them one by one."""
 
-    def __init__(
-        self,
-        group: str,
-        namesrv_addr: str | Iterable[str] | None = None,
-        *,
-        message_model: MessageModel = MessageModel.CLUSTERING,
-        consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
-        consume_timestamp: datetime | str | None = None,
-        allocate_strategy: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        **settings: Unpack[LitePullSettings],
-    ) -> None:
-        super().__init__(
-            lite_pull.LitePullConsumer(
-                group,
-                namesrv_addr,
-                message_model=message_model,
-                consume_from_where=consume_from_where,
-                consume_timestamp=consume_timestamp,
-                allocate_strategy=allocate_strategy,
-                offset_store=offset_store,
-                **settings,
-            )
-        )
+    @arguments_of(lite_pull.LitePullConsumer)
+    def __init__(self) -> None: ...
 
     @checks_arguments
     def subscribe(self, topic: str, expression: Selector = "*", listener: QueueListener | None = None) -> None:
         """As `orbitmq.client.LitePullConsumer.subscribe`; a function `listener` is called on a thread."""
-        self._subscribe(topic, expression, None if listener is None else beside(listener))
+        self._subscribe(topic, expression, None if listener is None else on_own_thread(listener))
 
     @checks_arguments
     def on_queues_changed(self, topic: str, callback: OnTopicQueues) -> None:
         """As `orbitmq.client.LitePullConsumer.on_queues_changed`; a function is called on a thread."""
-        self._on_queues_changed(topic, beside(callback))
+        self._on_queues_changed(topic, on_own_thread(callback))
 
     _subscribe = direct(lite_pull.LitePullConsumer.subscribe)
     _on_queues_changed = direct(lite_pull.LitePullConsumer.on_queues_changed)
     unsubscribe = direct(lite_pull.LitePullConsumer.unsubscribe)
     assign = direct(lite_pull.LitePullConsumer.assign)
     set_assign_expression = direct(lite_pull.LitePullConsumer.set_assign_expression)
-    _poll = waiting(lite_pull.poll, undo=lite_pull.take_back)
-    commit = waiting(lite_pull.LitePullConsumer.commit)
-    committed = waiting(lite_pull.LitePullConsumer.committed)
-    seek = waiting(lite_pull.LitePullConsumer.seek)
-    seek_to_begin = waiting(lite_pull.LitePullConsumer.seek_to_begin)
-    seek_to_end = waiting(lite_pull.LitePullConsumer.seek_to_end)
-    offset_for_timestamp = waiting(lite_pull.LitePullConsumer.offset_for_timestamp)
+    _poll = blocking(lite_pull.poll, undo=lite_pull.take_back)
+    commit = blocking(lite_pull.LitePullConsumer.commit)
+    committed = blocking(lite_pull.LitePullConsumer.committed)
+    seek = blocking(lite_pull.LitePullConsumer.seek)
+    seek_to_begin = blocking(lite_pull.LitePullConsumer.seek_to_begin)
+    seek_to_end = blocking(lite_pull.LitePullConsumer.seek_to_end)
+    offset_for_timestamp = blocking(lite_pull.LitePullConsumer.offset_for_timestamp)
     pause = direct(lite_pull.LitePullConsumer.pause)
     resume = direct(lite_pull.LitePullConsumer.resume)
 
@@ -403,41 +386,23 @@ class LitePullConsumer(Consumer[lite_pull.LitePullConsumer]):
 
 
 class PullConsumer(Consumer[pull.PullConsumer]):
-    """Pulls a queue when asked, from any offset; see `orbitmq.client.PullConsumer`."""
+    """Pulls a queue on request, from any offset; see `orbitmq.client.PullConsumer`."""
 
-    def __init__(
-        self,
-        group: str,
-        namesrv_addr: str | Iterable[str] | None = None,
-        *,
-        message_model: MessageModel = MessageModel.CLUSTERING,
-        allocate_strategy: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        **settings: Unpack[PullSettings],
-    ) -> None:
-        super().__init__(
-            pull.PullConsumer(
-                group,
-                namesrv_addr,
-                message_model=message_model,
-                allocate_strategy=allocate_strategy,
-                offset_store=offset_store,
-                **settings,
-            )
-        )
+    @arguments_of(pull.PullConsumer)
+    def __init__(self) -> None: ...
 
-    send_message_back = waiting(pull.PullConsumer.send_message_back)
+    send_message_back = blocking(pull.PullConsumer.send_message_back)
     fetch_balanced_queues = direct(pull.PullConsumer.fetch_balanced_queues)
     update_offset = direct(pull.PullConsumer.update_offset)
-    fetch_offset = waiting(pull.PullConsumer.fetch_offset)
-    store_offsets = waiting(pull.PullConsumer.store_offsets)
+    fetch_offset = blocking(pull.PullConsumer.fetch_offset)
+    store_offsets = blocking(pull.PullConsumer.store_offsets)
     _register_topic = direct(pull.PullConsumer.register_topic)
-    pull = waiting(pull.PullConsumer.pull)  # the last of them: from here on the name is the method
+    pull = blocking(pull.PullConsumer.pull)  # the last of them: from here on the name is the method
 
     @checks_arguments
     def register_topic(self, topic: str, listener: QueueListener | None = None) -> None:
         """As `orbitmq.client.PullConsumer.register_topic`; a function `listener` is called on a thread."""
-        self._register_topic(topic, None if listener is None else beside(listener))
+        self._register_topic(topic, None if listener is None else on_own_thread(listener))
 
 
 def reset_offset_by_timestamp(
@@ -464,27 +429,8 @@ class PullSchedule(PullConsumer, Consumer[schedule.PullSchedule]):
     core: schedule.PullSchedule
     """The asyncio object behind this one."""
 
-    def __init__(
-        self,
-        group: str,
-        namesrv_addr: str | Iterable[str] | None = None,
-        *,
-        message_model: MessageModel = MessageModel.CLUSTERING,
-        allocate_strategy: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        **settings: Unpack[PullSettings],
-    ) -> None:
-        Face.__init__(
-            self,
-            schedule.PullSchedule(
-                group,
-                namesrv_addr,
-                message_model=message_model,
-                allocate_strategy=allocate_strategy,
-                offset_store=offset_store,
-                **settings,
-            ),
-        )
+    @arguments_of(schedule.PullSchedule)
+    def __init__(self) -> None: ...
 
     @checks_arguments
     def register(self, topic: str, callback: PullTask) -> None:

@@ -1,13 +1,13 @@
-"""Spans of OpenTelemetry for clients: one for a send, one for a pull that brought messages, one for a listener's call.
+"""OpenTelemetry spans for clients: one per send, per pull that returned messages, and per call of the listener.
 
     producer = Producer("orders", "127.0.0.1:9876")
     instrument(producer)
 
-The context of a send travels in the message's user properties (`traceparent` and what else the application's propagator
-writes), so that the span of the listener, wherever it runs, belongs to the trace of the sender. Spans of the
-application itself inside a listener are children of the listener's.
+The context of a send is propagated in the message's user properties (`traceparent` and whatever else your propagator
+writes), so that the span of the listener, wherever it runs, belongs to the trace of the sender. Spans that you start in
+a listener are children of the listener's span.
 
-Needs opentelemetry-api; without an SDK set up by the application nothing is recorded.
+Needs opentelemetry-api; unless you set up an SDK, nothing is recorded.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _FAILED = frozenset(
 
 
 def instrument(client: Client | SyncClient, provider: TracerProvider | None = None) -> None:
-    """Have a client make spans; before its start. `provider` is the application's global one unless given.
+    """Make a client create spans; call it before the client's start. The default of `provider` is the global one.
 
-    A consumer without a listener, a `PullSchedule` among them, has spans of its pulls alone. TypeError for an object
-    that is neither a producer nor a consumer.
+    A consumer without a listener, such as a `PullSchedule`, has only spans of its pulls. TypeError unless `client` is a
+    producer or a consumer.
     """
     core: object = getattr(client, "core", client)
     if not isinstance(core, (producer.Producer, consumer.Consumer)):
-        raise TypeError(f"{type(client).__name__} makes no spans; give a producer or a consumer")
+        raise TypeError(f"{type(client).__name__} creates no spans; pass a producer or a consumer")
     tracer = (provider or trace.get_tracer_provider()).get_tracer("orbitmq.client", __version__)
     if isinstance(core, producer.Producer):
         spans = SendSpans(tracer)
@@ -67,7 +67,7 @@ def instrument(client: Client | SyncClient, provider: TracerProvider | None = No
 
 
 def _named(operation: str, kind: str, topic: str) -> dict[str, str]:
-    """The attributes the conventions for messaging ask for."""
+    """The attributes that the semantic conventions for messaging require."""
     return {
         "messaging.system": "rocketmq",
         "messaging.operation.name": operation,
@@ -77,7 +77,7 @@ def _named(operation: str, kind: str, topic: str) -> dict[str, str]:
 
 
 class SendSpans:
-    """One span a send, whatever its attempts; each attempt that failed is an event of it."""
+    """One span per send, whatever its attempts; each failed attempt is an event of the span."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -119,7 +119,7 @@ def _carrying(message: Message) -> Message:
 
 
 class ReceiveSpans:
-    """One span for every pull that brought messages, linked to those who sent them."""
+    """One span for every pull that returned messages, linked to the spans of their senders."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -148,7 +148,7 @@ class ConsumeSpans:
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        self._open: dict[int, tuple[Span, object]] = {}  # of calls under way: their context -> span, token
+        self._open: dict[int, tuple[Span, object]] = {}  # of running calls: context -> span, token
 
     def before(self, context: ConsumeContext) -> None:
         messages = context.messages

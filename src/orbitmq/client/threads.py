@@ -1,4 +1,4 @@
-"""Calls a function of the application on a thread of its own. Knows nothing of what it does.
+"""Calls a function of the application on its own thread. Knows nothing of what it does.
 
 The thread is a daemon: unlike those of an executor, one whose function hangs does not keep the interpreter from ending.
 """
@@ -18,13 +18,13 @@ R = TypeVar("R")
 
 async def on_thread(name: str, function: Callable[[], R]) -> R:
     """What `function` returns or raises; InvalidStateError for what no task can raise, such as SystemExit. When the
-    caller is cancelled the thread goes on, and nobody hears of it.
+    caller is cancelled the thread continues, and its result is lost.
     """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[R] = loop.create_future()
 
     def settle(act: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
             loop.call_soon_threadsafe(lambda: None if outcome.done() else act())
 
     def run() -> None:

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, Unpack, 
 
 from orbitmq.client.background import one_round
 from orbitmq.client.core.arguments import checks_arguments
-from orbitmq.client.core.ending import EndContext, EndTransactionHook, trace_of
 from orbitmq.client.core.hooks import each
 from orbitmq.client.core.model import LocalTransactionState, SendResult, SendStatus, TransactionSendResult
-from orbitmq.client.core.outgoing import check_message, outgoing
+from orbitmq.client.core.outgoing_message import check_message, outgoing
+from orbitmq.client.core.transaction_end import EndContext, EndTransactionHook, trace_of
 from orbitmq.client.instance import Instance
-from orbitmq.client.leaving import is_failure
+from orbitmq.client.loops import is_failure
 from orbitmq.client.producer import Producer, end_of
-from orbitmq.client.questions import Question
 from orbitmq.client.settings import ProducerSettings, TransactionSettings
 from orbitmq.client.threads import on_thread
-from orbitmq.client.tracing import DEFAULT_REGION
+from orbitmq.client.trace_dispatcher import DEFAULT_REGION
+from orbitmq.client.transaction_checks import TransactionCheck
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 from orbitmq.message.ids import decode_offset_message_id
@@ -45,62 +45,64 @@ _DECISIONS = {
 
 
 A_contra = TypeVar("A_contra", contravariant=True)
-"""What the application gives to `send_in_transaction` for its listener."""
+"""The argument of `send_in_transaction` for the listener."""
 
 
 class TransactionListener(Protocol[A_contra]):
-    """The application's side of a transaction; each method may also be a coroutine function.
+    """Your side of a transaction; each method may also be a coroutine function.
 
-    What a method raises, and anything but a `LocalTransactionState`, counts as UNKNOWN: the broker asks later.
+    An exception, and any result but a `LocalTransactionState`, counts as UNKNOWN: the broker checks later.
     """
 
     def execute(
         self, message: Message, argument: A_contra, /
     ) -> LocalTransactionState | Awaitable[LocalTransactionState]:
-        """Do the application's own work now that the broker holds the message. `message.transaction_id` is the id under
-        which the outcome must be found by `check`, also from another process.
+        """Run the local transaction; the broker has stored the half message. `check` must be able to find the outcome
+        by `message.transaction_id`, also in another process.
         """
 
     def check(self, message: MessageExt, /) -> LocalTransactionState | Awaitable[LocalTransactionState]:
-        """Say how the work for this message ended. The broker asks any member of the producer group."""
+        """Return the outcome of the local transaction for this message. The broker may ask any member of the producer
+        group.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class HalfMessage:
-    """A message the broker holds back until its producer decides: what `prepare` gives and `finish` takes."""
+    """A message that is not delivered until its producer decides: the result of `prepare`, to be passed to `finish`."""
 
     message: Message
     """As it was sent, with its `transaction_id`."""
     result: SendResult
-    """The broker's receipt."""
+    """The response of the broker."""
 
     @property
     def is_safe(self) -> bool:
-        """Whether it is stored as safely as the broker is configured to; only then the work should be done."""
+        """Whether it is stored as safely as the broker is configured to; run the local transaction only then."""
         return self.result.status is SendStatus.SEND_OK
 
 
 class TransactionProducer(Producer, Generic[A_contra]):
-    """Sends messages that are delivered if and only if something else succeeded.
+    """Sends messages that are delivered if and only if a local transaction succeeded.
 
         class Orders:
-            def execute(self, message, order):  # runs between the two halves
+            def execute(self, message, order):  # runs while the half message waits
                 save(order, transaction=message.transaction_id)
                 return LocalTransactionState.COMMIT_MESSAGE
 
-            def check(self, message):  # the broker did not hear how it ended
+            def check(self, message):  # the broker has no decision yet
                 known = is_saved(transaction=message.transaction_id)
                 return LocalTransactionState.COMMIT_MESSAGE if known else LocalTransactionState.UNKNOWN
 
         async with TransactionProducer("group", "127.0.0.1:9876", listener=Orders()) as producer:
             await producer.send_in_transaction(Message("topic", b"body"), order)
 
-    From its start on every master of its name servers knows it, those that join later, too, and may ask it about
-    transactions that other members of the group have left undecided. Start waits for their answers, and raises nothing
-    for one that does not answer: it is tried again.
+    When it starts, it registers with every master that the name servers know, and later with those that join. Masters
+    may check transactions with it that other members of the group have left undecided. `start` waits for their
+    responses; a master that does not respond is retried and raises nothing.
 
     Otherwise a `Producer`. Plain functions of the listener run on threads of their own. Half messages are never kept in
-    an outbox: the work must not be done for a message that is not there.
+    an outbox: the local transaction must not run for a message that is not stored.
     """
 
     _kind: ClassVar[type[ProducerSettings]] = TransactionSettings
@@ -119,13 +121,13 @@ class TransactionProducer(Producer, Generic[A_contra]):
         self._listener = listener
         limits = cast("TransactionSettings", self._settings)
         self._check_threads = limits["check_threads"]
-        self._questions: asyncio.Queue[Question] = asyncio.Queue(limits["check_queue"])
+        self._checks: asyncio.Queue[TransactionCheck] = asyncio.Queue(limits["check_queue"])
         self._checkers: list[asyncio.Task[None]] = []
         self._end_hooks: list[EndTransactionHook] = []
 
     @property
     def listener(self) -> TransactionListener[A_contra]:
-        """The application's side."""
+        """Your listener."""
         return self._listener
 
     @overload
@@ -142,10 +144,11 @@ class TransactionProducer(Producer, Generic[A_contra]):
     async def send_in_transaction(
         self, message: Message, argument: object = None, *, timeout: float | None = None
     ) -> TransactionSendResult:
-        """Store the message invisibly, have the listener do its work, and tell the broker how that ended.
+        """Store the message as a half message, run the listener's local transaction, and send the decision to the
+        broker.
 
-        The work is not done when the message was not stored, which raises as `send` does, or not stored safely, which
-        is a rollback. Whether the broker hears of the end does not matter here: it asks.
+        The local transaction does not run when the message was not stored, which raises as `send` does, or not stored
+        safely, which is a rollback. A decision that does not reach the broker does no harm: it checks later.
         """
         half = await self.prepare(message, timeout=timeout)
         if not half.is_safe:
@@ -155,8 +158,8 @@ class TransactionProducer(Producer, Generic[A_contra]):
 
     @checks_arguments
     async def prepare(self, message: Message, *, timeout: float | None = None) -> HalfMessage:
-        """Only the first half, for work that is not the listener's: `finish` must follow, or the broker asks. Raises as
-        `send` does; a delay is taken off the message.
+        """Send only the half message, for a local transaction outside the listener: call `finish` afterwards, or the
+        broker checks. Raises as `send` does; a delay is removed from the message.
         """
         check_message(message, self._settings["max_message_size"])
         half = copy.copy(message)
@@ -175,9 +178,10 @@ class TransactionProducer(Producer, Generic[A_contra]):
     async def finish(
         self, half: HalfMessage, state: LocalTransactionState, remark: str | None = None
     ) -> TransactionSendResult:
-        """Tell the broker how the work for a half message ended. `remark` is for its log.
+        """Send the decision about a half message to the broker. `remark` is for its log.
 
-        Nothing is raised for a broker that cannot be told: it asks. InvalidStateError unless the producer is running.
+        Raises nothing when the broker cannot be reached: it checks later. InvalidStateError unless the producer is
+        running.
         """
         result, instance = half.result, self._instance
         try:
@@ -194,7 +198,7 @@ class TransactionProducer(Producer, Generic[A_contra]):
             self._show(half.message, result.msg_id, result.transaction_id, address, state, from_check=False)
             await end_transaction_oneway(instance.remoting, address, header, remark)
         except OrbitMQError as error:
-            _log.warning("event=transaction_end_not_told id=%s state=%s error=%s", result.msg_id, state.name, error)
+            _log.warning("event=transaction_end_not_sent id=%s state=%s error=%s", result.msg_id, state.name, error)
         return TransactionSendResult(
             result.status, result.msg_id, result.offset_msg_id, result.queue, result.queue_offset,
             result.region_id, result.trace_on, result.transaction_id, state,
@@ -202,7 +206,7 @@ class TransactionProducer(Producer, Generic[A_contra]):
 
     @checks_arguments
     def add_end_transaction_hook(self, hook: EndTransactionHook) -> None:
-        """Have `hook` see every decision before a broker is told. It runs on the event loop and must not wait."""
+        """Call `hook` for every decision before it is sent. It runs on the event loop and must not block."""
         self._end_hooks.append(hook)
 
     def _show(
@@ -225,44 +229,44 @@ class TransactionProducer(Producer, Generic[A_contra]):
         region = context.message.properties.get(MSG_REGION, DEFAULT_REGION)
         self._traces.add([trace_of(context)], [context.msg_id, *context.message.keys.split()], region)
 
-    # ------------------------------------------------------------------------------------------------- being asked
+    # ---------------------------------------------------------------------------------------------- transaction checks
 
-    def _hear(self, question: Question) -> None:
+    def _queue_check(self, check: TransactionCheck) -> None:
         try:
-            self._questions.put_nowait(question)
+            self._checks.put_nowait(check)
         except asyncio.QueueFull:
-            _log.warning("event=transaction_question_dropped group=%s waiting=%d", self.group, self._questions.qsize())
+            _log.warning("event=transaction_check_dropped group=%s waiting=%d", self.group, self._checks.qsize())
 
-    async def _answer_questions(self) -> None:
+    async def _process_checks(self) -> None:
         while True:
-            question = await self._questions.get()
-            with one_round(self.group, "transaction question"):  # a hook around requests may raise; it is asked again
+            check = await self._checks.get()
+            with one_round(self.group, "transaction check"):  # of a hook; the broker repeats it
                 try:
-                    await self._answer(question)
+                    await self._process_check(check)
                 except OrbitMQError as error:
-                    _log.warning("event=transaction_question_not_answered group=%s error=%s", self.group, error)
+                    _log.warning("event=transaction_check_failed group=%s error=%s", self.group, error)
 
-    async def _answer(self, question: Question) -> None:
-        message, asked = self._seen(question.message), question.header
+    async def _process_check(self, check: TransactionCheck) -> None:
+        message, request = self._seen(check.message), check.header
         state, remark = await _outcome(lambda: _called(self._listener.check, message))
         header = EndTransactionHeader(
             producer_group=self.group,
-            tran_state_table_offset=asked.tran_state_table_offset,
-            commit_log_offset=asked.commit_log_offset,
+            tran_state_table_offset=request.tran_state_table_offset,
+            commit_log_offset=request.commit_log_offset,
             commit_or_rollback=_DECISIONS[state],
             from_transaction_check=True,
-            msg_id=message.transaction_id or asked.msg_id,
-            transaction_id=asked.transaction_id,
+            msg_id=message.transaction_id or request.msg_id,
+            transaction_id=request.transaction_id,
         )
         if self._shared is not None:
-            address = question.connection.address
+            address = check.connection.address
             self._show(message, header.msg_id or "", header.transaction_id, address, state, from_check=True)
-            self._shared.remoting.tell(question.connection, end_command(header, remark))
+            self._shared.remoting.tell(check.connection, end_command(header, remark))
 
     async def _begin(self, instance: Instance) -> None:
         loop = asyncio.get_running_loop()
-        self._checkers = [loop.create_task(self._answer_questions()) for _ in range(self._check_threads)]
-        instance.questions.producers[self.group] = self._hear
+        self._checkers = [loop.create_task(self._process_checks()) for _ in range(self._check_threads)]
+        instance.transaction_checks.producers[self.group] = self._queue_check
         await super()._begin(instance)
         if self._traces is not None:
             self._end_hooks.append(self._trace)
@@ -271,7 +275,7 @@ class TransactionProducer(Producer, Generic[A_contra]):
         await instance.add_decider(self.group)
 
     async def _leave(self, instance: Instance) -> None:
-        instance.questions.producers.pop(self.group, None)
+        instance.transaction_checks.producers.pop(self.group, None)
         for task in self._checkers:
             task.cancel()
         await asyncio.gather(*self._checkers, return_exceptions=True)
@@ -279,7 +283,7 @@ class TransactionProducer(Producer, Generic[A_contra]):
 
 
 async def _outcome(work: Callable[[], Awaitable[object]]) -> tuple[LocalTransactionState, str | None]:
-    """What a listener said, and what the broker's log should say when it said nothing useful."""
+    """The decision of a listener, and a remark for the broker's log when there is none."""
     try:
         state = await work()
     except BaseException as error:
@@ -299,8 +303,8 @@ def checked(state: object) -> tuple[LocalTransactionState, str | None]:
     """The outcome of a listener that returned."""
     if isinstance(state, LocalTransactionState):
         return state, None
-    _log.warning("event=transaction_listener_gave_no_state value=%.80r", state)
-    return LocalTransactionState.UNKNOWN, f"the listener gave no state but {type(state).__name__}"
+    _log.warning("event=transaction_listener_returned_no_state value=%.80r", state)
+    return LocalTransactionState.UNKNOWN, f"the listener returned no LocalTransactionState but {type(state).__name__}"
 
 
 async def _called(function: Callable[..., object], *arguments: object) -> object:

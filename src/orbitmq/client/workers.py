@@ -1,4 +1,4 @@
-"""Runs listeners: plain functions on threads, coroutine functions as tasks. Knows no queue and no offset.
+"""Calls listeners: plain functions on threads, coroutine functions as tasks. Knows no queue and no offset.
 
 Portions go in on the event loop and come back there, through `finished`, in any order.
 """
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias, cast
 
-from orbitmq.client.consumer import Held
+from orbitmq.client.consumer import HeldQueue
 from orbitmq.client.core.model import (
     ConcurrentContext,
     ConsumeConcurrentlyStatus,
@@ -27,92 +27,95 @@ from orbitmq.client.core.model import (
     OrderlyContext,
 )
 from orbitmq.client.core.process_queue import ProcessQueue
-from orbitmq.client.leaving import is_failure
+from orbitmq.client.loops import is_failure
 from orbitmq.client.threads import on_thread
 from orbitmq.message.model import MessageExt
 
 _log = logging.getLogger(__name__)
 
-ABANDON_S = 1.0  # for a coroutine that is cancelled to end; one that goes on nevertheless must not hold up a shutdown
-TASK_TURN_S = 0.005  # a coroutine listener that never waits must not keep the loop longer than this
+ABANDON_S = 1.0  # for a cancelled coroutine to end; one that continues must not block shutdown
+TASK_TURN_S = 0.005  # a coroutine listener that never awaits must not keep the loop longer than this
 
 FunctionListener: TypeAlias = Callable[[Sequence[MessageExt], ConcurrentContext], ConsumeConcurrentlyStatus | None]
 CoroutineListener: TypeAlias = Callable[
     [Sequence[MessageExt], ConcurrentContext], Awaitable[ConsumeConcurrentlyStatus | None]
 ]
 Listener: TypeAlias = FunctionListener | CoroutineListener
-"""Gets messages and their context and says what became of them: a function, called on threads, or a coroutine function.
-An exception, and no answer at all, mean that the messages come again. A SystemExit is an exception like others on a
-thread, and for a coroutine function of the synchronous classes; on an application's own loop it ends the loop, as
-everywhere in asyncio, and the messages come again to others."""
+"""Called with messages and their context and returns their status: a function, called on threads, or a coroutine
+function. After an exception or None the messages are delivered again. A SystemExit counts as any exception on a thread,
+and in a coroutine function of the synchronous classes; on your own loop it ends the loop, as everywhere in asyncio, and
+the messages are delivered to other members.
+"""
 OrderlyFunctionListener: TypeAlias = Callable[[Sequence[MessageExt], OrderlyContext], ConsumeOrderlyStatus | None]
 OrderlyCoroutineListener: TypeAlias = Callable[
     [Sequence[MessageExt], OrderlyContext], Awaitable[ConsumeOrderlyStatus | None]
 ]
 OrderlyListener: TypeAlias = OrderlyFunctionListener | OrderlyCoroutineListener
-"""The same for messages in the order of their queue."""
+"""A `Listener` for messages in the order of their queue."""
 Status: TypeAlias = ConsumeConcurrentlyStatus | ConsumeOrderlyStatus
 Context: TypeAlias = ConcurrentContext | OrderlyContext
 
 
 @dataclass(eq=False, slots=True)
-class Portion:
-    """What a listener gets at once, and what it said."""
+class ListenerCall:
+    """One call of a listener: its messages and its result."""
 
-    held: Held
+    held: HeldQueue
     cached: ProcessQueue
-    """Where the messages are; the queue may have started over since."""
+    """The cache of the messages; the queue may have a new one since."""
     messages: Sequence[MessageExt]
     context: Context
     status: Status | None = None
     error: BaseException | None = None
-    """What the listener raised instead of saying something."""
+    """The exception that the listener raised."""
     skipped: bool = False
-    """The listener was not called: the queue was given up or the consumer shut down before. Or it is the listener that
-    shuts the consumer down, and nobody waits for what it says then.
+    """The listener was not called: the queue was given up or the consumer shut down before. Or the listener itself
+    shuts the consumer down, and its result is ignored.
     """
     ended: asyncio.Event | None = None
-    """Set when the listener is done with it, for somebody who waits for that."""
+    """Set when the listener has returned, for an orderly queue that waits for that."""
 
 
-class Workers(ABC):
-    """`prepare` is called right before the listener, where the listener runs."""
+class ListenerWorkers(ABC):
+    """Concurrent calls of one listener. `prepare` is called right before it, in the same thread or task."""
 
-    def __init__(self, count: int, prepare: Callable[[Portion], None], finished: Callable[[Portion], None]) -> None:
+    def __init__(
+        self, count: int, prepare: Callable[[ListenerCall], None], finished: Callable[[ListenerCall], None]
+    ) -> None:
         self.count = count
-        """Calls of the listener at a time."""
+        """Concurrent calls of the listener."""
         self._prepare = prepare
         self._finished = finished
         self._closing = False
         self._warned = False
         self._open_count = 0
         self._awaited_below = 1
-        """Closing waits until fewer portions are open."""
+        """Closing waits until fewer calls are open."""
         self._idle = asyncio.Event()
 
     @abstractmethod
     def resize(self, count: int) -> None:
-        """Call the listener `count` times at once from now on; calls that run are not stopped."""
+        """Change the number of concurrent calls; running calls are not stopped."""
 
-    def submit(self, portion: Portion) -> None:
-        """Call the listener with it as soon as there is a free worker."""
+    def submit(self, call: ListenerCall) -> None:
+        """Make the call as soon as there is a free worker."""
         self._open_count += 1
-        self._enqueue(portion)
+        self._enqueue(call)
 
     @abstractmethod
-    async def call(self, portion: Portion) -> None:
-        """Call the listener with it now, beside the others; `finished` does not hear of it."""
+    async def call(self, call: ListenerCall) -> None:
+        """Make the call now, in addition to the others; `finished` is not called for it."""
 
     def dismiss(self) -> None:
-        """Call no listener any more."""
+        """Make no more calls."""
         self._closing = True
         self._wind_down()
 
     async def close(self, grace_s: float) -> None:
-        """Call no listener any more; wait for those that run, at most `grace_s` seconds."""
+        """Make no more calls; wait for the running ones, at most `grace_s` seconds."""
         self.dismiss()
-        own = self.own_portion()
-        self._awaited_below = 1 if own is None else 2  # a listener's own portion is open while it waits
+        own = self.own_call()
+        self._awaited_below = 1 if own is None else 2  # the call that closes the workers is open while it waits
         if own is not None and own.ended is not None:
             own.skipped = True
             own.ended.set()
@@ -123,18 +126,18 @@ class Workers(ABC):
                     await self._idle.wait()
         await self._abandon()
 
-    def _done(self, portion: Portion) -> None:
+    def _done(self, call: ListenerCall) -> None:
         self._open_count -= 1
         if self._open_count < self._awaited_below:
             self._idle.set()
-        self._finished(portion)
+        self._finished(call)
 
-    def _may_run(self, portion: Portion) -> bool:
-        portion.skipped = self._closing or portion.cached.dropped
-        return not portion.skipped
+    def _may_run(self, call: ListenerCall) -> bool:
+        call.skipped = self._closing or call.cached.dropped
+        return not call.skipped
 
     def _checked(self, status: object, context: Context) -> Status | None:
-        """What the listener said, None for what is no status. It is told once: one message is as good as thousands."""
+        """The status that the listener returned, None unless it is one. A wrong result is logged as a warning once."""
         wanted = ConsumeOrderlyStatus if isinstance(context, OrderlyContext) else ConsumeConcurrentlyStatus
         if isinstance(status, wanted):
             return status
@@ -142,56 +145,56 @@ class Workers(ABC):
         self._warned = True
         _log.log(
             level,
-            "event=listener_gave_no_status value=%.80r; its messages are delivered again; a listener must return a %s",
+            "event=listener_returned_no_status value=%.80r; its messages are delivered again; return a %s",
             status,
             wanted.__name__,
         )
         return None
 
-    def own_portion(self) -> Portion | None:
-        """What the running task is calling the listener with; None when it is not the listener that asks."""
+    def own_call(self) -> ListenerCall | None:
+        """The call that the current task is making; None unless the caller is the listener."""
         return None
 
     @abstractmethod
-    def _enqueue(self, portion: Portion) -> None: ...
+    def _enqueue(self, call: ListenerCall) -> None: ...
 
     @abstractmethod
     def _wind_down(self) -> None:
-        """Let workers end when nothing is left to do."""
+        """Let workers end when no calls are left."""
 
     @abstractmethod
     async def _abandon(self) -> None:
-        """Give up what still runs."""
+        """Abandon running calls."""
 
 
 class _Note(Enum):
-    """What threads find among the portions."""
+    """Signals to the threads, in the queue of calls."""
 
-    LOOK = auto()  # there may be too many threads
-    END = auto()  # nothing comes behind this
+    LOOK = auto()  # check whether there are too many threads
+    END = auto()  # the end of the queue
 
 
-class ThreadWorkers(Workers):
-    """Threads of their own: a listener that hangs must not keep the interpreter from ending."""
+class ThreadWorkers(ListenerWorkers):
+    """Daemon threads: a listener that hangs must not keep the interpreter from exiting."""
 
     def __init__(
         self,
         listener: FunctionListener | OrderlyFunctionListener,
         count: int,
         name: str,
-        prepare: Callable[[Portion], None],
-        finished: Callable[[Portion], None],
+        prepare: Callable[[ListenerCall], None],
+        finished: Callable[[ListenerCall], None],
     ) -> None:
         super().__init__(count, prepare, finished)
         self._listener = cast("Callable[[Sequence[MessageExt], Context], object]", listener)
         self._loop = asyncio.get_running_loop()
-        self._waiting: queue.SimpleQueue[Portion | _Note] = queue.SimpleQueue()
-        self._results: deque[Portion] = deque()
+        self._waiting: queue.SimpleQueue[ListenerCall | _Note] = queue.SimpleQueue()
+        self._results: deque[ListenerCall] = deque()
         self._woken = False
         self._name = name
         self._guard = threading.Lock()
         self._alive = 0
-        """Threads that have not ended; under the guard."""
+        """Threads that have not ended; protected by the guard."""
         self._numbers = itertools.count()
         self._start_threads()
 
@@ -208,7 +211,7 @@ class ThreadWorkers(Workers):
             threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def _wake_surplus(self) -> None:
-        """Threads that wait look whether there are too many of them; those at work do when they are done."""
+        """Make idle threads check whether there are too many of them; busy threads do when their call ends."""
         for _ in range(self._alive - self.count):
             self._waiting.put(_Note.LOOK)
 
@@ -220,36 +223,35 @@ class ThreadWorkers(Workers):
             self._alive -= surplus
         return not surplus
 
-    def _enqueue(self, portion: Portion) -> None:
-        self._waiting.put(portion)
+    def _enqueue(self, call: ListenerCall) -> None:
+        self._waiting.put(call)
 
     def _run(self) -> None:
         while self._may_go_on():
-            portion = self._waiting.get()
-            if portion is _Note.LOOK:
+            call = self._waiting.get()
+            if call is _Note.LOOK:
                 continue
-            if portion is _Note.END:
+            if call is _Note.END:
                 return
-            if self._may_run(portion):
-                self._call(portion)
-            self._results.append(portion)
+            if self._may_run(call):
+                self._call(call)
+            self._results.append(call)
             if not self._woken:
-                # Results of the time until the loop runs go in one wake-up. Two threads may both see False: the second
-                # wake-up finds nothing.
+                # One wake-up for all results until the loop runs. If two threads see False, the second finds nothing.
                 self._woken = True
-                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is interested any more
+                with contextlib.suppress(RuntimeError):  # the loop is closed: the result is not needed any more
                     self._loop.call_soon_threadsafe(self._collect)
 
-    async def call(self, portion: Portion) -> None:
-        await on_thread(f"{self._name}-direct", lambda: self._call(portion))
+    async def call(self, call: ListenerCall) -> None:
+        await on_thread(f"{self._name}-direct", lambda: self._call(call))
 
-    def _call(self, portion: Portion) -> None:
+    def _call(self, call: ListenerCall) -> None:
         try:
-            self._prepare(portion)
-            portion.status = self._checked(self._listener(portion.messages, portion.context), portion.context)
-        except BaseException as error:  # a thread that ended would be one less, and its portion never done
-            portion.error = error
-            _log.warning("event=listener_failed queue=%s", portion.held.queue, exc_info=True)
+            self._prepare(call)
+            call.status = self._checked(self._listener(call.messages, call.context), call.context)
+        except BaseException as error:  # otherwise the thread would end and its call never finish
+            call.error = error
+            _log.warning("event=listener_failed queue=%s", call.held.queue, exc_info=True)
 
     def _collect(self) -> None:
         self._woken = False
@@ -264,24 +266,24 @@ class ThreadWorkers(Workers):
         """A thread cannot be stopped; its result will find the queue dropped."""
 
 
-class TaskWorkers(Workers):
-    """At most `count` calls of a coroutine listener at a time."""
+class TaskWorkers(ListenerWorkers):
+    """At most `count` concurrent calls of a coroutine listener."""
 
     def __init__(
         self,
         listener: CoroutineListener | OrderlyCoroutineListener,
         count: int,
-        prepare: Callable[[Portion], None],
-        finished: Callable[[Portion], None],
+        prepare: Callable[[ListenerCall], None],
+        finished: Callable[[ListenerCall], None],
     ) -> None:
         super().__init__(count, prepare, finished)
         self._listener = cast("Callable[[Sequence[MessageExt], Context], Awaitable[object]]", listener)
-        self._waiting: deque[Portion] = deque()
-        self._tasks: dict[asyncio.Task[None], Portion | None] = {}
-        """Each with what the listener has of it."""
+        self._waiting: deque[ListenerCall] = deque()
+        self._tasks: dict[asyncio.Task[None], ListenerCall | None] = {}
+        """Each task with its current call."""
 
-    def _enqueue(self, portion: Portion) -> None:
-        self._waiting.append(portion)
+    def _enqueue(self, call: ListenerCall) -> None:
+        self._waiting.append(call)
         self._start_task()
 
     def resize(self, count: int) -> None:
@@ -298,7 +300,7 @@ class TaskWorkers(Workers):
         try:
             await self._run(task)
         finally:
-            # Here and not in a callback of the task, which would come later: a portion that is enqueued in between
+            # Here and not in a callback of the task, which would run later: a call that is enqueued in between
             # would find every task still there and wait for one that has ended.
             del self._tasks[task]
 
@@ -306,35 +308,35 @@ class TaskWorkers(Workers):
         loop = asyncio.get_running_loop()
         turn_ends = loop.time() + TASK_TURN_S
         while self._waiting and len(self._tasks) <= self.count:
-            portion = self._tasks[task] = self._waiting.popleft()
-            if self._may_run(portion):
-                await self._call(portion)
-            self._done(portion)
+            call = self._tasks[task] = self._waiting.popleft()
+            if self._may_run(call):
+                await self._call(call)
+            self._done(call)
             if loop.time() > turn_ends:
                 await asyncio.sleep(0)
                 turn_ends = loop.time() + TASK_TURN_S
 
-    async def call(self, portion: Portion) -> None:
-        await self._call(portion)
+    async def call(self, call: ListenerCall) -> None:
+        await self._call(call)
 
-    async def _call(self, portion: Portion) -> None:
+    async def _call(self, call: ListenerCall) -> None:
         try:
-            self._prepare(portion)
-            portion.status = self._checked(await self._listener(portion.messages, portion.context), portion.context)
+            self._prepare(call)
+            call.status = self._checked(await self._listener(call.messages, call.context), call.context)
         except BaseException as error:
             if not is_failure(error):
                 raise
-            portion.error = error
-            _log.warning("event=listener_failed queue=%s", portion.held.queue, exc_info=True)
+            call.error = error
+            _log.warning("event=listener_failed queue=%s", call.held.queue, exc_info=True)
 
     def _wind_down(self) -> None:
-        """Portions that wait are skipped by the running tasks; none is left when no task runs."""
+        """The running tasks skip the waiting calls; none waits when no task runs."""
 
-    def own_portion(self) -> Portion | None:
+    def own_call(self) -> ListenerCall | None:
         return self._tasks.get(cast("asyncio.Task[None]", asyncio.current_task()))
 
     async def _abandon(self) -> None:
-        tasks = self._tasks.keys() - {asyncio.current_task()}  # a listener may have shut its consumer down
+        tasks = self._tasks.keys() - {asyncio.current_task()}  # the listener may shut its consumer down
         for task in tasks:
             task.cancel()
         if tasks:
@@ -351,9 +353,9 @@ def workers_for(
     listener: Listener | OrderlyListener,
     count: int,
     name: str,
-    prepare: Callable[[Portion], None],
-    finished: Callable[[Portion], None],
-) -> Workers:
+    prepare: Callable[[ListenerCall], None],
+    finished: Callable[[ListenerCall], None],
+) -> ListenerWorkers:
     """Tasks for a coroutine function (or an object whose call is one), threads for anything else."""
     if is_coroutine(listener):
         return TaskWorkers(cast("CoroutineListener", listener), count, prepare, finished)

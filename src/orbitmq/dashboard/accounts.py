@@ -33,10 +33,10 @@ NAME_CHARS_MAX = 64
 COST, BLOCK, PARALLEL = 1 << 14, 8, 5
 SALT_BYTES = 16
 _KIND = "scrypt"
-_MEMORY_MAX = 64 << 20  # for the parameters of a file that somebody has edited
+_MEMORY_MAX = 64 << 20  # for the hash parameters of an edited file
 
 
-class Account(NamedTuple):
+class DashboardAccount(NamedTuple):
     """One name of the file."""
 
     name: str
@@ -69,7 +69,7 @@ def is_right(password: str, kept: str) -> bool:
 
 NOBODY_HASH = base64.b64encode(bytes(64)).decode()
 NOBODY = f"{_KIND}${COST}${BLOCK}${PARALLEL}${base64.b64encode(bytes(16)).decode()}${NOBODY_HASH}"
-"""Compared with where there is no such name: an answer's time does not tell which names there are."""
+"""The hash to compare with for an unknown name, so that the response time does not reveal which names exist."""
 
 
 def _scrypt(password: bytes, salt: bytes, cost: int, block: int, parallel: int) -> bytes:
@@ -86,9 +86,9 @@ class AccountFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._stamp: tuple[int, int] | None = None
-        self._accounts: dict[str, Account] = {}
+        self._accounts: dict[str, DashboardAccount] = {}
 
-    def accounts(self) -> Mapping[str, Account]:
+    def accounts(self) -> Mapping[str, DashboardAccount]:
         """Read anew when the file has changed. ConfigurationError names what is wrong with it."""
         try:
             found = self.path.stat()
@@ -108,12 +108,13 @@ class AccountFile:
         return self._accounts
 
 
-def parse(data: bytes, where: str) -> dict[str, Account]:
+def parse(data: bytes, where: str) -> dict[str, DashboardAccount]:
     """The accounts of a file's text. ConfigurationError."""
     try:
         tables = tomllib.loads(data.decode()).get("accounts", {})
         return {
-            name: Account(name, role_of(table["role"]), _checked(table["password"])) for name, table in tables.items()
+            name: DashboardAccount(name, role_of(table["role"]), _checked(table["password"]))
+            for name, table in tables.items()
         }
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError, AttributeError) as error:
         raise ConfigurationError(f"{where}: {error}") from error

@@ -1,7 +1,7 @@
-"""The page as an ASGI application: every request passes the same checks before a page is asked.
+"""The web page as an ASGI application: every request passes the same checks before its page is called.
 
-In this order: the host it was sent to, the size of what it carries, who it is, whether that role may do it, whether the
-form came from a page of ours. Every answer, errors included, forbids scripts, frames and sources from elsewhere.
+In this order: the host, the size of the body, the login, the role, the origin and token of a form. Every response,
+errors included, has a policy that forbids scripts, frames and sources of other hosts.
 """
 
 from __future__ import annotations
@@ -23,16 +23,25 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from orbitmq.admin.answers import Failure, failure_of
 from orbitmq.admin.plans import Plan
-from orbitmq.dashboard import accounts, confirming, pages
-from orbitmq.dashboard.asking import PAGES, Answer, Asked, Download, Fields, Goes, Page, Shown
+from orbitmq.admin.results import Failure, failure_of
+from orbitmq.dashboard import accounts, changes, pages
 from orbitmq.dashboard.audit import AuditLog
+from orbitmq.dashboard.clusters import DashboardCluster
+from orbitmq.dashboard.formats import environment, rendered
 from orbitmq.dashboard.guard import Headers, body_of, is_looked_at, is_ours, query_of, refuse_host
 from orbitmq.dashboard.logins import Guesses, Login, Logins
-from orbitmq.dashboard.places import Place
-from orbitmq.dashboard.rendering import environment, rendered
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import (
+    PAGES,
+    DashboardRequest,
+    Download,
+    Fields,
+    PageContent,
+    PageResult,
+    PageRoute,
+    Redirect,
+)
 from orbitmq.errors import (
     BadField,
     BrokerError,
@@ -52,20 +61,22 @@ _log = logging.getLogger(__name__)
 COOKIE = "orbitmq-session"
 """Its name, or the beginning of it: ports of a host share their cookies, and two pages must not take each other's."""
 LOCAL_NAME = "local"
-"""Who is told in the audit log where nobody has to log in."""
+"""The user name in the audit log when the page needs no login."""
 LOGIN_BODY_MAX = 4096
+CONFIRM_BODY_MAX = 16 << 10
+FOREIGN_FORM = "the form is not from a page of your session"
 HASHED_AT_ONCE = 2  # each takes 16 MiB and a core for its time
 SAID_MAX = 300  # characters of a sentence that is carried to the next page
 TARGET_MAX = 2000  # characters of an address that a login leads back to
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What `orbitmq dashboard` was told."""
+class DashboardSettings:
+    """The options of `orbitmq dashboard`."""
 
-    places: Sequence[Place]
+    clusters: Sequence[DashboardCluster]
     accounts: accounts.AccountFile | None = None
-    """None: whoever reaches the page is an administrator; for loopback only."""
+    """None: no login, and every user is an administrator; for loopback only."""
     readonly: bool = False
     hosts: frozenset[str] = frozenset()
     """Names of the page in addresses, besides those of loopback; with accounts and without any, every name is taken."""
@@ -81,11 +92,12 @@ class Settings:
 class Dashboard:
     """All pages over the places of `settings`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: DashboardSettings) -> None:
         self.settings = settings
-        self.places = {place.name: place for place in settings.places}
+        self.clusters = {cluster.name: cluster for cluster in settings.clusters}
         self.logins = Logins(time.monotonic)
         self.guesses = Guesses(time.monotonic)
+        self.changes = changes.Changes(settings.audit, settings.save_undo)
         self._hashing = asyncio.Semaphore(HASHED_AT_ONCE)
         self.templates = environment()
         now = time.monotonic()
@@ -93,10 +105,15 @@ class Dashboard:
         self._local.began = now
         for name in pages.MODULES:
             import_module(f"{pages.__name__}.{name}")
-        self.asgi = Headers(Starlette(routes=self._routes(), exception_handlers=self._handlers()))
+        self.asgi = Headers(
+            Starlette(routes=self._routes(), exception_handlers={HTTPException: self._http_error, Exception: self._bug})
+        )
 
     def _routes(self) -> list[Route | Mount]:
-        below = [Route(f"/c/{{place}}/{page.path}", self._serves(page), methods=_methods(page)) for page in PAGES]
+        below = [
+            Route(f"/c/{{cluster}}/{page.path}", self._serves(page), methods=["POST"] if page.writes else ["GET"])
+            for page in PAGES
+        ]
         return [
             Mount("/static", StaticFiles(packages=[("orbitmq.dashboard", "static")])),
             Route("/", self.guarded(self._first)),
@@ -105,12 +122,9 @@ class Dashboard:
             Route("/login", self.guarded(self._login), methods=["POST"]),
             Route("/logout", self.guarded(self._logout), methods=["POST"]),
             *below,
-            Route("/c/{place}/plans/{plan}", self._plan, methods=["GET"]),
-            Route("/c/{place}/plans/{plan}", self._confirm, methods=["POST"]),
+            Route("/c/{cluster}/plans/{plan}", self.guarded(self._plan), methods=["GET"]),
+            Route("/c/{cluster}/plans/{plan}", self.guarded(self._confirm), methods=["POST"]),
         ]
-
-    def _handlers(self) -> Mapping[Any, Any]:
-        return {HTTPException: self._http_error, Exception: self._bug}
 
     # ------------------------------------------------------------------------------------------------------- who it is
 
@@ -129,7 +143,7 @@ class Dashboard:
 
     async def _first(self, request: Request) -> Response:
         refuse_host(request, self.settings.hosts, open_to_all=self.settings.accounts is not None)
-        return RedirectResponse(f"/c/{quote(next(iter(self.places)))}/", HTTPStatus.SEE_OTHER)
+        return RedirectResponse(f"/c/{quote(next(iter(self.clusters)))}/", HTTPStatus.SEE_OTHER)
 
     async def _healthz(self, _request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -142,15 +156,15 @@ class Dashboard:
         return self._page("login.html", request, {"wrong": "", "next": target})
 
     async def _login(self, request: Request) -> Response:
-        """A form without a token: there is no session yet. A page of another site cannot send it, its origin tells."""
+        """A form without a token, as there is no session yet; the origin shows whether another site sent it."""
         refuse_host(request, self.settings.hosts, open_to_all=self.settings.accounts is not None)
         if not is_ours(request):
-            raise HTTPException(HTTPStatus.FORBIDDEN, "this form came from another site")
+            raise HTTPException(HTTPStatus.FORBIDDEN, "the form was sent from another site")
         if self.settings.accounts is None:
-            raise NotFound("nobody has to log in here")
+            raise NotFound("this dashboard needs no login")
         form = Fields(await body_of(request, LOGIN_BODY_MAX))
         name, password = form.text("name", at_most=accounts.NAME_CHARS_MAX), form.raw("password", at_most=1024)
-        peer = request.client.host if request.client else ""
+        peer = _peer(request)
         wait = self.guesses.wait_seconds(name, peer)
         if wait > 0:
             return self._wrong(request, form, f"too many wrong passwords; try again in {wait:.0f} s", 429, wait)
@@ -158,25 +172,25 @@ class Dashboard:
         account = await self._account(name, password)
         if account is None:
             self.guesses.wrong(name, peer, tries=0)
-            await self._told(name, "", peer, "refused")
-            return self._wrong(request, form, "name or password is wrong", 401)
+            await self._record_login(name, "", peer, "refused")
+            return self._wrong(request, form, "wrong name or password", 401)
         self.guesses.right(name, peer)
-        await self._told(name, account.role.word, peer, "done")
+        await self._record_login(name, account.role.word, peer, "done")
         self.logins.end(request.cookies.get(self.settings.cookie, ""))
         key, _ = self.logins.begin(name, account.role, account.hashed)
-        answer = RedirectResponse(local_path(form.text("next", "/")), HTTPStatus.SEE_OTHER)
+        response = RedirectResponse(local_path(form.text("next", "/")), HTTPStatus.SEE_OTHER)
         is_secure = self.settings.is_secure or request.scope["scheme"] == "https"
-        answer.set_cookie(self.settings.cookie, key, httponly=True, samesite="strict", secure=is_secure, path="/")
-        return answer
+        response.set_cookie(self.settings.cookie, key, httponly=True, samesite="strict", secure=is_secure, path="/")
+        return response
 
-    async def _told(self, name: str, role: str, peer: str, outcome: str) -> None:
-        """A full disk keeps nobody from looking: only changes wait until they can be recorded."""
+    async def _record_login(self, name: str, role: str, peer: str, outcome: str) -> None:
+        """Record a login. A full disk must not prevent logins: only changes need a record first."""
         try:
             await asyncio.to_thread(self.settings.audit.write, name, role, peer, "log in", outcome)
         except OSError as error:
             _log.error("event=audit_failed what=login error=%s", error.strerror)
 
-    async def _account(self, name: str, password: str) -> accounts.Account | None:
+    async def _account(self, name: str, password: str) -> accounts.DashboardAccount | None:
         assert self.settings.accounts is not None
         account = self.settings.accounts.accounts().get(name)
         async with self._hashing:
@@ -185,58 +199,62 @@ class Dashboard:
         return account if right else None
 
     def _wrong(self, request: Request, form: Fields, text: str, status: int, wait: float = 0) -> Response:
-        answer = self._page("login.html", request, {"wrong": text, "next": form.text("next", "/")}, status=status)
+        response = self._page("login.html", request, {"wrong": text, "next": form.text("next", "/")}, status=status)
         if wait:
-            answer.headers["retry-after"] = str(round(wait) + 1)
-        return answer
+            response.headers["retry-after"] = str(round(wait) + 1)
+        return response
 
     async def _logout(self, request: Request) -> Response:
         login = self.who(request)
         form = Fields(await body_of(request, LOGIN_BODY_MAX))
         if login is None or not is_ours(request) or not login.is_token(form.raw("csrf")):
-            raise HTTPException(HTTPStatus.FORBIDDEN, "this form is not of a page of yours; load it again")
+            raise HTTPException(HTTPStatus.FORBIDDEN, f"{FOREIGN_FORM}; load the page again")
         self.logins.end(request.cookies.get(self.settings.cookie, ""))
-        answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
-        answer.delete_cookie(self.settings.cookie, path="/")
-        return answer
+        response = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
+        response.delete_cookie(self.settings.cookie, path="/")
+        return response
 
     # ----------------------------------------------------------------------------------------------------------- pages
 
-    def _serves(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+    def _serves(self, page: PageRoute) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
-            asked = await self.asked(request, page.role, page.body_bytes_max if page.writes else 0)
-            if isinstance(asked, Response):
-                return asked
+            page_request = await self.checked(request, page.role, page.body_bytes_max if page.writes else 0)
+            if isinstance(page_request, Response):
+                return page_request
             if page.writes and page.says:
-                return await confirming.do(self, request, page, asked)
-            return await self.answered(request, page, asked, await page.endpoint(asked))
+                result = await self.changes.act(page, page_request, _peer(request))
+            else:
+                result = await page.endpoint(page_request)
+            return await self.respond(request, page, page_request, result)
 
         return self.guarded(serve)
 
-    async def asked(self, request: Request, role: Role, body_bytes_max: int) -> Asked | Response:
+    async def checked(self, request: Request, role: Role, body_bytes_max: int) -> DashboardRequest | Response:
         """The request, checked; a response where it goes no further. A size of 0 is that of a request to look."""
         refuse_host(request, self.settings.hosts, open_to_all=self.settings.accounts is not None)
         login = self.who(request)
         if login is None:
             return self._to_login(request)
-        place = self.places.get(request.path_params["place"])
-        if place is None:
-            raise NotFound(f"there is no cluster {request.path_params['place']}", f"there are {', '.join(self.places)}")
+        cluster = self.clusters.get(request.path_params["cluster"])
+        if cluster is None:
+            raise NotFound(
+                f"there is no cluster {request.path_params['cluster']}", f"there are {', '.join(self.clusters)}"
+            )
         if login.role < role:
-            raise Forbidden(f"{login.name} is {login.role.word}; this takes {role.word}")
+            raise Forbidden(f"{login.name} has the role {login.role.word}; this needs {role.word}")
         if not body_bytes_max and not is_looked_at(request):
-            raise Forbidden("a page of another site asks for this; open it yourself")
+            raise Forbidden("the request comes from a page of another site; open the address yourself")
         form = Fields(await body_of(request, body_bytes_max)) if body_bytes_max else Fields()
-        readonly = self.settings.readonly or place.reach.readonly
+        readonly = self.settings.readonly or cluster.access.readonly
         if body_bytes_max:
             token = request.headers.get("x-csrf-token") or form.raw("csrf")
             if not is_ours(request) or not login.is_token(token):
-                raise Forbidden("this form is not of a page of yours", "load the page again, and send it from there")
+                raise Forbidden(FOREIGN_FORM, "load the page again and submit it from there")
             if readonly:
-                raise Forbidden("nothing is changed through this page: it is read-only")
-        return Asked(
-            place,
-            place.session(),
+                raise Forbidden("this dashboard is read-only")
+        return DashboardRequest(
+            cluster,
+            cluster.session(),
             login,
             Fields(query_of(request)),
             form,
@@ -253,44 +271,60 @@ class Dashboard:
         target = quote(request.scope["path"]) + (f"?{query}" if query else "")
         return RedirectResponse(f"/login?next={quote(target[:TARGET_MAX])}", HTTPStatus.SEE_OTHER)
 
-    async def answered(self, request: Request, page: Page, asked: Asked, answer: Answer) -> Response:
-        if isinstance(answer, Plan):
-            return confirming.kept(page, asked, answer, time.monotonic())
-        if isinstance(answer, Goes):
-            target = f"/c/{quote(asked.place.name)}/{answer.path}"
-            if answer.said:
-                target += f"{'&' if '?' in target else '?'}said={asked.login.say(answer.said[:SAID_MAX])}"
+    async def respond(
+        self, request: Request, page: PageRoute, page_request: DashboardRequest, result: PageResult
+    ) -> Response:
+        if isinstance(result, Plan):
+            return self._to_plan(page_request, changes.keep(page, page_request, result, time.monotonic()))
+        if isinstance(result, Redirect):
+            target = f"/c/{quote(page_request.cluster.name)}/{result.path}"
+            if result.said:
+                target += f"{'&' if '?' in target else '?'}said={page_request.login.say(result.said[:SAID_MAX])}"
             return RedirectResponse(target, HTTPStatus.SEE_OTHER)
-        if isinstance(answer, Download):
-            name = quote(answer.name)
+        if isinstance(result, Download):
+            name = quote(result.name)
             headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}"}
-            return Response(answer.body, media_type=answer.content_type, headers=headers)
+            return Response(result.body, media_type=result.content_type, headers=headers)
         assert page.template is not None
-        return self.shown(request, page.template, asked, answer)
+        return self.shown(request, page.template, page_request, result)
 
-    def shown(self, request: Request, template: str, asked: Asked, answer: Shown) -> Response:
-        failures: list[Failure] = [failure for found in answer.found for failure in found.failures]
-        warnings = [warning for found in answer.found for warning in found.warnings]
+    def shown(self, request: Request, template: str, page_request: DashboardRequest, result: PageContent) -> Response:
+        failures: list[Failure] = [failure for found in result.found for failure in found.failures]
+        warnings = [warning for found in result.found for warning in found.warnings]
         values = {
-            **answer.values,
-            "asked": asked,
+            **result.values,
+            "request": page_request,
             "failures": list({one.target: one for one in failures}.values()),
             "warnings": list(dict.fromkeys(warnings)),
-            "age_seconds": answer.age_seconds,
-            "said": asked.login.said.get(asked.query.raw("said"), ""),
+            "age_seconds": result.age_seconds,
+            "said": page_request.login.said.get(page_request.query.raw("said"), ""),
         }
-        return self._page(template, request, values, asked=asked, status=answer.status)
+        return self._page(template, request, values, page_request=page_request, status=result.status)
+
+    def _to_plan(self, page_request: DashboardRequest, key: str) -> Response:
+        return RedirectResponse(f"/c/{quote(page_request.cluster.name)}/plans/{key}", HTTPStatus.SEE_OTHER)
 
     async def _plan(self, request: Request) -> Response:
-        return await self.guarded(lambda one: confirming.show(self, one))(request)
+        page_request = await self.checked(request, Role.VIEWER, 0)
+        if isinstance(page_request, Response):
+            return page_request
+        one = changes.pending(page_request)
+        found = one.plan.preview() if one.result is None else one.result
+        to_type = changes.text_to_type(page_request, one.plan)
+        values = {"plan": one.plan, "one": one, "steps": found.items, "to_type": to_type}
+        return self.shown(request, "plan.html", page_request, PageContent(values, found))
 
     async def _confirm(self, request: Request) -> Response:
-        return await self.guarded(lambda one: confirming.confirm(self, one))(request)
+        page_request = await self.checked(request, Role.OPERATOR, CONFIRM_BODY_MAX)
+        if isinstance(page_request, Response):
+            return page_request
+        await self.changes.confirm(page_request, changes.pending(page_request), _peer(request))
+        return self._to_plan(page_request, page_request.path["plan"])
 
     # ---------------------------------------------------------------------------------------------------------- errors
 
     def guarded(self, serve: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        """Errors of the family become a page that says what is wrong and what to do."""
+        """Turn orbitmq's errors into a page with the error and its remedy."""
 
         async def guarded(request: Request) -> Response:
             try:
@@ -309,7 +343,7 @@ class Dashboard:
 
     async def _bug(self, request: Request, error: Exception) -> Response:
         _log.error("event=page_failed path=%r", request.scope["path"], exc_info=error)
-        text = "this page has failed; the log of the dashboard tells where"
+        text = "internal error; see the log of the dashboard"
         return self._error(request, 500, Failure("", 500, "Internal Server Error", text, None, retryable=False))
 
     def _error(self, request: Request, status: int, failure: Failure) -> Response:
@@ -317,8 +351,8 @@ class Dashboard:
             login = self.who(request)
         except OrbitMQError:  # the accounts cannot be read: that is the error that is shown
             login = None
-        place = None if login is None else self.places.get(request.path_params.get("place", ""))
-        values = {"failure": failure, "status": status, "login": login, "place": place}
+        cluster = None if login is None else self.clusters.get(request.path_params.get("cluster", ""))
+        values = {"failure": failure, "status": status, "login": login, "cluster": cluster}
         return self._page("error.html", request, values, status=status)
 
     def _page(
@@ -327,33 +361,33 @@ class Dashboard:
         request: Request,
         values: Mapping[str, Any],
         *,
-        asked: Asked | None = None,
+        page_request: DashboardRequest | None = None,
         status: int = 200,
     ) -> Response:
         common = {
-            "login": None if asked is None else asked.login,
-            "place": None if asked is None else asked.place,
-            "places": list(self.places),
-            "base": None if asked is None else f"/c/{quote(asked.place.name)}",
+            "login": None if page_request is None else page_request.login,
+            "cluster": None if page_request is None else page_request.cluster,
+            "clusters": list(self.clusters),
+            "base": None if page_request is None else f"/c/{quote(page_request.cluster.name)}",
             "path": request.scope["path"],
             "now_ms": self.settings.clock.now_ms(),
             "needs_login": self.settings.accounts is not None,
-            "readonly": self.settings.readonly or (asked is not None and asked.place.reach.readonly),
+            "readonly": self.settings.readonly or (page_request is not None and page_request.cluster.access.readonly),
             "pages": pages.NAVIGATION,
         }
         merged = {**common, **values}
-        if merged["base"] is None and merged["place"] is not None:
-            merged["base"] = f"/c/{quote(merged['place'].name)}"
+        if merged["base"] is None and merged["cluster"] is not None:
+            merged["base"] = f"/c/{quote(merged['cluster'].name)}"
         text = rendered(template, merged, self.templates)
         return Response(text, status, media_type="text/html")
 
 
-def _methods(page: Page) -> list[str]:
-    return ["POST"] if page.writes else ["GET"]
+def _peer(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 def local_path(text: str) -> str:
-    """Where a login leads: a path of this page, whatever somebody has put into a link."""
+    """Where a login redirects to: a path of this page, whatever the link says."""
     is_path = text.startswith("/") and not text.startswith(("//", "/\\"))
     return text if is_path and text.isprintable() else "/"
 

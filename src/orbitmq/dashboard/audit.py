@@ -3,7 +3,7 @@
     {"at": "2026-11-22T10:00:00.000Z", "who": "anna", "role": "admin", "peer": "127.0.0.1", "cluster": "local",
      "what": "delete topic Orders", "outcome": "done", "steps": [...]}
 
-No secret is in it: steps of accounts tell that a secret changes, not which. Must not know a page.
+No secret is in it: steps of accounts say that a secret changes, not to what. Must not know a page.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from orbitmq.runtime.clock import Clock
 FILE_BYTES_MAX = 64 << 20  # then the file becomes `<name>.1`, and what was that goes: two files at most
 SHOWN_MAX = 500  # lines a page shows
 FIELDS = ("at", "who", "role", "peer", "what", "outcome")
-STEPS_MAX = 200  # of one change in a line; the number of all of them is told beside
+STEPS_MAX = 200  # of one change in a line; `stepsInAll` has the number of all
 
 
 class AuditLog:
@@ -50,11 +50,11 @@ class AuditLog:
             raise ConfigurationError(f"audit log {self._path}: {error.strerror}") from error
         for line in lines:
             try:
-                told = json.loads(line)
+                entry = json.loads(line)
             except ValueError:  # the first may be cut, and a full disk may have cut the last
                 continue
-            if isinstance(told, dict) and set(FIELDS) <= set(told):
-                self._latest.append(told)
+            if isinstance(entry, dict) and set(FIELDS) <= set(entry):
+                self._latest.append(entry)
 
     def write(self, who: str, role: str, peer: str, what: str, outcome: str, **more: Any) -> None:
         """Blocks until it is in the file; OSError when it cannot be, and then nothing must be changed."""

@@ -1,6 +1,6 @@
-"""Brokers that a request names: only those that name servers know are asked, wherever an address leads.
+"""The brokers that a request names: only registered ones are contacted, whatever the address in the request.
 
-Must not know what they are asked.
+Must not know what is requested from them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is looked at before a page is asked: the host, the origin, the size; and what every answer says to the browser.
+"""Checks before a page is called: the host, the origin, the size; and the headers of every response.
 
 Knows no page and no account.
 """
@@ -30,7 +30,7 @@ HEADERS = {
 
 
 class Headers:
-    """Puts `HEADERS` on every answer of `app`; nothing but files of ours is kept by a browser."""
+    """Adds `HEADERS` to every response of `app`; browsers may cache static files only."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -91,10 +91,10 @@ def is_looked_at(request: Request) -> bool:
     """Whether a person opens it or one of our pages asks for it. Other sites may lead to it, but not have a browser ask
     for it behind a picture: a search is work for brokers.
     """
-    told = request.headers
-    if told.get("sec-fetch-site") not in ("cross-site", "same-site"):
+    headers = request.headers
+    if headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
         return True
-    return (told.get("sec-fetch-mode"), told.get("sec-fetch-dest")) == ("navigate", "document")
+    return (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
 
 
 def query_of(request: Request) -> str:

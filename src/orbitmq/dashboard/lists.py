@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
 
-from orbitmq.dashboard.asking import Asked
+from orbitmq.dashboard.routes import DashboardRequest
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Listing(Generic[T]):
     sort: str
     """The word of a column, `-` before it for the largest first."""
     path: str
-    """Below the place, with the filters, and ending so that another field can follow."""
+    """Path below the cluster, with the filters, and ending so that another field can follow."""
     page: int = ROWS
 
     @property
@@ -61,18 +61,18 @@ class Listing(Generic[T]):
 
 
 def listing(
-    asked: Asked, path: str, rows: Iterable[T], columns: Sequence[Column[T]], *, keep: Sequence[str] = ()
+    request: DashboardRequest, path: str, rows: Iterable[T], columns: Sequence[Column[T]], *, keep: Sequence[str] = ()
 ) -> Listing[T]:
     """What `sort` and `from` of the query ask for; `keep` names its filters. Without `sort` the order is as it comes.
 
     Unknown values stand last, whichever way it is sorted.
     """
     words = [sign + column.word for column in columns if column.word is not None for sign in ("", "-")]
-    sort = asked.query.choice("sort", ["", *words])
+    sort = request.query.choice("sort", ["", *words])
     chosen = next((column for column in columns if column.word == sort.lstrip("-")), None) if sort else None
     ordered = list(rows) if chosen is None or chosen.of is None else _ordered(rows, chosen.of, sort.startswith("-"))
-    first = asked.query.number("from", 0)
-    filters = {name: asked.query.text(name) for name in keep if asked.query.text(name)}
+    first = request.query.number("from", 0)
+    filters = {name: request.query.text(name) for name in keep if request.query.text(name)}
     address = f"{path}?{urlencode(filters)}{'&' if filters else ''}"
     return Listing(ordered[first : first + ROWS], first, len(ordered), columns, sort, address)
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.plans import Plan, Step
+from orbitmq.admin.results import Found
 from orbitmq.dashboard.roles import Role
 
 LOGINS_MAX = 1000  # the one that was idle longest gives way
@@ -36,11 +36,11 @@ OF_BOTH, OF_PEER, OF_NAME = Brake(5, 300.0), Brake(20, 300.0), Brake(100, 5.0)
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingPlan:
     """A plan that was shown. It is made once."""
 
     plan: Plan
-    place: str
+    cluster: str
     back: str
     role: Role
     shown_at: float
@@ -61,7 +61,7 @@ class Login:
     csrf: str
     began: float
     seen: float
-    pending: OrderedDict[str, Pending] = field(default_factory=OrderedDict)
+    pending: OrderedDict[str, PendingPlan] = field(default_factory=OrderedDict)
     said: OrderedDict[str, str] = field(default_factory=OrderedDict)
     """Sentences by the key that stands in the address: nobody else can put words into the mouth of a page."""
 
@@ -76,7 +76,7 @@ class Login:
         self.said[key] = text
         return key
 
-    def keep(self, one: Pending) -> str:
+    def keep(self, one: PendingPlan) -> str:
         """The id under which a plan waits to be confirmed."""
         for old in [key for key, kept in self.pending.items() if self._is_old(kept, one.shown_at)]:
             del self.pending[old]
@@ -88,7 +88,7 @@ class Login:
         self.pending[key] = one
         return key
 
-    def kept(self, key: str, now: float) -> Pending | None:
+    def kept(self, key: str, now: float) -> PendingPlan | None:
         """The plan of this id; None when there is none, or it has grown old without being made."""
         one = self.pending.get(key)
         if one is not None and one.result is None and self._is_old(one, now):
@@ -97,7 +97,7 @@ class Login:
         return one
 
     @staticmethod
-    def _is_old(one: Pending, now: float) -> bool:
+    def _is_old(one: PendingPlan, now: float) -> bool:
         return not one.is_running and now - one.shown_at > PLAN_SECONDS
 
 

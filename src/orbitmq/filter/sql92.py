@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from orbitmq.errors import ExpressionIllegal
 from orbitmq.filter import terms
-from orbitmq.filter.terms import Kind, Properties, Term, TermError
+from orbitmq.filter.terms import Properties, Term, TermError, TermType
 
 if TYPE_CHECKING:
     from lark import Lark, Token
@@ -198,7 +198,7 @@ class _Meaning:
         return _at(parts[0], terms.opposite, parts[1])
 
     def text(self, parts: list[Token]) -> Term:
-        return terms.constant(Kind.TEXT, _unquoted(parts[0]))
+        return terms.constant(TermType.TEXT, _unquoted(parts[0]))
 
     def integer(self, parts: list[Token]) -> Term:
         return _at(parts[0], terms.integer, parts[0].rstrip("lL"))
@@ -207,13 +207,13 @@ class _Meaning:
         return _at(parts[0], terms.double, str(parts[0]))
 
     def true(self, _parts: list[Token]) -> Term:
-        return terms.constant(Kind.BOOLEAN, True)
+        return terms.constant(TermType.BOOLEAN, True)
 
     def false(self, _parts: list[Token]) -> Term:
-        return terms.constant(Kind.BOOLEAN, False)
+        return terms.constant(TermType.BOOLEAN, False)
 
     def null(self, _parts: list[Token]) -> Term:
-        return terms.constant(Kind.NULL, None)
+        return terms.constant(TermType.NULL, None)
 
     def named(self, parts: list[Token]) -> Term:
         return terms.named(str(parts[0]))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from orbitmq.errors import MessageIllegal
 from orbitmq.message.config import SUBSCRIBE_ALL, SubscriptionData
-from orbitmq.message.hashing import string_hash
+from orbitmq.message.java_hash import string_hash
 
 SEPARATOR = "||"
 

@@ -35,7 +35,7 @@ _DOUBLE = re.compile(
 _BLANKS = "".join(map(chr, range(33)))  # what Java takes off both ends of a text
 
 
-class Kind(Enum):
+class TermType(Enum):
     """What values a term has when it is not null. NOTHING is always null, and is not the literal NULL."""
 
     PROPERTY = auto()
@@ -52,7 +52,7 @@ class Term(NamedTuple):
     """A part of an expression. `literal` is set for constants as written: -1 is none. `depth` counts closures inside
     closures."""
 
-    kind: Kind
+    kind: TermType
     evaluate: Evaluate
     depth: int = 1
     literal: bool = False
@@ -65,7 +65,7 @@ class TermError(Exception):
 # -------------------------------------------------------------------------------------------------- constants and names
 
 
-def constant(kind: Kind, value: object) -> Term:
+def constant(kind: TermType, value: object) -> Term:
     return Term(kind, lambda _: value, literal=True)
 
 
@@ -74,7 +74,7 @@ def integer(text: str) -> Term:
     value = int(text) if len(text) <= INT64_DIGITS else INT64[1] + 1
     if value > INT64[1]:
         raise TermError("the number does not fit into 64 bits")
-    return constant(Kind.LONG if value > INT32[1] else Kind.INTEGER, value)
+    return constant(TermType.LONG if value > INT32[1] else TermType.INTEGER, value)
 
 
 def double(text: str) -> Term:
@@ -82,12 +82,12 @@ def double(text: str) -> Term:
     value = float(text)
     if not value or math.isinf(value):
         raise TermError("the number is too small or too large")
-    return constant(Kind.DOUBLE, value)
+    return constant(TermType.DOUBLE, value)
 
 
 def named(name: str) -> Term:
     """A property of the message."""
-    return Term(Kind.PROPERTY, lambda properties: properties.get(name))
+    return Term(TermType.PROPERTY, lambda properties: properties.get(name))
 
 
 # ---------------------------------------------------------------------------------------------------- true, false, null
@@ -95,10 +95,10 @@ def named(name: str) -> Term:
 
 def condition(term: Term) -> Term:
     """The term where true or false is wanted. A property by itself is never true, whatever its text."""
-    if term.kind is Kind.PROPERTY:
+    if term.kind is TermType.PROPERTY:
         value = term.evaluate
-        return Term(Kind.BOOLEAN, lambda properties: None if value(properties) is None else False, term.depth + 1)
-    if term.kind in (Kind.BOOLEAN, Kind.NULL):
+        return Term(TermType.BOOLEAN, lambda properties: None if value(properties) is None else False, term.depth + 1)
+    if term.kind in (TermType.BOOLEAN, TermType.NULL):
         return term
     raise TermError("neither true nor false")
 
@@ -117,7 +117,7 @@ def any_of(terms: Sequence[Term]) -> Term:
                 result = None
         return result
 
-    return Term(Kind.BOOLEAN, evaluate, _depth(*terms))
+    return Term(TermType.BOOLEAN, evaluate, _depth(*terms))
 
 
 def all_of(terms: Sequence[Term]) -> Term:
@@ -134,7 +134,7 @@ def all_of(terms: Sequence[Term]) -> Term:
                 return False
         return result
 
-    return Term(Kind.BOOLEAN, evaluate, _depth(*terms))
+    return Term(TermType.BOOLEAN, evaluate, _depth(*terms))
 
 
 def opposite(term: Term) -> Term:
@@ -145,7 +145,7 @@ def opposite(term: Term) -> Term:
         found = value(properties)
         return None if found is None else not found
 
-    return Term(Kind.BOOLEAN, evaluate, _depth(term))
+    return Term(TermType.BOOLEAN, evaluate, _depth(term))
 
 
 # ---------------------------------------------------------------------------------------------------------- comparisons
@@ -153,32 +153,32 @@ def opposite(term: Term) -> Term:
 
 def negative(term: Term) -> Term:
     """A minus before a term: null for anything but a number."""
-    if term.kind in (Kind.INTEGER, Kind.LONG, Kind.DOUBLE):
+    if term.kind in (TermType.INTEGER, TermType.LONG, TermType.DOUBLE):
         value = -term.evaluate({})
         return Term(term.kind, lambda _: value)
-    return Term(Kind.NOTHING, lambda _: None)
+    return Term(TermType.NOTHING, lambda _: None)
 
 
 def equal(left: Term, right: Term) -> Term:
     """Null and null are equal; null on the left only makes null, on the right only false."""
-    if Kind.NULL in (left.kind, right.kind) and (left.literal or right.literal):
+    if TermType.NULL in (left.kind, right.kind) and (left.literal or right.literal):
         raise TermError("NULL cannot be compared, use IS NULL")
-    if left.literal and right.literal and left.kind is Kind.BOOLEAN and right.kind is not Kind.BOOLEAN:
+    if left.literal and right.literal and left.kind is TermType.BOOLEAN and right.kind is not TermType.BOOLEAN:
         raise TermError("TRUE and FALSE cannot be compared with another constant")
     return _equality(left, right)
 
 
 def is_null(term: Term) -> Term:
     value = term.evaluate
-    return Term(Kind.BOOLEAN, lambda properties: value(properties) is None, _depth(term))
+    return Term(TermType.BOOLEAN, lambda properties: value(properties) is None, _depth(term))
 
 
 def ordered(left: Term, sign: str, right: Term) -> Term:
     """One of < <= > >=: null if either side is. Two properties are compared as doubles."""
     for term in (left, right):
-        if term.kind not in (Kind.PROPERTY, Kind.INTEGER, Kind.LONG, Kind.DOUBLE, Kind.NOTHING):
+        if term.kind not in (TermType.PROPERTY, TermType.INTEGER, TermType.LONG, TermType.DOUBLE, TermType.NOTHING):
             raise TermError("only numbers and properties have an order")
-    both_named = left.kind is right.kind is Kind.PROPERTY
+    both_named = left.kind is right.kind is TermType.PROPERTY
     of_left, of_right = (_double, _double) if both_named else _conversions(left.kind, right.kind)
     compare, value, other = _SIGNS[sign], left.evaluate, right.evaluate
 
@@ -188,7 +188,7 @@ def ordered(left: Term, sign: str, right: Term) -> Term:
             return None
         return bool(compare(of_left(found), of_right(limit)))
 
-    return Term(Kind.BOOLEAN, evaluate, _depth(left, right))
+    return Term(TermType.BOOLEAN, evaluate, _depth(left, right))
 
 
 def between(term: Term, low: Term, high: Term) -> Term:
@@ -204,7 +204,7 @@ def outside(term: Term, low: Term, high: Term) -> Term:
 
 def one_of(term: Term, texts: Sequence[str]) -> Term:
     """Whether a property is one of these texts; null if it is missing."""
-    if term.kind is not Kind.PROPERTY:
+    if term.kind is not TermType.PROPERTY:
         raise TermError("only a property can be IN a list")
     value, members = term.evaluate, frozenset(texts)
 
@@ -212,7 +212,7 @@ def one_of(term: Term, texts: Sequence[str]) -> Term:
         found = value(properties)
         return None if found is None else found in members
 
-    return Term(Kind.BOOLEAN, evaluate, _depth(term))
+    return Term(TermType.BOOLEAN, evaluate, _depth(term))
 
 
 def _equality(left: Term, right: Term) -> Term:
@@ -225,7 +225,7 @@ def _equality(left: Term, right: Term) -> Term:
             return True if wanted is None else None
         return wanted is not None and bool(of_left(found) == of_right(wanted))
 
-    return Term(Kind.BOOLEAN, evaluate, _depth(left, right))
+    return Term(TermType.BOOLEAN, evaluate, _depth(left, right))
 
 
 def _depth(*terms: Term) -> int:
@@ -284,23 +284,26 @@ Conversion = Callable[[Any], Any]
 _SIGNS: dict[str, Callable[[Any, Any], object]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
-_NUMBERS = (Kind.INTEGER, Kind.LONG, Kind.DOUBLE)
-_TEXTS = (Kind.PROPERTY, Kind.TEXT)
-_FROM_TEXT: dict[Kind, Conversion] = {
-    Kind.INTEGER: _ranged(*INT32), Kind.LONG: _ranged(*INT64), Kind.DOUBLE: _double, Kind.BOOLEAN: _boolean,
-}  # fmt: skip
+_NUMBERS = (TermType.INTEGER, TermType.LONG, TermType.DOUBLE)
+_TEXTS = (TermType.PROPERTY, TermType.TEXT)
+_FROM_TEXT: dict[TermType, Conversion] = {
+    TermType.INTEGER: _ranged(*INT32),
+    TermType.LONG: _ranged(*INT64),
+    TermType.DOUBLE: _double,
+    TermType.BOOLEAN: _boolean,
+}
 
 
-def _conversions(left: Kind, right: Kind) -> tuple[Conversion, Conversion]:
+def _conversions(left: TermType, right: TermType) -> tuple[Conversion, Conversion]:
     """What makes values of these kinds comparable. A text becomes what the other side is, but TRUE = 'true' fails."""
     if left in _TEXTS and right in _FROM_TEXT:
-        return _FROM_TEXT[right], _rank if right is Kind.DOUBLE else _same
+        return _FROM_TEXT[right], _rank if right is TermType.DOUBLE else _same
     if right in _TEXTS and left in _NUMBERS:
-        return _rank if left is Kind.DOUBLE else _same, _FROM_TEXT[left]
-    if right in _TEXTS and left is Kind.BOOLEAN:
+        return _rank if left is TermType.DOUBLE else _same, _FROM_TEXT[left]
+    if right in _TEXTS and left is TermType.BOOLEAN:
         return _same, _never
-    if Kind.DOUBLE in (left, right) and left in _NUMBERS and right in _NUMBERS:
+    if TermType.DOUBLE in (left, right) and left in _NUMBERS and right in _NUMBERS:
         return _rank, _rank
-    if Kind.BOOLEAN in (left, right) and left is not right:
+    if TermType.BOOLEAN in (left, right) and left is not right:
         return _one, _two  # never equal
     return _same, _same

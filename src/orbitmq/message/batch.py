@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from orbitmq.errors import BodyError, BodyTooLarge, MessageIllegal
 from orbitmq.message.batch_loops import COPIED_MAX, IS_COMPILED, pack
 from orbitmq.message.checksum import CRC_MASK, crc32
-from orbitmq.message.hashing import tags_code
+from orbitmq.message.java_hash import tags_code
 from orbitmq.message.properties import NAME_END, PROPERTIES_SIZE_MAX, TAGS, find_property
 from orbitmq.message.unit import HEADS, INT32, PROPERTIES_LENGTH, SYS_FLAG_LOW_BYTE
 

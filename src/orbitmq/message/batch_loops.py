@@ -11,7 +11,7 @@ from typing import Final
 
 from orbitmq.errors import BodyError, BodyTooLarge, MessageIllegal
 from orbitmq.message.checksum import CRC_MASK, crc32
-from orbitmq.message.hashing import tags_code
+from orbitmq.message.java_hash import tags_code
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
 
 IS_COMPILED: Final = not __file__.endswith(".py")

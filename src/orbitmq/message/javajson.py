@@ -76,7 +76,7 @@ def loads(text: str | bytes | bytearray | memoryview, lenient_max: int | Allowan
     try:
         data = text.encode() if isinstance(text, str) else bytes(text)
     except UnicodeEncodeError as error:
-        raise BodyError(f"body has half a character at {error.start}") from error
+        raise BodyError(f"body has an incomplete character at {error.start}") from error
     try:
         # Most texts are plain JSON; `$ref` needs the walk below.
         if b'"$ref"' not in data:
@@ -293,7 +293,7 @@ def _resolve(root: Any, path: str) -> Any:
         try:
             value = value[name] if name else value[int(index)]
         except (KeyError, IndexError, TypeError, ValueError):
-            raise BodyError(f"body refers to {path:.80}, which it does not hold") from None
+            raise BodyError(f"body refers to {path:.80}, which does not exist") from None
     return value
 
 

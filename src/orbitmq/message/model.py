@@ -118,9 +118,9 @@ class Message:
         if not name or not name.strip() or not value or not value.strip():
             raise MessageIllegal(f"property {name!r}: name and value must not be blank")
         if name in RESERVED:
-            raise MessageIllegal(f"property {name!r} is used by the system, choose another name")
+            raise MessageIllegal(f"property {name!r} is reserved for the system; choose another name")
         if NAME_END in name or PAIR_END in name or PAIR_END in value:
-            raise MessageIllegal(f"property {name!r} holds one of the two separator characters")
+            raise MessageIllegal(f"property {name!r} contains a separator character (0x01 or 0x02)")
         self.properties[name] = value
 
     def get_property(self, name: str, default: str | None = None) -> str | None:

@@ -1,6 +1,6 @@
-"""Figures for Prometheus: the tables of metrics, the pages that brokers and name servers serve, and the exporter, which
-asks a whole cluster of either system.
+"""Metrics for Prometheus: the tables of metrics, the pages that brokers and name servers serve, and the exporter, which
+polls a whole cluster of orbitmq or RocketMQ.
 
-Every figure is declared in a table (`table_native`, `table_exporter`) and read from counters that exist anyway. Must
+Every metric is declared in a table (`table_native`, `table_exporter`) and read from counters that exist anyway. Must
 not know dashboards, rules or commands.
 """

@@ -1,7 +1,7 @@
-"""Reads the figures of `table_native.BROKER` from a running broker. Must not know how they are shown.
+"""Reads the metrics of `table_native.BROKER` from a running broker. Must not know how they are served.
 
-Two histograms and the transactions' counters are kept here: the broker tells them each put and each decision while
-somebody wants to know; everything else it counts anyway.
+Two histograms and the counters of transactions live here: the broker reports each put and each decision to them.
+Everything else it counts anyway.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from orbitmq.broker.broker import Broker
-from orbitmq.broker.clients import Client
+from orbitmq.broker.clients import ConnectedClient
 from orbitmq.broker.progress import fall_behind
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.topics import (
@@ -43,7 +42,7 @@ QUEUES_A_STEP = 20  # looked at before others may get their turn: some two milli
 MODES = {ConsumeType.CONSUME_PASSIVELY: "push", ConsumeType.CONSUME_ACTIVELY: "pull"}
 
 
-class BrokerFigures:
+class BrokerMetrics:
     """To be made before the broker starts. `queue_series`: how many queues have a series of their own."""
 
     def __init__(
@@ -68,16 +67,15 @@ class BrokerFigures:
         return {"cluster": options.broker_cluster_name, "node_type": "broker", "node_id": options.broker_name}
 
     async def prepare(self) -> None:
-        """Ask what may have to wait, before the readers are called."""
-        self._disks = await asyncio.to_thread(self._ask_disks)
+        """Collect what may block, before the readers are called."""
+        self._disks = await asyncio.to_thread(self._disk_usage)
 
-    def _ask_disks(self) -> dict[str, float]:
-        existing = (path for path in self._broker.store.options.commit_log_directories if path.exists())
-        return {str(path): self._files.used_ratio(Path(path)) for path in existing}
+    def _disk_usage(self) -> dict[str, float]:
+        return {str(path): self._files.used_ratio(path) for path in self._broker.store.options.commit_log_directories}
 
     def failure(self) -> str | None:
-        """Why the broker is not well; None when it is."""
-        return "its disk has failed, it stores nothing until it is started anew" if self._is_poisoned else None
+        """Why the broker is unhealthy; None when it is healthy."""
+        return "its disk has failed: it stores no messages until it is restarted" if self._is_poisoned else None
 
     @property
     def _is_poisoned(self) -> bool:
@@ -150,18 +148,18 @@ class BrokerFigures:
     def _in(self, which: int) -> Iterator[Sample]:
         """Of each topic its messages (0) or bytes (1)."""
         for topic, flow in list(self._broker.statistics.puts.table.items()):
-            yield (topic, UNTOLD, _told(is_system_topic(topic))), (flow.messages, flow.bytes)[which]
+            yield (topic, UNTOLD, _flag(is_system_topic(topic))), (flow.messages, flow.bytes)[which]
 
     def _out(self, which: int) -> Iterator[Sample]:
         for (topic, group), flow in list(self._broker.statistics.gets.table.items()):
-            is_system = _told(is_system_topic(topic) or is_system_group(group))
+            is_system = _flag(is_system_topic(topic) or is_system_group(group))
             yield (topic, group, is_system), (flow.messages, flow.bytes)[which]
 
     def _dead_letters(self) -> Iterator[Sample | None]:
         for topic, flow in list(self._broker.statistics.puts.table.items()):
             if topic.startswith(DLQ_PREFIX):
                 group = topic.removeprefix(DLQ_PREFIX)
-                yield (topic, group, _told(is_system_group(group))), flow.messages
+                yield (topic, group, _flag(is_system_group(group))), flow.messages
             else:
                 yield None
 
@@ -197,7 +195,7 @@ class BrokerFigures:
             group = self._broker.consumers.groups.get(name)
             if group is None:
                 continue
-            mode, is_system = MODES.get(group.consume_type, "unknown"), _told(is_system_group(name))
+            mode, is_system = MODES.get(group.consume_type, "unknown"), _flag(is_system_group(name))
             for client, count in Counter(map(_client, group.members.values())).items():
                 yield (name, *client, mode, is_system), count
             yield None
@@ -291,14 +289,14 @@ def _counted(counter: Counter[str]) -> list[Sample]:
     return [((topic,), count) for topic, count in counter.items()]
 
 
-def _told(flag: bool) -> str:
+def _flag(flag: bool) -> str:
     return "true" if flag else "false"
 
 
 def _consumer(topic: str, group: str) -> tuple[str, str, str, str]:
     is_system = is_system_topic(topic) or is_system_group(group)
-    return topic, group, _told(topic.startswith(RETRY_PREFIX)), _told(is_system)
+    return topic, group, _flag(topic.startswith(RETRY_PREFIX)), _flag(is_system)
 
 
-def _client(client: Client) -> tuple[str, str, str]:
+def _client(client: ConnectedClient) -> tuple[str, str, str]:
     return client.language.lower(), version_name(client.version), "remoting"

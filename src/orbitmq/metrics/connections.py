@@ -1,6 +1,4 @@
-"""Figures of what connections hold, what was refused them and how late they are served, for brokers and name servers
-alike. Knows no daemon.
-"""
+"""Metrics of the memory of connections, refusals and event loop delay, for either daemon. Knows no daemon."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ def memory(budgets: Budgets) -> list[Sample]:
 
 
 def refusals(refused: Refusals) -> list[Sample]:
-    """How often each limit has refused something; those that never did are told, too."""
+    """How often each limit has refused something; limits that never did are included."""
     return [((str(limit),), count) for limit, count in refused.counts.items()]
 
 

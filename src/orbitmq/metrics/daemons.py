@@ -1,4 +1,4 @@
-"""Gives the daemons of a process their page of figures, if the options ask for one. Must not know how they are run.
+"""Serves the metrics page of the daemons of a process if the options say so. Must not know how daemons are run.
 
 What makes the page is loaded only then: a broker without it shall not carry it.
 """
@@ -11,39 +11,39 @@ from contextlib import asynccontextmanager
 
 from orbitmq.broker.broker import Broker
 from orbitmq.message.hosts import address_text
-from orbitmq.metrics.broker import BrokerFigures
-from orbitmq.metrics.namesrv import NamesrvFigures
+from orbitmq.metrics.broker import BrokerMetrics
+from orbitmq.metrics.namesrv import NamesrvMetrics
 from orbitmq.metrics.options import MetricsOptions
-from orbitmq.metrics.part import Part
+from orbitmq.metrics.source import MetricsSection
 from orbitmq.metrics.table_native import BROKER, NAMESRV
 from orbitmq.namesrv.server import NameServer
 
 _log = logging.getLogger(__name__)
 
 
-def parts_of(options: MetricsOptions, *daemons: Broker | NameServer) -> tuple[Part, ...]:
-    """To be made before a broker starts: what it does from then on is counted. None when figures are off."""
+def parts_of(options: MetricsOptions, *daemons: Broker | NameServer) -> tuple[MetricsSection, ...]:
+    """Create these before a broker starts, so that everything is counted. Empty when metrics are off."""
     return tuple(_part(options, daemon) for daemon in daemons) if options.is_on else ()
 
 
-def _part(options: MetricsOptions, daemon: Broker | NameServer) -> Part:
+def _part(options: MetricsOptions, daemon: Broker | NameServer) -> MetricsSection:
     if isinstance(daemon, Broker):
-        return Part("broker", BROKER, BrokerFigures(daemon, options.queue_series))
-    return Part("namesrv", NAMESRV, NamesrvFigures(daemon))
+        return MetricsSection("broker", BROKER, BrokerMetrics(daemon, options.queue_series))
+    return MetricsSection("namesrv", NAMESRV, NamesrvMetrics(daemon))
 
 
 @asynccontextmanager
-async def served(options: MetricsOptions, parts: tuple[Part, ...]) -> AsyncIterator[str | None]:
-    """Serve figures while the context lasts: the page's address, None when it is off.
+async def served(options: MetricsOptions, parts: tuple[MetricsSection, ...]) -> AsyncIterator[str | None]:
+    """Serve metrics while the context lasts; yields the address of the page, None when metrics are off.
 
     ConfigurationError when the port cannot be had.
     """
     if not options.is_on:
         yield None
         return
-    from orbitmq.metrics.page import Page
+    from orbitmq.metrics.page import MetricsPage
 
-    page = Page(parts)
+    page = MetricsPage(parts)
     await page.start(options.host, options.port, "metricsPromExporterPort")
     address = f"http://{address_text(options.host, page.port)}/metrics"
     _log.info("event=metrics_served at=%s", address)

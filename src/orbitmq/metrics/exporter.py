@@ -1,6 +1,6 @@
-"""Asks a whole cluster round after round, and serves what is known: one process, bounded questions, a deadline.
+"""Polls a whole cluster in rounds and serves the results: one process, bounded requests, a deadline.
 
-A broker that does not answer, and a question that is refused, cost nothing else. Must not know command lines.
+A broker that does not respond, or a request that is refused, affects no other metrics. Must not know command lines.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import OrbitMQError
-from orbitmq.metrics.exporter_figures import ExporterFigures, View
-from orbitmq.metrics.page import Page
-from orbitmq.metrics.part import Part, Scrapes
-from orbitmq.metrics.survey import Survey, Timer
+from orbitmq.metrics.exporter_metrics import ExporterMetrics, View
+from orbitmq.metrics.page import MetricsPage
+from orbitmq.metrics.poller import BrokerPoller, Timer
+from orbitmq.metrics.source import MetricsSection, Scrapes
 from orbitmq.metrics.table_exporter import EXPORTER
 from orbitmq.net.remoting import Remoting
 
@@ -24,19 +24,19 @@ _log = logging.getLogger(__name__)
 
 JOB = "exporter"
 NAME_SERVERS = "name servers"  # the target of failures to reach them
-STALE_ROUNDS = 3  # an answer that old, in rounds, is not told any more
-STALE_SECONDS_MIN = 180.0  # but not before; a broker that restarts has its figures back by then
+STALE_ROUNDS = 3  # age in rounds after which a result is no longer served
+STALE_SECONDS_MIN = 180.0  # but not before; a broker that restarts has its metrics back by then
 
 
 @dataclass(frozen=True, slots=True)
 class ExporterSettings:
-    """How a cluster is asked."""
+    """How the exporter polls a cluster."""
 
     interval_seconds: float = 15.0
     deadline_seconds: float = 30.0
-    """For the questions to one broker in one round; what is left is asked first in the next."""
+    """For the requests to one broker in one round; the remaining ones come first in the next."""
     forget_seconds: float = 3600.0
-    """How long a broker that is not registered any more is still told as down."""
+    """How long a broker that is no longer registered is reported as down."""
     queue_series: int = 1000
     with_clients: bool = True
     steady_labels: bool = False
@@ -64,20 +64,20 @@ class Exporter:
         self._cluster = cluster
         self._timer = timer
         self._begun = timer()
-        self._surveys: dict[Node, Survey] = {}
+        self._pollers: dict[Node, BrokerPoller] = {}
         self._registered_at: dict[Node, float] = {}
         self._name_servers_at: float | None = None
         self._scrapes = Scrapes()
         self._rounds: asyncio.Task[None] | None = None
         self.first_round = asyncio.Event()
-        figures = ExporterFigures(
+        metrics = ExporterMetrics(
             self._view,
             self._failure,
             lambda: self._name_servers_at,
             queue_series=self.settings.queue_series,
             steady_labels=self.settings.steady_labels,
         )
-        self.page = Page((Part("page", EXPORTER, figures),), scrapes=self._scrapes)
+        self.page = MetricsPage((MetricsSection("page", EXPORTER, metrics),), scrapes=self._scrapes)
 
     @property
     def port(self) -> int:
@@ -108,10 +108,10 @@ class Exporter:
         """Ask who there is, then all of them at the same time."""
         begun = self._timer()
         await self._find()
-        data = {survey.node for survey in self._view().data}
+        data = {poller.node for poller in self._view().data}
         deadline = self.settings.deadline_seconds
-        surveys = self._surveys.items()
-        await asyncio.gather(*(survey.round(deadline, with_data=node in data) for node, survey in surveys))
+        pollers = self._pollers.items()
+        await asyncio.gather(*(poller.round(deadline, with_data=node in data) for node, poller in pollers))
         self._scrapes.durations[JOB] = self._timer() - begun
 
     async def _find(self) -> None:
@@ -123,18 +123,18 @@ class Exporter:
             return
         now = self._name_servers_at = self._timer()
         replaced = {(node.cluster, node.name, node.id) for node in nodes} | {node.address for node in nodes}
-        for node in list(self._surveys):
+        for node in list(self._pollers):
             has_successor = (node.cluster, node.name, node.id) in replaced or node.address in replaced
             is_old = now - self._registered_at[node] > self.settings.forget_seconds
             if node not in nodes and (has_successor or is_old):
-                del self._surveys[node], self._registered_at[node]
+                del self._pollers[node], self._registered_at[node]
         for node in nodes:
             self._registered_at[node] = now
-            if node not in self._surveys:
-                self._surveys[node] = self._survey(node)
+            if node not in self._pollers:
+                self._pollers[node] = self._poller(node)
 
-    def _survey(self, node: Node) -> Survey:
-        return Survey(
+    def _poller(self, node: Node) -> BrokerPoller:
+        return BrokerPoller(
             node,
             self._remoting,
             lambda reason: self._failed(str(node), reason),
@@ -148,7 +148,7 @@ class Exporter:
 
     def _view(self) -> View:
         now = self._timer()
-        return View(self._surveys.values(), now, now - self.settings.stale_seconds)
+        return View(self._pollers.values(), now, now - self.settings.stale_seconds)
 
     def _failure(self) -> str | None:
         """Why nothing new is known."""

@@ -14,7 +14,7 @@ from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from orbitmq.metrics.model import Buckets, Kind, Metric, Reader, Sample
+from orbitmq.metrics.model import Buckets, Metric, MetricType, Reader, Sample
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class _One(Collector):
 
 def _text(metric: Metric, samples: Sequence[Sample], common: Mapping[str, str], *, with_head: bool) -> bytes:
     """With or without the two lines that tell help and type, which stand once a metric."""
-    name = metric.name.removesuffix("_total") if metric.kind is Kind.COUNTER else metric.name
+    name = metric.name.removesuffix("_total") if metric.kind is MetricType.COUNTER else metric.name
     family = Family(name, metric.text, str(metric.kind))
     for values, value in samples:
         labels = {**common, **dict(zip(metric.labels, values, strict=True))}

@@ -11,7 +11,7 @@ NOTHING = QueueRange()
 
 
 @dataclass(frozen=True, slots=True)
-class QueueLag:
+class ReadQueueLag:
     """One read queue; a group without an offset stands at 0, as RocketMQ has it."""
 
     queue_id: int
@@ -34,7 +34,9 @@ class QueueLag:
         return max(0, -self.plain)
 
 
-def queue_lags(read_queues: int, ranges: Mapping[int, QueueRange], offsets: Mapping[int, int]) -> Iterator[QueueLag]:
+def queue_lags(
+    read_queues: int, ranges: Mapping[int, QueueRange], offsets: Mapping[int, int]
+) -> Iterator[ReadQueueLag]:
     """Of each read queue."""
     for queue_id in range(read_queues):
-        yield QueueLag(queue_id, max(0, offsets.get(queue_id, 0)), ranges.get(queue_id, NOTHING))
+        yield ReadQueueLag(queue_id, max(0, offsets.get(queue_id, 0)), ranges.get(queue_id, NOTHING))

@@ -1,4 +1,4 @@
-"""The largest of many figures, found in steps. Pure."""
+"""The largest of many values, found in steps. Pure."""
 
 from __future__ import annotations
 

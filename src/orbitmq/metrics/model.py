@@ -1,4 +1,4 @@
-"""What a metric is, and what a reader of its figures gives. Pure; knows no metric and nothing that is measured."""
+"""What a metric and its samples are. Pure; knows no concrete metric."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from orbitmq.runtime.histogram import Histogram
 
 
-class Kind(StrEnum):
+class MetricType(StrEnum):
     """Prometheus' types."""
 
     COUNTER = "counter"
@@ -23,20 +23,20 @@ class Metric:
     """One line of a table. `name` is what a query says; that of a counter ends with `_total`."""
 
     name: str
-    kind: Kind
+    kind: MetricType
     labels: tuple[str, ...]
     unit: str
     """What one of it is: messages, bytes, ms, s; empty for a plain number."""
     text: str
     """Its help: one sentence."""
     source: str
-    """Where the figure comes from."""
+    """Where the value comes from."""
     rocketmq: bool = True
     """Whether the name is one that Apache RocketMQ or its exporter uses."""
 
 
 class Buckets(NamedTuple):
-    """A histogram's figures: upper bound and how many were not above it, the last one being infinite; and their sum."""
+    """The buckets of a histogram: upper bound and number of values up to it, the last bound infinite; and the sum."""
 
     counts: Sequence[tuple[float, int]]
     sum: float
@@ -58,16 +58,16 @@ Readers: TypeAlias = Mapping[str, Reader]
 
 
 def gauge(name: str, labels: str, unit: str, text: str, source: str, *, rocketmq: bool = True) -> Metric:
-    """A figure that goes up and down; `labels` are separated by blanks."""
-    return Metric(name, Kind.GAUGE, tuple(labels.split()), unit, text, source, rocketmq)
+    """A value that goes up and down; `labels` are separated by blanks."""
+    return Metric(name, MetricType.GAUGE, tuple(labels.split()), unit, text, source, rocketmq)
 
 
 def counter(name: str, labels: str, unit: str, text: str, source: str, *, rocketmq: bool = True) -> Metric:
-    """A figure that only grows, until the process starts anew."""
+    """A value that only grows until the process restarts."""
     assert name.endswith("_total")
-    return Metric(name, Kind.COUNTER, tuple(labels.split()), unit, text, source, rocketmq)
+    return Metric(name, MetricType.COUNTER, tuple(labels.split()), unit, text, source, rocketmq)
 
 
 def histogram(name: str, labels: str, unit: str, text: str, source: str, *, rocketmq: bool = True) -> Metric:
     """How many there were of which size."""
-    return Metric(name, Kind.HISTOGRAM, tuple(labels.split()), unit, text, source, rocketmq)
+    return Metric(name, MetricType.HISTOGRAM, tuple(labels.split()), unit, text, source, rocketmq)

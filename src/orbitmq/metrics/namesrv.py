@@ -1,4 +1,4 @@
-"""Reads the figures of `table_native.NAMESRV` from a running name server. Must not know how they are shown."""
+"""Reads the metrics of `table_native.NAMESRV` from a running name server. Must not know how they are served."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from orbitmq.namesrv.server import NameServer
 from orbitmq.runtime.clock import Clock, SystemClock
 
 
-class NamesrvFigures:
-    """Those of one name server."""
+class NamesrvMetrics:
+    """The metrics of one name server."""
 
     def __init__(self, server: NameServer, clock: Clock | None = None) -> None:
         self._server = server
@@ -28,7 +28,7 @@ class NamesrvFigures:
         """Nothing here has to be waited for."""
 
     def failure(self) -> str | None:
-        """Why it is not well: there is nothing that could break."""
+        """None: a name server has nothing that could fail."""
         return None
 
     def readers(self) -> Readers:

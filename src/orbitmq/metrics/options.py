@@ -1,4 +1,4 @@
-"""What can be configured about the figures a broker or a name server serves itself. Keys are those of RocketMQ 5."""
+"""Options of the metrics that a broker or a name server serves itself. Keys are those of RocketMQ 5."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class MetricsOptions(Options):
     exporter_type: str = option(
         "metricsExporterType",
         DISABLED,
-        "PROM serves figures for Prometheus at /metrics, and /healthz, over plain HTTP and without a login.",
+        "PROM serves metrics for Prometheus at /metrics, and /healthz, over plain HTTP and without a login.",
         choices=(DISABLED, PROMETHEUS),
     )
     port: int = option(
@@ -25,12 +25,12 @@ class MetricsOptions(Options):
     host: str = option(
         "metricsPromExporterHost",
         "127.0.0.1",
-        "Address /metrics listens on. RocketMQ listens on every address; orbitmq does so only when told: 0.0.0.0.",
+        "Address /metrics listens on. RocketMQ listens on every address; orbitmq does so only with 0.0.0.0.",
     )
     queue_series: int = option(
         "metricsQueueSeries",
         0,
-        "How many queues with the largest lag have a series each, in orbitmq_queue_lag_messages; 0 is none.",
+        "Number of queues with the largest lag that have a series each in orbitmq_queue_lag_messages; 0 for none.",
         minimum=0,
         maximum=10_000,
     )

@@ -1,4 +1,4 @@
-"""The page of figures of one process: what its daemons tell, and what is true of every process. Knows no daemon."""
+"""The metrics page of one process: the metrics of its daemons and of the process itself. Knows no daemon."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from pathlib import Path
 
 from orbitmq import __version__
 from orbitmq.metrics.exposition import CONTENT_TYPE, expose
+from orbitmq.metrics.http_server import HttpResponse, HttpServer
 from orbitmq.metrics.model import Metric, Readers, Sample
-from orbitmq.metrics.part import Part, Scrapes
-from orbitmq.metrics.serving import Answer, HttpServer
+from orbitmq.metrics.source import MetricsSection, Scrapes
 from orbitmq.metrics.table_native import PROCESS
 
 STATM = Path("/proc/self/statm")  # in pages: size, resident, ...
 
 
-class Page:
+class MetricsPage:
     """`/metrics` and `/healthz`. Scrapes that come while one is collected get the same text."""
 
     def __init__(
-        self, parts: Iterable[Part], timer: Callable[[], float] = time.perf_counter, scrapes: Scrapes | None = None
+        self,
+        parts: Iterable[MetricsSection],
+        timer: Callable[[], float] = time.perf_counter,
+        scrapes: Scrapes | None = None,
     ) -> None:
         self._parts = tuple(parts)
         self._timer = timer
@@ -46,23 +49,23 @@ class Page:
             self._collecting.cancel()
             await asyncio.gather(self._collecting, return_exceptions=True)
 
-    async def health(self) -> Answer:
-        """200 when every daemon is well, 503 and why otherwise."""
-        found = [f"{part.job}: {failure}" for part in self._parts if (failure := part.figures.failure()) is not None]
+    async def health(self) -> HttpResponse:
+        """200 when every daemon is healthy, otherwise 503 and the reason."""
+        found = [f"{part.job}: {failure}" for part in self._parts if (failure := part.metrics.failure()) is not None]
         text = "\n".join(found or ["ok"])
-        return Answer(f"{text}\n".encode(), status=503 if found else 200)
+        return HttpResponse(f"{text}\n".encode(), status=503 if found else 200)
 
-    async def metrics(self) -> Answer:
+    async def metrics(self) -> HttpResponse:
         if self._collecting is None or self._collecting.done():
             self._collecting = asyncio.create_task(self._collect())
-        return Answer(await asyncio.shield(self._collecting), CONTENT_TYPE)
+        return HttpResponse(await asyncio.shield(self._collecting), CONTENT_TYPE)
 
     async def _collect(self) -> bytes:
         pieces: list[bytes] = []
         for part in self._parts:
             begun = self._timer()
-            await part.figures.prepare()
-            pieces += await self._texts(part.job, part.table, part.figures.readers(), part.figures.labels)
+            await part.metrics.prepare()
+            pieces += await self._texts(part.job, part.table, part.metrics.readers(), part.metrics.labels)
             self._scrapes.durations[part.job] = self._timer() - begun
         pieces += await self._texts("process", PROCESS, self._process(), {})
         return b"".join(pieces)

@@ -24,22 +24,22 @@ BROKER: tuple[Metric, ...] = (
     ),
     counter(
         "rocketmq_messages_out_total", "topic consumer_group is_system", "messages",
-        "Messages handed to consumers, by topic and group.", "counted at each read that finds some",
+        "Messages delivered to consumers, by topic and group.", "counted at each read that finds some",
     ),
     counter(
         "rocketmq_throughput_out_total", "topic consumer_group is_system", "bytes",
-        "Bytes handed to consumers, by topic and group.", "the same, with the size in the log",
+        "Bytes delivered to consumers, by topic and group.", "the same, with the size in the log",
     ),
     counter(
         "rocketmq_send_to_dlq_messages_total", "topic consumer_group is_system", "messages",
-        "Messages that a group gave up on.", "messages stored in the group's `%DLQ%` topic",
+        "Messages moved to the dead-letter topic of a group.", "messages stored in the group's `%DLQ%` topic",
     ),
     counter(
         "orbitmq_send_back_messages_total", "topic consumer_group", "messages",
-        "Messages that a group wants again.", "counted at each message sent back", rocketmq=False,
+        "Messages sent back by a group for a retry.", "counted at each message sent back", rocketmq=False,
     ),
     counter(
-        "orbitmq_put_failures_total", "", "messages", "Messages that were refused by the store.",
+        "orbitmq_put_failures_total", "", "messages", "Messages refused by the store.",
         "counted at each put", rocketmq=False,
     ),
     counter(
@@ -51,14 +51,15 @@ BROKER: tuple[Metric, ...] = (
         "counted when the op message is stored; zero at the start",
     ),
     gauge(
-        "rocketmq_half_messages", "", "messages", "Transactions that nobody has decided.",
+        "rocketmq_half_messages", "", "messages", "Pending transactions.",
         "half messages behind the first open one without an op message",
     ),
     gauge(
-        "rocketmq_processor_watermark", "processor", "requests", "Requests that wait.",
+        "rocketmq_processor_watermark", "processor", "requests", "Pending requests by kind.",
         "sends for their flush or slave, pulls for messages, queries for a thread",
     ),
-    gauge("rocketmq_broker_permission", "", "", "4 read, 2 write, 6 both.", "brokerPermission"),
+    gauge("rocketmq_broker_permission", "", "",
+          "Permission of the broker: 4 read, 2 write, 6 both.", "brokerPermission"),
     gauge("rocketmq_topic_number", "", "topics", "Topics of the broker.", "its table of topics"),
     gauge("rocketmq_consumer_group_number", "", "groups", "Consumer groups of the broker.", "its table of groups"),
     gauge(
@@ -70,34 +71,35 @@ BROKER: tuple[Metric, ...] = (
         "clients", "Members of consumer groups online.", "heartbeats",
     ),
     gauge(
-        "rocketmq_consumer_lag_messages", _GROUP, "messages", "How many messages a group has not consumed yet.",
+        "rocketmq_consumer_lag_messages", _GROUP, "messages", "Lag of a group.",
         "end of each read queue minus the group's offset, which counts from the first message that is still there; "
         "never negative",
     ),
     gauge(
         "rocketmq_consumer_lag_latency_milliseconds", _GROUP, "ms",
-        "How old the oldest message is that a group has not consumed; 0 when there is none.",
+        "Age of the oldest message that a group has not consumed; 0 without lag.",
         "store time of the next message, the largest of all queues",
     ),
     gauge(
         "orbitmq_queue_lag_messages", "topic group broker queue", "messages",
-        "The same queue by queue, of those that are farthest behind.", "as above; metricsQueueSeries says how many",
+        "Lag by queue, of the queues with the largest lag.", "as above; metricsQueueSeries says how many",
         rocketmq=False,
     ),
     gauge(
-        "orbitmq_differing_groups", "", "groups", "Groups whose members subscribe differently, which loses messages.",
+        "orbitmq_differing_groups", "", "groups",
+        "Groups whose members have different subscriptions and therefore miss messages.",
         "heartbeats", rocketmq=False,
     ),
     gauge(
         "rocketmq_storage_size_bytes", _STORAGE, "bytes", "Size of the commit log.", "its end minus its beginning"
     ),
     gauge(
-        "rocketmq_storage_flush_behind_bytes", _STORAGE, "bytes", "Bytes of the log that are not on disk yet.",
+        "rocketmq_storage_flush_behind_bytes", _STORAGE, "bytes", "Bytes of the commit log not flushed yet.",
         "its end minus what is flushed",
     ),
     gauge(
         "rocketmq_storage_dispatch_behind_bytes", _STORAGE, "bytes",
-        "Bytes of the log that are not in their queues yet.",
+        "Bytes of the commit log not dispatched yet.",
         "always 0: a message is in its queue in the turn it is stored in",
     ),
     gauge(
@@ -109,42 +111,44 @@ BROKER: tuple[Metric, ...] = (
         "ends of the queues of SCHEDULE_TOPIC_XXXX minus what was delivered",
     ),
     gauge(
-        "orbitmq_storage_disk_used_ratio", "path", "", "How full a file system is, from 0 to 1.",
+        "orbitmq_storage_disk_used_ratio", "path", "", "Disk usage of a file system, 0 to 1.",
         "the operating system; of each directory of the log", rocketmq=False,
     ),
     gauge(
-        "orbitmq_broker_active", "", "", "1 while the broker stores messages, 0 when its disk has failed.",
+        "orbitmq_broker_active", "", "", "1 while the broker stores messages, 0 after a disk failure.",
         "the store", rocketmq=False,
     ),
     gauge(
-        "orbitmq_start_time_seconds", "", "s", "When the broker started, since the epoch.", "its clock",
+        "orbitmq_start_time_seconds", "", "s", "Start time of the broker, since the epoch.", "its clock",
         rocketmq=False,
     ),
     gauge(
-        "orbitmq_event_loop_late_seconds", "", "s", "How late the event loop is with what it has to read.",
+        "orbitmq_event_loop_late_seconds", "", "s", "Delay of the event loop in reading requests.",
         "looked at while requests are read", rocketmq=False,
     ),
     histogram(
         "orbitmq_event_loop_delay_seconds", "clock", "s",
-        "How long the event loop kept waiting what was ready: `wall` is all of it, `cpu` what its thread worked of it.",
+        "Delay of the event loop for ready work: `wall` is all of it, `cpu` the part in which its thread was running.",
         "a timer each 5 ms, and how late it comes: a turn of 30 ms shows as 25 to 30", rocketmq=False,
     ),
     gauge(
-        "orbitmq_replication_slaves", "", "brokers", "Slaves that copy from this master now.",
+        "orbitmq_replication_slaves", "", "brokers", "Slaves connected to this master.",
         "their connections; none of a slave", rocketmq=False,
     ),
     gauge(
-        "orbitmq_replication_behind_bytes", "slave", "bytes", "How much of the log a slave has not reported yet.",
+        "orbitmq_replication_behind_bytes", "slave", "bytes",
+        "Replica lag: bytes of the commit log a slave has not acknowledged yet.",
         "end of the log minus the slave's last report", rocketmq=False,
     ),
     gauge(
         "orbitmq_replication_serving", "", "",
-        "1 when this broker serves messages; 0 of a slave whose log differs or was not compared yet, and of a master "
-        "that another one was promoted after.", "the comparison with its master; what other masters tell",
+        "1 if this broker serves messages; 0 of a slave whose log differs or was not compared yet, and of a fenced "
+        "master.", "the comparison with its master; what other masters tell",
         rocketmq=False,
     ),
     gauge(
-        "orbitmq_replication_epoch_seconds", "", "s", "When this master was promoted, since 1970; 0 if it never was.",
+        "orbitmq_replication_epoch_seconds", "", "s",
+        "Time of this master's promotion, since the epoch; 0 if it never was promoted.",
         "config/mastership.json; none of a slave", rocketmq=False,
     ),
     gauge(
@@ -153,7 +157,8 @@ BROKER: tuple[Metric, ...] = (
         rocketmq=False,
     ),
     gauge(
-        "orbitmq_replication_refused_slaves", "", "brokers", "Slaves whose log is not the beginning of this master's.",
+        "orbitmq_replication_refused_slaves", "", "brokers",
+        "Slaves refused because their log differs from this master's.",
         "they tell it every 10 s; none of a slave", rocketmq=False,
     ),
     gauge(
@@ -161,15 +166,15 @@ BROKER: tuple[Metric, ...] = (
     ),
     gauge(
         "orbitmq_connection_memory_bytes", "kind", "bytes",
-        "What connections hold: requests that have not arrived in full, requests that are worked on, answers nobody "
-        "takes.", "counted where a connection has more than a little; connectionMemoryMax is the limit", rocketmq=False,
+        "Memory of connections: incomplete requests, requests in flight, and responses that peers have not read.",
+        "counted where a connection has more than a little; connectionMemoryMax is the limit", rocketmq=False,
     ),
     counter(
-        "orbitmq_refusals_total", "limit", "refusals", "What was refused because a limit is reached.",
+        "orbitmq_refusals_total", "limit", "refusals", "Requests and connections refused because a limit is reached.",
         "counted at each; docs/security.md tells the limits", rocketmq=False,
     ),
     histogram(
-        "orbitmq_put_latency_seconds", "", "s", "How long the store took to take a message or a batch.",
+        "orbitmq_put_latency_seconds", "", "s", "Time the store took to append a message or a batch.",
         "timed at each put; without the wait for flush and slave", rocketmq=False,
     ),
     histogram(
@@ -177,7 +182,7 @@ BROKER: tuple[Metric, ...] = (
         "counted at each put, over all topics",
     ),
     histogram(
-        "rocketmq_finish_message_latency_milliseconds", "", "ms", "From a half message to its commit.",
+        "rocketmq_finish_message_latency_milliseconds", "", "ms", "Time from a half message to its commit.",
         "store time of the half message, over all topics",
     ),
 )  # fmt: skip
@@ -189,16 +194,16 @@ NAMESRV: tuple[Metric, ...] = (
     ),
     gauge(
         "orbitmq_namesrv_broker_has_master", "broker_cluster broker", "",
-        "1 when a broker name has a master, 0 when only slaves are registered.", "the route table", rocketmq=False,
+        "1 if a broker name has a master, 0 if only slaves are registered.", "the route table", rocketmq=False,
     ),
     gauge(
         "orbitmq_namesrv_broker_other_masters", "broker_cluster broker", "brokers",
-        "Masters of a broker name that register beside the one in the routes; 0 is well.", "the route table",
+        "Further masters that register under the same broker name; should be 0.", "the route table",
         rocketmq=False,
     ),
     gauge(
         "orbitmq_namesrv_broker_silent_seconds", "broker_cluster broker broker_id", "s",
-        "How long ago a broker registered; it is dropped after 120.", "the route table", rocketmq=False,
+        "Time since the last registration of a broker; it is removed after 120 s.", "the route table", rocketmq=False,
     ),
     gauge("orbitmq_namesrv_topics", "", "topics", "Topics with a route.", "the route table", rocketmq=False),
     gauge(
@@ -206,29 +211,30 @@ NAMESRV: tuple[Metric, ...] = (
         rocketmq=False,
     ),
     gauge(
-        "orbitmq_namesrv_connection_memory_bytes", "kind", "bytes", "What connections hold, as of a broker.",
+        "orbitmq_namesrv_connection_memory_bytes", "kind", "bytes", "Memory of connections, as for a broker.",
         "as of a broker", rocketmq=False,
     ),
     histogram(
         "orbitmq_namesrv_event_loop_delay_seconds", "clock", "s",
-        "How long the event loop kept waiting what was ready, as of a broker.", "as of a broker", rocketmq=False,
+        "Delay of the event loop for ready work, as for a broker.", "as of a broker", rocketmq=False,
     ),
     counter(
-        "orbitmq_namesrv_refusals_total", "limit", "refusals", "What was refused because a limit is reached.",
+        "orbitmq_namesrv_refusals_total", "limit", "refusals",
+        "Requests and connections refused because a limit is reached.",
         "counted at each; docs/security.md tells the limits", rocketmq=False,
     ),
 )  # fmt: skip
 
 PROCESS: tuple[Metric, ...] = (
-    gauge("orbitmq_build_info", "version python", "", "Always 1; the labels tell what runs.", "the build",
+    gauge("orbitmq_build_info", "version python", "", "Always 1; the labels hold the versions.", "the build",
           rocketmq=False),
     gauge("orbitmq_resident_memory_bytes", "", "bytes", "Memory of the process.", "/proc/self/statm; none elsewhere",
           rocketmq=False),
     counter("orbitmq_cpu_seconds_total", "", "s", "Processor time of the process, in user mode and in the kernel.",
             "the operating system", rocketmq=False),
-    gauge("orbitmq_scrape_duration_seconds", "job", "s", "How long the last collection took.", "timed", rocketmq=False),
+    gauge("orbitmq_scrape_duration_seconds", "job", "s", "Duration of the last collection.", "timed", rocketmq=False),
     counter("orbitmq_scrape_errors_total", "job target", "failures",
-            "What could not be collected: the target is a metric's name, or an address with the exporter.",
+            "Failed collections; the target is the name of a metric or, with the exporter, an address.",
             "counted at each collection", rocketmq=False),
 )  # fmt: skip
-"""Of every process that serves figures, without the labels above."""
+"""Of every process that serves metrics, without the labels above."""

@@ -1,1 +1,1 @@
-"""The name server: which topic lives on which broker. Routes are memory only; brokers tell them anew every 30 s."""
+"""The name server: which topic lives on which broker. Routes are kept in memory only; brokers register every 30 s."""

@@ -1,4 +1,4 @@
-"""What a name server answers: one small method a request code. Decides nothing about routes, opens no socket."""
+"""The request handlers of a name server, one small method per code. Decides nothing about routes, opens no socket."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from orbitmq.runtime.files import save_with_backup
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.wire import headers_namesrv as headers
 from orbitmq.wire.bodies import BrokerRegistration, KVTable, TopicList, TopicTable
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.objects import decode_request, encode, encode_standard
 from orbitmq.wire.registration import decode_head, decode_registration, registration_crc
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.settings import decode_settings, encode_settings
 
 _log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class Handlers:
         self._clock = clock
 
     def router(self) -> Router:
-        """Every request code a name server answers."""
+        """Every request code that a name server handles."""
         code = RequestCode
         router = Router("namesrv")
         router.add_change(code.PUT_KV_CONFIG, self.put_kv)
@@ -93,7 +94,7 @@ class Handlers:
             return command.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         identity = _identity(header)
         is_new = self._routes.data_version(identity) is None
-        registration = _registration(command, self._routes.told_version(identity), compressed=header.compressed)
+        registration = _registration(command, self._routes.known_version(identity), compressed=header.compressed)
         rivals = self._routes.rivals(identity.name)
         with self._counted(Limit.ROUTES, connection):
             master = self._routes.register(
@@ -109,7 +110,7 @@ class Handlers:
         if is_new and is_taken:
             _log.info("event=broker_registered name=%s id=%d address=%s", identity.name, identity.id, identity.address)
         answer = headers.RegisterBrokerResponseHeader()
-        # A master of RocketMQ would take an address in the answer for that of its own master.
+        # A master of RocketMQ would take an address in the response for that of its own master.
         if master is not None and (is_taken or header.master_epoch is not None):
             epoch = master.epoch or None  # RocketMQ's masters have none, and their slaves read no such field
             answer = headers.RegisterBrokerResponseHeader(master.ha_address, master.address, epoch)
@@ -259,7 +260,7 @@ class Handlers:
         return command.response(ResponseCode.SUCCESS, body=encode_settings(self.options.pairs()))
 
     async def update_config(self, connection: Connection, command: Command) -> Command:
-        """Change options while running. Keys nobody knows are ignored, as RocketMQ's tools expect."""
+        """Change options while running. Unknown keys are ignored, as RocketMQ's tools expect."""
         declared = self.options.table()
         changes = {key: text for key, text in decode_settings(command.body).items() if key in declared}
         fixed = sorted(key for key in changes if not declared[key][1].changeable)
@@ -281,7 +282,7 @@ def _identity(
 
 
 def _registration(command: Command, known: DataVersion | None, *, compressed: bool) -> BrokerRegistration:
-    """What the broker tells; topics of the version that is known already are not read."""
+    """The registration of the broker; its topics are not read when their version is known already."""
     if known is not None:
         head = decode_head(command.body, compressed=compressed)
         if head is not None and head.topic_table.data_version == known:

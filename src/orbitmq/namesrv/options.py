@@ -1,4 +1,4 @@
-"""What can be configured about a name server. Keys are RocketMQ's where it has one for the purpose."""
+"""Options of a name server. Keys are RocketMQ's where it has one for the purpose."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class NamesrvOptions(Options):
     bind_address: str = option(
         "bindAddress",
         "127.0.0.1",
-        "Address to listen on. RocketMQ listens on every address; orbitmq does so only when told: 0.0.0.0 or empty.",
+        "Address to listen on. RocketMQ listens on every address; orbitmq does so only with 0.0.0.0 or an empty value.",
     )
     kv_config_path: str = option(
         "kvConfigPath", "~/namesrv/kvConfig.json", "File that keeps the key-value settings; written at the first one."

@@ -1,6 +1,6 @@
 """The route table: brokers, their topics, and who is still alive. Pure: the time and the connections come in as values.
 
-A broker name is one master (id 0) and its slaves. Only masters tell topics; a topic stays until the last member of
+A broker name is one master (id 0) and its slaves. Only masters register topics; a topic stays until the last member of
 its broker name is gone or a tool deletes it. Of two masters the one that was promoted later stays; where none was, or
 both are of RocketMQ, the last to register, as in RocketMQ. Must not know sockets, requests or files.
 """
@@ -19,7 +19,7 @@ from orbitmq.message.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_
 from orbitmq.message.model import MASTER_ID
 from orbitmq.wire.bodies import BrokerData, BrokerRegistration, ClusterInfo, QueueData, TopicRouteData, TopicTable
 from orbitmq.wire.codes import ResponseCode
-from orbitmq.wire.standing import EPOCH_MAX
+from orbitmq.wire.mastership import EPOCH_MAX
 
 EXPIRED_AFTER_MS = 120_000  # four missed registrations
 # Anybody may register. A hundred brokers with ten thousand topics, and those for the retries and dead letters of ten
@@ -30,7 +30,7 @@ BROKERS_MAX = 10_000  # names; no cluster comes near
 MEMBERS_MAX = 100  # processes of one name
 TEXT_LENGTH_MAX = 512  # of a name or an address: four times the longest allowed topic
 FILTER_SERVERS_MAX = 100  # addresses of one broker
-UNTOLD = DataVersion(0, 0)  # no broker has it: one of whom something was left out tells all its topics again
+UNTOLD = DataVersion(0, 0)  # no broker has this version: a broker with topics left out registers all its topics again
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class BrokerIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RegisteredMember:
     """One living broker process. `owner` is the connection it registered over."""
 
     address: str
@@ -57,13 +57,13 @@ class Member:
 
 
 @dataclass(slots=True)
-class Broker:
+class RegisteredBroker:
     """One broker name. Invariant: it has at least one member, otherwise the table does not hold it."""
 
     cluster: str
-    members: dict[int, Member] = field(default_factory=dict)
+    members: dict[int, RegisteredMember] = field(default_factory=dict)
     entries: int = 0  # topics
-    rivals: dict[str, Member] = field(default_factory=dict)
+    rivals: dict[str, RegisteredMember] = field(default_factory=dict)
     """Address -> another master of this name than the one in the routes."""
 
     @property
@@ -72,13 +72,13 @@ class Broker:
 
 
 class RouteTable:
-    """Everything a name server knows of brokers and topics. `left_out` is told of a broker name, how much of its
+    """Everything a name server knows of brokers and topics. `left_out` is called with a broker name, how much of its
     registration was not kept, and the limit.
     """
 
     def __init__(self, left_out: Callable[[str, int, int], None] = lambda _name, _count, _limit: None) -> None:
         self._left_out = left_out
-        self._brokers: dict[str, Broker] = {}
+        self._brokers: dict[str, RegisteredBroker] = {}
         # Topic -> broker name -> queues. Invariant: every topic has an entry, every entry a registered broker name.
         self._topics: dict[str, dict[str, QueueData]] = {}
         self._entries = 0  # of all topics
@@ -102,19 +102,19 @@ class RouteTable:
         owner: Hashable,
         now_ms: int,
         epoch: int = 0,
-    ) -> Member | None:
+    ) -> RegisteredMember | None:
         """Take a broker in or renew it. Returns the master a slave belongs to, if that is registered; for a master a
         later one, and then it is not taken in. RequestRejected when it is new and one too many. Of one that is known
         only topics that are new are left out when there is no room: it lives, and so do its other topics.
         """
         if epoch > EPOCH_MAX:
-            raise _too_much("no broker has such an epoch")
+            raise _too_much(f"epoch {epoch} is greater than {EPOCH_MAX}")
         self._refuse_too_much(identity, ha_address)
-        broker = self._brokers.setdefault(identity.name, Broker(identity.cluster))
+        broker = self._brokers.setdefault(identity.name, RegisteredBroker(identity.cluster))
         self._drop_other_ids(broker, identity)
         broker.rivals.pop(identity.address, None)
         if identity.id == MASTER_ID:
-            this = Member(identity.address, ha_address, UNTOLD, (), owner, now_ms, epoch)
+            this = RegisteredMember(identity.address, ha_address, UNTOLD, (), owner, now_ms, epoch)
             if (later := self._meet(broker, this)) is not None:
                 return later
         broker.cluster = identity.cluster
@@ -122,15 +122,17 @@ class RouteTable:
         version, known = table.data_version, broker.members.get(MASTER_ID)
         if identity.id == MASTER_ID and self._is_news(known, identity, version):
             is_whole = self._merge(identity.name, broker, table)
-            if known is not None and known.version == UNTOLD:  # one topic that has changed does not tell the others
+            if known is not None and known.version == UNTOLD:  # one changed topic does not register the others
                 is_whole = is_whole and len(table.topics) >= broker.entries
             version = version if is_whole else UNTOLD
         filters = tuple(one for one in registration.filter_servers if len(one) <= TEXT_LENGTH_MAX)[:FILTER_SERVERS_MAX]
-        broker.members[identity.id] = Member(identity.address, ha_address, version, filters, owner, now_ms, epoch)
+        broker.members[identity.id] = RegisteredMember(
+            identity.address, ha_address, version, filters, owner, now_ms, epoch
+        )
         return None if identity.id == MASTER_ID else broker.members.get(MASTER_ID)
 
     @staticmethod
-    def _meet(broker: Broker, this: Member) -> Member | None:
+    def _meet(broker: RegisteredBroker, this: RegisteredMember) -> RegisteredMember | None:
         """A master registers: remember whom it meets, and return that one if it was promoted later."""
         other = broker.members.get(MASTER_ID)
         if other is None or other.address == this.address:
@@ -147,23 +149,23 @@ class RouteTable:
         broker = self._brokers.get(identity.name)
         if broker is None:
             if len(self._brokers) >= BROKERS_MAX:
-                raise _too_much(f"{BROKERS_MAX} broker names are registered")
+                raise _too_much(f"the limit of {BROKERS_MAX} broker names is reached")
         elif identity.id not in broker.members and len(broker.members) >= MEMBERS_MAX:
-            raise _too_much(f"{MEMBERS_MAX} brokers of this name are registered")
+            raise _too_much(f"the limit of {MEMBERS_MAX} brokers with this name is reached")
 
     @staticmethod
-    def _drop_other_ids(broker: Broker, identity: BrokerIdentity) -> None:
+    def _drop_other_ids(broker: RegisteredBroker, identity: BrokerIdentity) -> None:
         """A process that changed its role, slave to master or back, must not be listed twice."""
         for broker_id in [i for i, m in broker.members.items() if m.address == identity.address and i != identity.id]:
             del broker.members[broker_id]
 
     @staticmethod
-    def _is_news(known: Member | None, identity: BrokerIdentity, version: DataVersion) -> bool:
+    def _is_news(known: RegisteredMember | None, identity: BrokerIdentity, version: DataVersion) -> bool:
         return known is None or known.address != identity.address or known.version != version
 
-    def _merge(self, broker_name: str, broker: Broker, table: TopicTable) -> bool:
-        """Topics are added and changed, never removed: a registration may carry only what changed. False when some
-        were left out.
+    def _merge(self, broker_name: str, broker: RegisteredBroker, table: TopicTable) -> bool:
+        """Topics are added and changed, never removed: a registration may carry only what changed. False when some were
+        left out.
         """
         surplus = 0
         for topic, config in table.topics.items():
@@ -184,7 +186,7 @@ class RouteTable:
             self._left_out(broker_name, surplus, ENTRIES_MAX)
         return not surplus
 
-    def _is_full(self, broker: Broker) -> bool:
+    def _is_full(self, broker: RegisteredBroker) -> bool:
         return self._entries >= ENTRIES_MAX or broker.entries >= ENTRIES_OF_ONE_MAX
 
     def unregister(self, identity: BrokerIdentity) -> None:
@@ -199,22 +201,22 @@ class RouteTable:
         """
         return self._drop_everywhere(lambda member: member.owner == owner)
 
-    def expire(self, now_ms: int) -> list[Member]:
+    def expire(self, now_ms: int) -> list[RegisteredMember]:
         """Drop the members not heard of for too long and return them: their connections are to be closed."""
         oldest_ms = now_ms - EXPIRED_AFTER_MS
         expired = [member for member in self._members() if member.seen_ms < oldest_ms]
         self._drop_everywhere(lambda member: member.seen_ms < oldest_ms)
         return expired
 
-    def _members(self) -> Iterator[Member]:
+    def _members(self) -> Iterator[RegisteredMember]:
         return (member for broker in self._brokers.values() for member in broker.members.values())
 
-    def _drop_everywhere(self, condition: Callable[[Member], bool]) -> list[str]:
+    def _drop_everywhere(self, condition: Callable[[RegisteredMember], bool]) -> list[str]:
         return [
             address for name in list(self._brokers) for address in self._drop(name, lambda _, member: condition(member))
         ]
 
-    def _drop(self, broker_name: str, condition: Callable[[int, Member], bool]) -> list[str]:
+    def _drop(self, broker_name: str, condition: Callable[[int, RegisteredMember], bool]) -> list[str]:
         """Remove the members of one broker name that meet the condition, and with the last one the name's topics."""
         broker = self._brokers.get(broker_name)
         if broker is None:
@@ -241,12 +243,12 @@ class RouteTable:
     # ------------------------------------------------------------------------------------------------- data versions
 
     def data_version(self, identity: BrokerIdentity) -> DataVersion | None:
-        """The version of the topics a broker last told, None for an unknown broker."""
+        """The version of the topics a broker registered last, None for an unknown broker."""
         member = self._member_at(identity)
         return None if member is None else member[1].version
 
-    def told_version(self, identity: BrokerIdentity) -> DataVersion | None:
-        """The same for a broker of this id: one that was a slave has told topics that were not taken."""
+    def known_version(self, identity: BrokerIdentity) -> DataVersion | None:
+        """The same for a broker of this id: a former slave has registered topics that were ignored."""
         broker = self._brokers.get(identity.name)
         member = broker.members.get(identity.id) if broker is not None else None
         return member.version if member is not None and member.address == identity.address else None
@@ -258,7 +260,7 @@ class RouteTable:
             broker_id, member = found
             self._brokers[identity.name].members[broker_id] = dataclasses.replace(member, seen_ms=now_ms)
 
-    def _member_at(self, identity: BrokerIdentity) -> tuple[int, Member] | None:
+    def _member_at(self, identity: BrokerIdentity) -> tuple[int, RegisteredMember] | None:
         broker = self._brokers.get(identity.name)
         members = broker.members.items() if broker else ()
         return next(((i, member) for i, member in members if member.address == identity.address), None)
@@ -305,7 +307,7 @@ class RouteTable:
         broker = self._brokers.get(broker_name)
         return frozenset(broker.rivals) if broker is not None else frozenset()
 
-    def brokers(self) -> list[tuple[str, Broker]]:
+    def brokers(self) -> list[tuple[str, RegisteredBroker]]:
         """Every broker name with its members."""
         return list(self._brokers.items())
 
@@ -327,11 +329,11 @@ class RouteTable:
         return list(dict.fromkeys([*self._clusters(), *self._brokers]))
 
     def any_address(self) -> str | None:
-        """The address of some broker, to be asked for its own system topics."""
+        """The address of any broker, for a request for its own system topics."""
         return next((member.address for member in self._members()), None)
 
     def topics_where(self, condition: Callable[[int], bool]) -> list[str]:
-        """The topics whose system flag, as their first broker told it, meets the condition."""
+        """The topics whose system flag, as their first broker registered it, meets the condition."""
         flags = ((topic, next(iter(queues.values())).topic_sys_flag) for topic, queues in self._topics.items())
         return [topic for topic, flag in flags if condition(flag)]
 
@@ -340,7 +342,7 @@ class RouteTable:
     def wipe_write_permission(self, broker_name: str) -> int:
         """Take new messages away from a broker; returns the number of topics touched.
 
-        It lasts until the broker tells changed topics.
+        It lasts until the broker registers changed topics.
         """
         return self._change_permission(broker_name, lambda perm: perm & ~PERM_WRITE)
 

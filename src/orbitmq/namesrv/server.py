@@ -16,14 +16,10 @@ from orbitmq.net.tls import ServerTls
 from orbitmq.net.tls_options import TlsOptions
 from orbitmq.runtime.clock import Clock, SystemClock
 from orbitmq.runtime.refusals import Limit, Refusals
-from orbitmq.wire.codes import RequestCode
-from orbitmq.wire.frame import FRAME_SIZE_MAX
 
 _log = logging.getLogger(__name__)
 
 SCAN_INTERVAL_SECONDS = 10.0
-BODY_SIZE_MAX = 1 << 20  # bytes: a file of settings is a few KiB
-BODY_SIZES = {RequestCode.REGISTER_BROKER: FRAME_SIZE_MAX}
 EVERY_ADDRESS = ("", "0.0.0.0")  # noqa: S104 - compared with, not bound to
 
 
@@ -48,7 +44,7 @@ class NameServer:
         self.kv = KVConfig(self.options.kv_config_file)
         self._handlers = Handlers(self.options, self.routes, self.kv, self._clock, self.refusals)
         self.router = self._handlers.router()
-        self.router.limit_bodies(BODY_SIZES, BODY_SIZE_MAX, self.refusals)
+        self.router.limit_bodies(self.refusals)
         self._server = Server(
             self.router,
             on_close=self._handlers.connection_closed,

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import isawaitable
 from time import monotonic
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from orbitmq.errors import PeerError, RemotingTimeout, SendRequestError
 from orbitmq.message.hosts import encode_host
-from orbitmq.net.budget import COUNTED_FROM, Budgets
-from orbitmq.net.routing import Answer, Router
+from orbitmq.net.budget import Budgets
+from orbitmq.net.flow import Flow
+from orbitmq.net.lateness import Lateness
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command
 from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder, encode_frame, encode_head, parts_size
@@ -41,9 +41,20 @@ GATHERED_FROM: Final = 64 << 10  # bytes of a body in parts that go to the kerne
 GATHERED_PART_FROM: Final = 8 << 10  # unless its parts are so large
 FAIR_FROM: Final = 32 << 10  # bytes of a read after which others get a turn; uvloop makes 32 reads of 250 KiB in one
 CLOSE_GRACE_SECONDS: Final = 3.0  # how long a closed connection may wait for its peer to take the last bytes
-TASKS_MAX = 1024  # requests of one connection that may be worked on at a time before we stop reading
-OPEN_COUNTED_FROM: Final = 1 << 20  # of these, bytes that any connection may have without being counted
-OPEN_BYTES_MAX = 64 << 20  # bodies of these: a thousand sends of 64 KiB that wait for one flush, 16 of the largest
+
+Answer = Command | None
+Handler = Callable[["Connection", Command], Answer | Awaitable[Answer]]
+
+
+class RequestRouter(Protocol):
+    """What a connection needs of `net.routing.Router`."""
+
+    handlers: dict[int, Handler]
+    unsupported: Handler
+    patience_ms: float
+
+    def overdue(self, command: Command, waited_ms: float) -> Command | None: ...
+    def failed(self, command: Command, error: BaseException) -> Command: ...
 
 
 class Connection(asyncio.Protocol):
@@ -51,22 +62,19 @@ class Connection(asyncio.Protocol):
 
     def __init__(
         self,
-        router: Router,
+        router: RequestRouter,
         *,
         on_open: Callable[[Connection], None] | None = None,
         on_close: Callable[[Connection], None] | None = None,
         frame_size_max: int = FRAME_SIZE_MAX,
         typed: bool = True,
         serving: bool = True,
-        waited_ms: Callable[[], float] = lambda: 0.0,
-        busy_ms: Callable[[float], float] = lambda waited_ms: waited_ms,
-        took_long: Callable[[int, float], None] = lambda _code, _seconds: None,
+        lateness: Lateness | None = None,
         budgets: Budgets | None = None,
         refusals: Refusals | None = None,
     ) -> None:
-        """`waited_ms` tells how long what is read at a moment has waited, `busy_ms` how much of such a time counts;
-        `took_long` is told the code of a request that kept the loop for longer than `LONG_SECONDS`, and for how long;
-        `budgets` and `refusals` are shared with other connections.
+        """`lateness` measures how long requests wait for the event loop; `budgets` and `refusals` are shared with other
+        connections.
         """
         self._router = router
         self._handlers = router.handlers
@@ -76,28 +84,19 @@ class Connection(asyncio.Protocol):
         self._decoder = FrameDecoder(size_max=frame_size_max, typed=typed, count_max=count_max)
         self._out: list[bytes | memoryview] = []
         self._out_size = 0
-        self._waited_ms = waited_ms
-        self._busy_ms = busy_ms
-        self._took_long = took_long
+        self._lateness = lateness
         self.refusals = refusals or Refusals()
         self._budgets = budgets or Budgets(refusals=self.refusals)
-        self._counted = 0  # bytes of the incomplete frame that the budget knows of
-        self._frame_since: float | None = None  # when the incomplete frame began
-        self._does_not_read = False
+        self._flow = Flow(serving=serving)
         self._backlog: list[Command] = []  # read, but not served before the peer has taken the answers so far
         self._backlog_since = 0.0
         self._goes_on = False  # whether a turn is scheduled that serves it
         self._flush_scheduled = False
         self._gathers = False  # something in _out is not to be copied together
         self._in_turn = False
-        self._serving = serving
-        self._paused_by_writes = False
         self._writable: asyncio.Future[None] | None = None  # what callers wait for while the peer takes nothing
         self._calls: dict[int, tuple[asyncio.Future[Command], asyncio.TimerHandle]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._owed = 0  # answers that handlers will give later, without a task
-        self._open_bytes = 0  # bodies of the requests that are worked on
-        self._open_counted = 0  # those that the budget knows of
         self._cut_off: asyncio.TimerHandle | None = None
         self.loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport | None = None
@@ -137,8 +136,8 @@ class Connection(asyncio.Protocol):
         if self._backlog:
             self._backlog += commands
         else:
-            self._take(commands, self._waited_ms())
-        if len(data) > FAIR_FROM and self._serving and self.is_open and self.transport is not None:
+            self._take(commands, self._lateness.waited_ms() if self._lateness is not None else 0.0)
+        if len(data) > FAIR_FROM and self._flow.serving and self.is_open and self.transport is not None:
             # A peer that answers fill up again would be read from for a third of a second, and all others wait.
             self.transport.pause_reading()
             self.loop.call_soon(self._regulate)
@@ -152,29 +151,19 @@ class Connection(asyncio.Protocol):
             self.abort()
             return None
         pending = self._decoder.pending_size
-        if pending or self._frame_since is not None:
-            self._follow(pending, is_new=bool(commands))
+        flow = self._flow
+        if (pending or flow.frame_since is not None) and flow.receive(
+            pending, is_new=bool(commands), now=self.last_heard
+        ):
+            self._budgets.incomplete.hold(self, flow.frame_bytes)
         return commands if self.is_open else None
-
-    def _follow(self, pending: int, *, is_new: bool) -> None:
-        """Note since when an incomplete frame is held, and take a large one into the budget."""
-        if not pending:
-            self._frame_since = None
-        elif is_new or self._frame_since is None:
-            self._frame_since = self.last_heard
-        self._hold(pending if pending > COUNTED_FROM else 0)
-
-    def _hold(self, pending: int) -> None:
-        if pending != self._counted:
-            self._counted = pending
-            self._budgets.incomplete.hold(self, pending)
 
     @property
     def frame_since(self) -> float:
-        """When the request began, in seconds of the loop's clock, that the peer has not sent to its end; infinite when
-        there is none, or it is not the peer who keeps it from arriving.
+        """When the frame began whose rest is missing, in seconds of the loop's clock; infinite without one, or while
+        this side does not read.
         """
-        return math.inf if self._frame_since is None or self._does_not_read else self._frame_since
+        return self._flow.awaits_frame_since
 
     def eof_received(self) -> bool:
         return False  # a half-closed peer can no longer be answered usefully
@@ -186,9 +175,8 @@ class Connection(asyncio.Protocol):
         self._out.clear()
         self._backlog.clear()
         self._decoder.drop()
-        self._hold(0)
-        self._count_open(0)
-        self._budgets.unread.hold(self, 0)
+        for budget in (self._budgets.incomplete, self._budgets.open, self._budgets.unread):
+            budget.hold(self, 0)
         self._fail_calls()
         self._release_callers()
         for task in self._tasks:
@@ -198,12 +186,12 @@ class Connection(asyncio.Protocol):
             callback(self)
 
     def pause_writing(self) -> None:
-        self._paused_by_writes = True
+        self._flow.is_unread = True
         self._count_unread()
         self._regulate()
 
     def resume_writing(self) -> None:
-        self._paused_by_writes = False
+        self._flow.is_unread = False
         self._budgets.unread.hold(self, 0)
         self._release_callers()
         self._go_on_soon()
@@ -221,7 +209,7 @@ class Connection(asyncio.Protocol):
         One read may bring thousands of short requests for long answers: pausing the reader alone would bound nothing.
         """
         self._in_turn = True
-        if waited_ms > self._router.patience_ms and (busy_ms := self._busy_ms(waited_ms)) > self._router.patience_ms:
+        if waited_ms > self._router.patience_ms and (busy_ms := self._counted_ms(waited_ms)) > self._router.patience_ms:
             commands = [command for command in commands if not self._refuse_overdue(command, busy_ms)]
         begun, last = monotonic(), len(commands)
         ends = begun + TURN_SECONDS
@@ -232,12 +220,12 @@ class Connection(asyncio.Protocol):
                 self._serve(command)
                 if not self.is_open:  # cut off or closed over this one: nobody hears of the others
                     break
-                if self._out_size > WRITE_BUFFER_HIGH and self._serving:
+                if self._out_size > WRITE_BUFFER_HIGH and self._flow.serving:
                     self._flush()
-                    if self._paused_by_writes:
+                    if self._flow.is_unread:
                         self._leave(commands[count:], waited_ms)
                         break
-                if count < last and monotonic() > ends and self._serving:
+                if count < last and monotonic() > ends and self._flow.serving:
                     self._leave(commands[count:], waited_ms)
                     self._regulate()
                     self._go_on_soon()
@@ -251,7 +239,14 @@ class Connection(asyncio.Protocol):
         if self._out:
             self._flush()
         if (seconds := monotonic() - begun) >= LONG_SECONDS and commands:
-            self._took_long(command.code, seconds)  # the last one: a turn ends behind the request that is too long
+            self._note_long(command.code, seconds)  # the last one: a turn ends behind the request that is too long
+
+    def _counted_ms(self, waited_ms: float) -> float:
+        return waited_ms if self._lateness is None else self._lateness.busy_ms(waited_ms)
+
+    def _note_long(self, code: int, seconds: float) -> None:
+        if self._lateness is not None:
+            self._lateness.took_long(code, seconds)
 
     def _leave(self, rest: list[Command], waited_ms: float) -> None:
         """These, and what is not decoded yet, have to wait, as they have since so long."""
@@ -266,7 +261,7 @@ class Connection(asyncio.Protocol):
     def _go_on(self) -> None:
         """The peer has taken what was sent, and others have had their turn: serve what was left, then read again."""
         self._goes_on = False
-        if self._serving and self._paused_by_writes:
+        if self._flow.serving and self._flow.is_unread:
             return  # it takes nothing again; another call comes when it does
         backlog, self._backlog = self._backlog, []
         if not backlog and self._decoder.has_more and self.is_open:
@@ -306,7 +301,8 @@ class Connection(asyncio.Protocol):
         """Let a coroutine find the answer."""
         task = self.loop.create_task(self._finish(command, answer), name=f"request-{command.code}")
         self._tasks.add(task)
-        self._begun(len(command.body))
+        if self._flow.begin(len(command.body)):
+            self._check_limits()
         task.add_done_callback(partial(self._worked, len(command.body)))
 
     async def _finish(self, command: Command, answer: Awaitable[Answer]) -> None:
@@ -319,50 +315,38 @@ class Connection(asyncio.Protocol):
 
     def _worked(self, size: int, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._ended(size)
+        if self._flow.end(size):
+            self._lift_limits()
 
-    def owe(self, command: Command) -> None:
-        """A handler that gives no answer now will `settle` it: cheaper than a task, with the same limits."""
-        self._owed += 1
-        self._begun(len(command.body))
+    def defer(self, command: Command) -> None:
+        """A handler that returns no response now will `complete` the request: cheaper than a task, same limits."""
+        if self._flow.begin(len(command.body)):
+            self._check_limits()
 
-    def settle(self, command: Command, answer: Answer | Awaitable[Answer]) -> None:
-        """What a handler would have returned that owed the answer for `command`."""
-        self._owed -= 1
-        self._ended(len(command.body))
+    def complete(self, command: Command, answer: Answer | Awaitable[Answer]) -> None:
+        """Send the response to a request that was deferred; `answer` is what its handler would have returned."""
+        if self._flow.end(len(command.body)):
+            self._lift_limits()
         if answer is not None:
             self._give(command, answer)
 
     def failed(self, command: Command, error: Exception) -> Command:
-        """What to `settle` with after an error that nobody has foreseen: as where a handler is called."""
+        """What to `complete` a request with after an unexpected error."""
         return self._router.failed(command, error)
 
-    @property
-    def _is_full(self) -> bool:
-        """Whether so much of this peer is worked on that no more is read. Less is enough when all have much: a disk
-        that stands still holds up honest senders, and who is not read from loses nothing.
-        """
-        if len(self._tasks) + self._owed >= TASKS_MAX or self._open_bytes >= OPEN_BYTES_MAX:
-            return True
-        return self._open_counted > 0 and self._budgets.open.is_tight
-
-    def _begun(self, size: int) -> None:
-        self._open_bytes += size
-        if self._open_bytes > OPEN_COUNTED_FROM and self.is_open:
-            self._count_open(self._open_bytes)
-        if self._is_full:
+    def _check_limits(self) -> None:
+        """After a request has begun."""
+        if self.is_open and (size := self._flow.counted_bytes):
+            self._budgets.open.hold(self, size)
+        if self._flow.is_full(self._budgets.open.is_tight):
             self._regulate()
 
-    def _ended(self, size: int) -> None:
-        self._open_bytes -= size
-        if self._open_counted and self.is_open:
-            self._count_open(self._open_bytes if self._open_bytes > OPEN_COUNTED_FROM else 0)
-        if self._does_not_read:
+    def _lift_limits(self) -> None:
+        """After a request has ended."""
+        if self.is_open:
+            self._budgets.open.hold(self, self._flow.counted_bytes)
+        if not self._flow.state:
             self._regulate()
-
-    def _count_open(self, size: int) -> None:
-        self._open_counted = size
-        self._budgets.open.hold(self, size)
 
     # ------------------------------------------------------------------------------------------------------ sending
 
@@ -394,7 +378,7 @@ class Connection(asyncio.Protocol):
             self.transport.writelines(out)
         else:
             self.transport.write(out[0] if len(out) == 1 else b"".join(out))
-        if self._paused_by_writes:
+        if self._flow.is_unread:
             self._count_unread()
 
     def _count_unread(self) -> None:
@@ -410,17 +394,13 @@ class Connection(asyncio.Protocol):
             self._budgets.unread.hold(self, size)
 
     def _regulate(self) -> None:
-        """Read from the peer only while it takes its answers and has not too many requests open."""
+        """Read from the peer, or stop, as `Flow` decides."""
         if self.transport is None or self.transport.is_closing():
             return
-        if (self._serving and (self._paused_by_writes or self.has_left)) or self._is_full:
-            self._does_not_read = True
-            self.transport.pause_reading()
-        else:
-            if self._does_not_read and self._frame_since is not None:
-                self._frame_since = self.loop.time()  # until now it was not the peer who kept the rest from coming
-            self._does_not_read = False
+        if self._flow.regulate(self.has_left, self._budgets.open.is_tight, self.loop.time()):
             self.transport.resume_reading()
+        else:
+            self.transport.pause_reading()
 
     # ------------------------------------------------------------------------------------------------------- asking
 
@@ -429,7 +409,7 @@ class Connection(asyncio.Protocol):
 
         RemotingTimeout when none came in `timeout_ms`; SendRequestError when the connection is or gets closed.
         """
-        if self._paused_by_writes:
+        if self._flow.is_unread:
             timeout_ms = await self.wait_writable(timeout_ms)
         if not self.is_open:
             raise SendRequestError(f"connection to {self.address} is closed")
@@ -450,7 +430,7 @@ class Connection(asyncio.Protocol):
         started = self.loop.time()
         if self._out_size > WRITE_TURN_MAX:
             await asyncio.sleep(0)
-        while self._paused_by_writes and self.is_open:
+        while self._flow.is_unread and self.is_open:
             if self._writable is None:
                 self._writable = self.loop.create_future()
             left_seconds = timeout_ms / 1000 - (self.loop.time() - started)
@@ -465,7 +445,7 @@ class Connection(asyncio.Protocol):
         entry = self._calls.pop(opaque, None)
         if entry is not None and not entry[0].done():
             entry[0].set_exception(RemotingTimeout(f"no answer from {self.address} in {timeout_ms:.0f} ms"))
-        if self._serving:
+        if self._flow.serving:
             return  # clients are quiet while nothing happens; those that are gone send no heartbeats
         silent_ms = (self.loop.time() - self.last_heard) * 1000
         if timeout_ms >= SILENCE_MIN_MS and silent_ms >= timeout_ms:
@@ -491,14 +471,14 @@ class Connection(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         """Whether neither side waits for anything: no answer is due, none is unsent."""
-        if self._calls or self._tasks or self._owed or self._out or self.has_left:
+        if self._calls or self._flow.open_requests or self._out or self.has_left:
             return False
         return self.transport is None or self.transport.get_write_buffer_size() == 0
 
     @property
     def takes_more(self) -> bool:
         """Whether the peer is there and takes what it is sent."""
-        return self.is_open and not self._paused_by_writes
+        return self.is_open and not self._flow.is_unread
 
     def when_closed(self, callback: Callable[[Connection], None]) -> None:
         """Call back once when the connection is gone."""

@@ -1,4 +1,4 @@
-"""Options of the connections a server accepts: what strangers may take of the machine. Keys are orbitmq's own."""
+"""Options of the connections a server accepts: limits on what any peer may use. Keys are orbitmq's own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ConnectionOptions(Options):
         "connectionMemoryMax",
         MEMORY_MAX,
         "Memory of all connections for requests that have not arrived in full, as much for requests that are worked "
-        "on, and as much for answers nobody takes. Beyond it the connection that holds most is cut off.",
+        "on, and as much for responses that peers do not read. Beyond it the connection that holds most is closed.",
         unit="bytes",
         minimum=64 << 20,
     )

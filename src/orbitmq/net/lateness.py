@@ -1,6 +1,6 @@
-"""How late the event loop is: what is read now may have waited so long in the kernel's buffers.
+"""The delay of the event loop: requests read now may have waited this long in the buffers of the kernel.
 
-One loop serves all connections, so a request waits while others are worked on, and nobody sees it wait. A timer that
+One loop serves all connections, so a request waits unseen while others are handled. A timer that
 should have fired meanwhile does: how late it comes is how long what lay ready at that time has waited. How much of such
 a time the loop has worked is told apart from it: who is late for too much work should get less, who was held up once
 has caught up a moment later. Each measurement is counted, and a long stall gets a line in the log that names what ran.

@@ -37,14 +37,14 @@ class RpcHook(Protocol):
         """A request is about to go to `address` (`host:port`)."""
 
     def after(self, address: str, request: Command, response: Command, /) -> None:
-        """Its answer has come. Not called for requests that nobody answers."""
+        """Called with the response. Not called for requests without a response."""
 
 
 class Remoting:
-    """Connections to many peers. `router` answers requests the peers send over them.
+    """Connections to many peers. `router` handles requests that the peers send over them.
 
-    `fields` go with every request of ours, `hooks` see it then, and `sign` last; what the router answers with passes
-    none of them. `direct` tells to which address a request really goes. `tls` encrypts every connection.
+    `fields` go with every request of ours, `hooks` see it then, and `sign` last; responses of the router pass none of
+    them. `direct` tells to which address a request really goes. `tls` encrypts every connection.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Remoting:
         return response
 
     async def oneway(self, address: str, command: Command, timeout_ms: float = CONNECT_TIMEOUT_MS) -> None:
-        """Send without waiting for an answer; ConnectError when there is no connection."""
+        """Send a oneway request; ConnectError when there is no connection."""
         command.flag |= FLAG_ONEWAY
         if self._direct is not None:
             address = self._direct(address, command)
@@ -108,7 +108,7 @@ class Remoting:
             self._prepare(address, command)
         connection.send(command)
 
-    def oneway_at_once(self, address: str, command: Command) -> bool:
+    def oneway_nowait(self, address: str, command: Command) -> bool:
         """`oneway` where nothing has to be waited for; False, and nothing is sent, when there is no open connection or
         its peer takes nothing at the moment. HookFailed.
         """
@@ -121,7 +121,7 @@ class Remoting:
         return True
 
     def tell(self, connection: Connection, command: Command) -> None:
-        """Send over this very connection without waiting for an answer; a closed one drops it."""
+        """Send a oneway request over this connection; a closed one drops it."""
         command.flag |= FLAG_ONEWAY
         if self._changes:
             self._prepare(connection.address, command)
@@ -175,7 +175,7 @@ class Remoting:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if task.cancelled():  # by `close`, not by whoever runs this caller
+            if task.cancelled():  # by `close`, not by the caller
                 raise InvalidStateError("this client is shut down") from None
             raise
         except TimeoutError as error:

@@ -1,5 +1,7 @@
 """Routes requests to handlers by their code and turns what a handler does into an answer.
 
+A handler is added by the request's row in `wire.requests`, which says what else holds for it.
+
 A handler returns the response, or None when it answers later (or never), or an awaitable of either. Knows neither
 sockets nor what any request means.
 """
@@ -8,25 +10,35 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import reduce
+from typing import Any, Protocol
 
 from orbitmq.errors import OrbitMQError, RequestRejected
-from orbitmq.runtime.finishing import Finishing
+from orbitmq.net.connection import Answer as Answer
+from orbitmq.net.connection import Connection
+from orbitmq.net.connection import Handler as Handler
 from orbitmq.runtime.refusals import Limit, Refusals
-from orbitmq.wire.codes import ANSWERED_WITH_FIELDS, RequestCode, ResponseCode
+from orbitmq.runtime.shielded import ShieldedTasks
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
-from orbitmq.wire.frame import FRAME_SIZE_MAX
-
-if TYPE_CHECKING:
-    from orbitmq.net.connection import Connection
+from orbitmq.wire.request import Request
+from orbitmq.wire.requests import ALWAYS_WITH_FIELDS
 
 _log = logging.getLogger(__name__)
 
-Answer = Command | None
-Handler = Callable[["Connection", Command], Answer | Awaitable[Answer]]
-Check = Callable[["Connection", Command], Awaitable[Answer] | None]
+Check = Callable[[Connection, Command], Awaitable[Answer] | None]
 """Sees a request before its handler and raises to refuse it; what it returns refuses it later."""
+
+Wrapper = Callable[[Request, Handler], Handler]
+"""Makes the handler of a request into one that does more, or something else, by what the request's row says."""
+
+
+class HasHandlers(Protocol):
+    """A part of a node that answers requests."""
+
+    def add_to(self, router: Router) -> None:
+        """Add its handlers."""
 
 
 class Router:
@@ -35,35 +47,40 @@ class Router:
     def __init__(self, name: str = "node") -> None:
         self.name = name
         self.handlers: dict[int, Handler] = {}
-        self.finishing = Finishing()
+        self.requests: dict[int, Request] = {}
+        """The rows of the requests that are handled."""
+        self.shielded = ShieldedTasks()
         """What goes on when the connection it was asked for on is lost."""
         self.unsupported: Handler = self._unsupported
         """What answers a code nobody handles."""
-        self._check: Check | None = None
+        self._wrappers: list[Wrapper] = []
         self._patience: dict[int, float] = {}
         self.patience_ms = math.inf
         """The shortest time after which a request may be refused because it has waited."""
 
-    def add(self, codes: int | Iterable[int], handler: Handler) -> None:
-        """Let `handler` answer these codes. What it awaits is cancelled when the connection is lost."""
-        for code in (codes,) if isinstance(codes, int) else codes:
-            self.handlers[int(code)] = handler if self._check is None else _checked(self._check, handler)
+    def add(self, requests: int | Iterable[int], handler: Handler) -> None:
+        """Let `handler` answer these requests. What it awaits is cancelled when the connection is lost. A bare code has
+        the row of a request of which nothing is declared.
+        """
+        for request in (requests,) if isinstance(requests, int) else requests:
+            code = int(request)
+            row = self.requests[code] = request if isinstance(request, Request) else Request(request)
+            self.handlers[code] = reduce(lambda inner, wrapper: wrapper(row, inner), self._wrappers, handler)
 
-    def add_change(self, code: int, handler: Callable[[Connection, Command], Coroutine[Any, Any, Answer]]) -> None:
+    def add_change(self, request: int, handler: Callable[[Connection, Command], Coroutine[Any, Any, Answer]]) -> None:
         """`add` for a handler that changes several things one after another: once begun it goes on to its end, though
         its connection is lost.
         """
 
         def change(connection: Connection, command: Command) -> Awaitable[Answer]:
-            return self.finishing.run(handler(connection, command))
+            return self.shielded.run(handler(connection, command))
 
-        self.add(code, change)
+        self.add(request, change)
 
-    def limit_wait(self, codes: Iterable[int], limit_ms: float) -> None:
-        """Refuse requests of these codes that have waited longer: whoever asked should try elsewhere, or later."""
-        for code in codes:
-            self._patience[int(code)] = limit_ms
-        self.patience_ms = min(self._patience.values(), default=math.inf)
+    def limit_wait(self, request: int, limit_ms: float) -> None:
+        """Refuse requests of this code that have waited longer: whoever asked should try elsewhere, or later."""
+        self._patience[int(request)] = limit_ms
+        self.patience_ms = min(self._patience.values())
 
     def overdue(self, command: Command, waited_ms: float) -> Command | None:
         """The refusal of a request that has waited too long, None when it may still be served."""
@@ -72,21 +89,23 @@ class Router:
         remark = f"[TIMEOUT_CLEAN_QUEUE] the {self.name} is busy: the request has waited {waited_ms:.0f} ms at least"
         return command.response(ResponseCode.SYSTEM_BUSY, remark)
 
-    def limit_bodies(self, limits: Mapping[RequestCode, int], size_max: int, refusals: Refusals) -> None:
-        """Refuse requests with larger bodies than `limits` says, `size_max` for other codes: whoever reads one holds
-        all others up. To be called when all handlers are added.
-        """
-        sizes = {int(code): size for code, size in limits.items()}
+    def wrap(self, wrapper: Wrapper) -> None:
+        """Have `wrapper` put something around the handler of each request, those added later included."""
+        self._wrappers.append(wrapper)
         for code, handler in self.handlers.items():
-            limit = sizes.get(code, size_max)
-            if limit < FRAME_SIZE_MAX:
-                self.handlers[code] = _limited(handler, limit, refusals)
+            self.handlers[code] = wrapper(self.requests[code], handler)
+
+    def limit_bodies(self, refusals: Refusals) -> None:
+        """Refuse requests with larger bodies than their rows say: whoever reads one holds all others up."""
+
+        def limit(request: Request, handler: Handler) -> Handler:
+            return handler if request.body_max is None else _limited(handler, request.body_max, refusals)
+
+        self.wrap(limit)
 
     def guard(self, check: Check) -> None:
-        """Have `check` see every request from now on, also one of a code nobody handles or that is added later."""
-        self._check = check
-        for code, handler in self.handlers.items():
-            self.handlers[code] = _checked(check, handler)
+        """Have `check` see every request from now on, also one of a code nobody handles."""
+        self.wrap(lambda _request, handler: _checked(check, handler))
         self.unsupported = _checked(check, self.unsupported)
 
     def _unsupported(self, _connection: Connection, command: Command) -> Answer:
@@ -97,7 +116,7 @@ class Router:
         """The response an error becomes. An error outside orbitmq's tree is our own bug: logged with its trace."""
         if isinstance(error, RequestRejected):
             answer = command.response(error.code, error.remark)
-            if command.code in ANSWERED_WITH_FIELDS:
+            if command.code in ALWAYS_WITH_FIELDS:
                 answer.ext = {}
             return answer
         if isinstance(error, OrbitMQError):

@@ -12,8 +12,8 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.net.budget import Budgets
 from orbitmq.net.connection import Connection
 from orbitmq.net.connection_options import ConnectionOptions
-from orbitmq.net.door import opener
 from orbitmq.net.lateness import Lateness
+from orbitmq.net.protocol_detector import opener
 from orbitmq.net.routing import Router
 from orbitmq.net.tls import ServerTls
 from orbitmq.runtime.limits import CONNECTIONS_SHARE, open_files
@@ -27,7 +27,7 @@ IDLE_SECONDS = 120.0  # RocketMQ's serverChannelMaxIdleTimeSeconds
 IDLE_SCAN_SECONDS = 10.0
 BACKLOG = 1024
 CLOSED_A_TURN = 200  # of those that are idle, before other work gets its turn: some 5 ms
-IDLE_LINES = 20  # told one by one of those that are closed together
+IDLE_LINES = 20  # logged one by one when many are closed together
 
 
 class Server:
@@ -94,7 +94,7 @@ class Server:
         self._servers.clear()
 
     async def serve(self) -> None:
-        """Accept connections on everything bound. ConfigurationError as in `bind`: some systems tell only now."""
+        """Accept connections on everything bound. ConfigurationError as in `bind`: some systems report it only now."""
         for server in self._servers:
             try:
                 await server.start_serving()
@@ -121,9 +121,7 @@ class Server:
             on_close=self._closed,
             frame_size_max=self._frame_size_max,
             typed=self._typed,
-            waited_ms=self.lateness.waited_ms,
-            busy_ms=self.lateness.busy_ms,
-            took_long=self.lateness.took_long,
+            lateness=self.lateness,
             budgets=self.budgets,
             refusals=self._refusals,
         )
@@ -190,7 +188,7 @@ class Server:
             asyncio.get_running_loop().call_soon(self._close_idle, idle)
 
     async def stop(self, grace_seconds: float = 3.0) -> None:
-        """Stop accepting, give answers under way `grace_seconds`, then close everything."""
+        """Stop accepting, give requests in flight `grace_seconds`, then close everything."""
         if self._scan is not None:
             self._scan.cancel()
             self._scan = None
@@ -201,7 +199,7 @@ class Server:
             await self._tls.stop()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_seconds
-        while loop.time() < deadline and not all(c.is_idle for c in self.connections):  # noqa: ASYNC110 - no event tells it
+        while loop.time() < deadline and not all(c.is_idle for c in self.connections):  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.01)
         for connection in list(self.connections):
             connection.close()

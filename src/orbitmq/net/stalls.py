@@ -1,6 +1,6 @@
-"""Looks from a thread of its own what an event loop is doing while it keeps everybody waiting.
+"""Watches from a background thread what an event loop is doing while it stalls.
 
-Afterwards nobody can tell what ran: a stack has to be taken meanwhile. What is compiled has no lines in it, so that a
+Afterwards the cause is unknown: a stack has to be taken in time. What is compiled has no lines in it, so that a
 stack may end with the caller of what ran; and what holds the interpreter's lock is seen when it lets go.
 """
 
@@ -20,11 +20,11 @@ FRAMES_TOLD = 6  # of a stack, the innermost first
 
 
 class StallWatch:
-    """`overdue` tells, to any thread, by how many seconds the loop is late now."""
+    """`overdue` returns, on any thread, by how many seconds the loop is late now."""
 
     def __init__(self, overdue: Callable[[], float]) -> None:
         self.seen = ""
-        """What ran in the stall that lasts, for a line of the log; empty while nobody has looked."""
+        """The stack of the current stall, for a line of the log; empty before it was taken."""
         self._overdue = overdue
         self._stopped = threading.Event()
 

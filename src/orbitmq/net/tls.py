@@ -6,9 +6,11 @@ Files that change are read again: connections made later get the new certificate
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import ssl
 import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from orbitmq.errors import ConfigurationError
@@ -17,6 +19,8 @@ from orbitmq.net.tls_options import DISABLED, ENFORCING, TlsOptions
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 2.0  # how late a replaced certificate is used; RocketMQ looks every 0.5 s
+VALID_DAYS = 3650  # of a self-signed certificate, which lives as long as the process: no restart to renew it
+CLOCK_LEEWAY = timedelta(days=1)  # for peers whose clocks are behind
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
 
 Signature = tuple[tuple[int, int, int], ...]
@@ -32,13 +36,13 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
     elif options.client_auth == "require":
         raise ConfigurationError(
             "option tls.server.need.client.auth: value 'require' is not allowed without tls.server.authClient=true: "
-            "a certificate that nobody checks proves nothing"
+            "a certificate that is not checked proves nothing"
         )
     return context
 
 
 def client_context(options: TlsOptions) -> ssl.SSLContext:
-    """What a broker asks name servers with; host names are not compared, as in RocketMQ."""
+    """The context of a broker's connections to name servers; host names are not compared, as in RocketMQ."""
     verify = options.verify_servers and not options.test_mode
     return asking_context(
         verify=verify,
@@ -53,7 +57,7 @@ def client_context(options: TlsOptions) -> ssl.SSLContext:
 def asking_context(
     *, verify: bool, check_host: bool, trusted: str, certificate: str = "", key: str = "", password: str = ""
 ) -> ssl.SSLContext:
-    """The context of one who asks. Empty `trusted` means the authorities this machine trusts. ConfigurationError."""
+    """The context of a client. Empty `trusted` means the authorities this machine trusts. ConfigurationError."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = verify and check_host
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
@@ -74,7 +78,7 @@ def _context(protocol: int) -> ssl.SSLContext:
 def _load_certificate(context: ssl.SSLContext, prefix: str, cert: str, key: str, password: str) -> None:
     for name, path in ((f"{prefix}.certPath", cert), (f"{prefix}.keyPath", key)):
         if path and not Path(path).expanduser().is_file():
-            raise ConfigurationError(f"option {name}: {path} is no file")
+            raise ConfigurationError(f"option {name}: {path} is not a file")
     try:
         # A password that is a function keeps OpenSSL from asking for one on the terminal.
         context.load_cert_chain(
@@ -189,14 +193,41 @@ class ServerTls:
 
 
 def self_signed_context() -> ssl.SSLContext:
-    """A context with a certificate made on the spot: it encrypts, and proves nothing."""
-    from orbitmq.net.self_signed import certificate_and_key  # loads a large library
-
+    """A context with a new self-signed certificate: it encrypts, but proves no identity."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "server.pem"  # OpenSSL's binding takes files only
         path.touch(mode=0o600)
-        path.write_bytes(certificate_and_key())
+        path.write_bytes(_self_signed_certificate())
         context = _context(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(path)
     _log.info("event=certificate_made reason=no tls.server.certPath")
     return context
+
+
+def _self_signed_certificate() -> bytes:
+    """Certificate and key for localhost as PEM, one after the other; elliptic, because such a key is made at once."""
+    from cryptography import x509  # a large library that few servers need
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    alternatives = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - CLOCK_LEEWAY)
+        .not_valid_after(now + timedelta(days=VALID_DAYS))
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM) + private

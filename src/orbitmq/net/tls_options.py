@@ -1,4 +1,4 @@
-"""Options of TLS, for servers and for those who ask them. Keys are RocketMQ's: there they are system properties or
+"""Options of TLS, for servers and their clients. Keys are RocketMQ's: there they are system properties or
 stand in a file of their own, here they may stand in the daemon's configuration file as well."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TlsOptions(Options):
     test_mode: bool = option(
         "tls.test.mode.enable",
         True,
-        "Servers without a certificate make one for themselves; those who ask believe any certificate.",
+        "Servers without a certificate create a self-signed one; clients accept any certificate.",
     )
     cert_path: str = option(
         "tls.server.certPath", "", "Certificate chain of a server, PEM; read again when it changes."
@@ -48,19 +48,17 @@ class TlsOptions(Options):
     verify_clients: bool = option(
         "tls.server.authClient", False, "Check the certificates that clients show against tls.server.trustCertPath."
     )
-    trust_path: str = option("tls.server.trustCertPath", "", "Certificates of those who may sign clients' ones, PEM.")
+    trust_path: str = option("tls.server.trustCertPath", "", "CA certificates that sign those of clients, PEM.")
     use_tls: str = option(
         "useTLS",
         "auto",
-        "Whether the broker asks name servers over TLS; auto does when it takes encrypted connections only itself.",
+        "Whether the broker connects to name servers over TLS; auto: if it accepts only encrypted connections itself.",
         choices=("auto", "true", "false"),
     )
     verify_servers: bool = option(
         "tls.client.authServer", False, "Check the certificates of servers, unless tls.test.mode.enable is true."
     )
-    client_trust_path: str = option(
-        "tls.client.trustCertPath", "", "Certificates of those who may sign servers' ones, PEM."
-    )
+    client_trust_path: str = option("tls.client.trustCertPath", "", "CA certificates that sign those of servers, PEM.")
     client_cert_path: str = option("tls.client.certPath", "", "Certificate chain to show to servers, PEM.")
     client_key_path: str = option("tls.client.keyPath", "", "Its private key, PEM.")
     client_key_password: str = option("tls.client.keyPassword", "", "Password of that key.", secret=True)
@@ -77,6 +75,6 @@ def with_tls_file(pairs: Mapping[str, str]) -> dict[str, str]:
     path = Path(named).expanduser()
     if not path.is_file():
         if named != DEFAULT_CONFIG_FILE:
-            raise ConfigurationError(f"option {CONFIG_FILE_KEY}: {path} is no file")
+            raise ConfigurationError(f"option {CONFIG_FILE_KEY}: {path} is not a file")
         return dict(pairs)
     return {key: value for key, value in read_properties(path).items() if key.startswith("tls.")} | dict(pairs)

@@ -1,4 +1,4 @@
-"""Consumer and producer groups of one broker: their rules, members and progress, and moving their offsets."""
+"""Consumer and producer groups of one broker: configuration, members, progress, and offset resets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from orbitmq.message.config import SubscriptionGroup
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import check_retry_topic
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.asking import ask
+from orbitmq.operations.call import call
 from orbitmq.wire.bodies import (
     ClientConnection,
     ConsumerConnection,
@@ -19,7 +19,7 @@ from orbitmq.wire.bodies import (
     QueueOffsets,
     QueueTimeSpan,
 )
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers_admin import (
     DeleteSubscriptionGroupHeader,
     GetConsumerConnectionListHeader,
@@ -32,86 +32,91 @@ from orbitmq.wire.headers_groups import (
     InvokeBrokerToResetOffsetHeader,
 )
 from orbitmq.wire.objects import decode, encode
+from orbitmq.wire.requests import RequestCode
 
 ONLINE_OR_NOT = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE)
 KNOWN_OR_NOT = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
 END_OF_QUEUE = -1
-"""The time that stands for "everything is consumed"."""
+"""The timestamp that resets to the end of the queue."""
 
 
 async def create_group(remoting: Remoting, address: str, group: SubscriptionGroup, *, timeout_ms: float = 6000) -> None:
-    """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: the group has these rules on that broker from now on. MessageIllegal
-    for a group that could have no retry topic, which brokers of RocketMQ do not check.
+    """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: create or replace the configuration of a group. MessageIllegal when the name
+    is too long for a retry topic, which brokers of RocketMQ do not check.
     """
     check_retry_topic(group.name)
     code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-    await ask(remoting, address, code, body=encode(group), timeout_ms=timeout_ms)
+    await call(remoting, address, code, body=encode(group), timeout_ms=timeout_ms)
 
 
 async def delete_group(
     remoting: Remoting, address: str, group: str, *, with_offsets: bool = False, timeout_ms: float = 6000
 ) -> None:
-    """DELETE_SUBSCRIPTIONGROUP: its rules are gone, `with_offsets` its progress too. One that is not there is fine."""
+    """DELETE_SUBSCRIPTIONGROUP: delete the configuration, and `with_offsets` the offsets. No error when
+    there is none.
+    """
     header = DeleteSubscriptionGroupHeader(group_name=group, remove_offset=with_offsets, clean_offset=with_offsets)
-    await ask(remoting, address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header, timeout_ms=timeout_ms)
+    await call(remoting, address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header, timeout_ms=timeout_ms)
 
 
 async def consumer_connections(
     remoting: Remoting, address: str, group: str, *, timeout_ms: float = 6000
 ) -> ConsumerConnection | None:
-    """GET_CONSUMER_CONNECTION_LIST: the members this broker knows, None when nobody is online there."""
+    """GET_CONSUMER_CONNECTION_LIST: the members that this broker knows, None when none is online."""
     header, code = GetConsumerConnectionListHeader(group), RequestCode.GET_CONSUMER_CONNECTION_LIST
-    answer = await ask(remoting, address, code, header, timeout_ms=timeout_ms, accept=ONLINE_OR_NOT)
-    if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
+    response = await call(remoting, address, code, header, timeout_ms=timeout_ms, accept=ONLINE_OR_NOT)
+    if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
         return None
-    return decode(ConsumerConnection, answer.body)
+    return decode(ConsumerConnection, response.body)
 
 
 async def producer_connections(
     remoting: Remoting, address: str, group: str, *, timeout_ms: float = 6000
 ) -> list[ClientConnection]:
-    """GET_PRODUCER_CONNECTION_LIST: the members this broker knows, none when it does not know the group."""
+    """GET_PRODUCER_CONNECTION_LIST: the members that this broker knows, empty when it does not know the group."""
     header, code = GetProducerConnectionListHeader(group), RequestCode.GET_PRODUCER_CONNECTION_LIST
-    answer = await ask(remoting, address, code, header, timeout_ms=timeout_ms, accept=KNOWN_OR_NOT)
-    if answer.code == ResponseCode.SYSTEM_ERROR:
+    response = await call(remoting, address, code, header, timeout_ms=timeout_ms, accept=KNOWN_OR_NOT)
+    if response.code == ResponseCode.SYSTEM_ERROR:
         return []
-    return decode(ProducerConnection, answer.body).connection_set
+    return decode(ProducerConnection, response.body).connection_set
 
 
 async def all_producers(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> dict[str, list[ProducerInfo]]:
     """GET_ALL_PRODUCER_INFO: the members of every producer group this broker knows."""
-    answer = await ask(remoting, address, RequestCode.GET_ALL_PRODUCER_INFO, timeout_ms=timeout_ms)
-    return decode(ProducerTableInfo, answer.body).data
+    response = await call(remoting, address, RequestCode.GET_ALL_PRODUCER_INFO, timeout_ms=timeout_ms)
+    return decode(ProducerTableInfo, response.body).data
 
 
 async def consume_stats(
     remoting: Remoting, address: str, group: str, topic: str | None = None, *, timeout_ms: float = 15_000
 ) -> ConsumeStats:
-    """GET_CONSUME_STATS: ends and offsets queue by queue, of one topic or of all the group has offsets of.
+    """GET_CONSUME_STATS: end and offset of each queue, of one topic or of all topics that the group has offsets of.
 
-    A queue without a stored offset shows 0 there, and topics the online members do not subscribe are left out.
+    A queue without a stored offset shows 0. Topics that online members do not subscribe are left out.
     """
     header = GetConsumeStatsHeader(group, topic)
-    answer = await ask(remoting, address, RequestCode.GET_CONSUME_STATS, header, timeout_ms=timeout_ms)
-    return decode(ConsumeStats, answer.body)
+    response = await call(remoting, address, RequestCode.GET_CONSUME_STATS, header, timeout_ms=timeout_ms)
+    return decode(ConsumeStats, response.body)
 
 
 async def time_spans(
     remoting: Remoting, address: str, group: str, topic: str, *, timeout_ms: float = 15_000
 ) -> list[QueueTimeSpan]:
-    """QUERY_CONSUME_TIME_SPAN: when the messages of each queue were stored, and how long the next one waits."""
+    """QUERY_CONSUME_TIME_SPAN: store times of the messages of each queue, and how long the next one has
+    been waiting.
+    """
     header = QueryConsumeTimeSpanHeader(topic, group)
-    answer = await ask(remoting, address, RequestCode.QUERY_CONSUME_TIME_SPAN, header, timeout_ms=timeout_ms)
-    return decode(ConsumeTimeSpans, answer.body).consume_time_span_set
+    response = await call(remoting, address, RequestCode.QUERY_CONSUME_TIME_SPAN, header, timeout_ms=timeout_ms)
+    return decode(ConsumeTimeSpans, response.body).consume_time_span_set
 
 
 async def consumer_positions(
     remoting: Remoting, address: str, group: str, topic: str, *, timeout_ms: float = 15_000
 ) -> dict[str, dict[MessageQueue, int]]:
-    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS: client id -> the offsets it has in memory. BrokerError when offline."""
+    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS: client id -> the offsets in its memory. BrokerError when none is online."""
     header, code = InvokeBrokerToGetConsumerStatusHeader(topic, group), RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
-    answer = await ask(remoting, address, code, header, timeout_ms=timeout_ms)
-    return decode(ConsumerStatus, answer.body).consumer_table
+    response = await call(remoting, address, code, header, timeout_ms=timeout_ms)
+    return decode(ConsumerStatus, response.body).consumer_table
 
 
 async def reset_offsets(
@@ -126,14 +131,14 @@ async def reset_offsets(
     offset: int | None = None,
     timeout_ms: float = 15_000,
 ) -> dict[MessageQueue, int] | None:
-    """INVOKE_BROKER_TO_RESET_OFFSET: the offsets members are told to go to, None when nobody is online there.
+    """INVOKE_BROKER_TO_RESET_OFFSET: the offsets that members will move to, None when none is online.
 
-    `queue_id` and `offset` move one queue; brokers of RocketMQ 4.9 do not know them and go by the time alone.
-    Without `force` no queue is moved forward. The request is not its effect: members commit by themselves, later.
+    `queue_id` and `offset` move one queue; brokers of RocketMQ 4.9 do not know them and use the timestamp only. Without
+    `force` no queue is moved forward. Members commit the new offsets later.
     """
     header = InvokeBrokerToResetOffsetHeader(topic, group, timestamp_ms, force, queue_id, offset)
     code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
-    answer = await ask(remoting, address, code, header, timeout_ms=timeout_ms, accept=ONLINE_OR_NOT)
-    if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
+    response = await call(remoting, address, code, header, timeout_ms=timeout_ms, accept=ONLINE_OR_NOT)
+    if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
         return None
-    return decode(QueueOffsets, answer.body).offset_table
+    return decode(QueueOffsets, response.body).offset_table

@@ -1,4 +1,4 @@
-"""What a broker asks a name server: to be registered, and to be forgotten. Knows no topic table and no schedule."""
+"""Register a broker at a name server, and unregister it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from orbitmq.message.config import DataVersion
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.asking import ask
+from orbitmq.operations.call import call
 from orbitmq.wire.bodies import KVTable
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import request
 from orbitmq.wire.headers_namesrv import (
     QueryDataVersionHeader,
@@ -19,10 +18,11 @@ from orbitmq.wire.headers_namesrv import (
 )
 from orbitmq.wire.objects import decode, encode
 from orbitmq.wire.registration import registration_crc
+from orbitmq.wire.requests import RequestCode
 
 
-class Registered(NamedTuple):
-    """What a name server answers: the broker's master, and the order settings by topic, None when it has none."""
+class RegistrationReply(NamedTuple):
+    """The broker's master, and the order settings by topic, None when the name server has none."""
 
     master: RegisterBrokerResponseHeader
     order_settings: dict[str, str] | None
@@ -35,15 +35,15 @@ async def register_broker(
     body: bytes,
     *,
     timeout_ms: float,
-) -> Registered:
-    """Register and wait for the answer; `body` is an encoded registration. BrokerError when the name server refuses."""
+) -> RegistrationReply:
+    """REGISTER_BROKER; `body` is an encoded registration. BrokerError when the name server refuses."""
     header.body_crc32 = registration_crc(body)
-    answer = await ask(remoting, name_server, RequestCode.REGISTER_BROKER, header, body, timeout_ms=timeout_ms)
-    settings = decode(KVTable, answer.body).table if answer.body else None
-    return Registered(answer.header(RegisterBrokerResponseHeader), settings)
+    response = await call(remoting, name_server, RequestCode.REGISTER_BROKER, header, body, timeout_ms=timeout_ms)
+    settings = decode(KVTable, response.body).table if response.body else None
+    return RegistrationReply(response.header(RegisterBrokerResponseHeader), settings)
 
 
-async def announce_topics(
+async def register_broker_oneway(
     remoting: Remoting,
     name_server: str,
     header: RegisterBrokerHeader,
@@ -51,24 +51,24 @@ async def announce_topics(
     *,
     timeout_ms: float,
 ) -> None:
-    """Register without waiting: topics that were just created."""
+    """REGISTER_BROKER without a response, for topics that were just created."""
     header.body_crc32 = registration_crc(body)
     await remoting.oneway(name_server, request(RequestCode.REGISTER_BROKER, header, body, oneway=True), timeout_ms)
 
 
-async def has_news(
+async def topics_changed(
     remoting: Remoting, name_server: str, header: QueryDataVersionHeader, version: DataVersion, *, timeout_ms: float
 ) -> bool:
-    """Whether the name server knows other topics of the broker than those of this version; if not, it has noted that
-    the broker is alive. BrokerError when it refuses.
+    """QUERY_DATA_VERSION: whether the name server has another version of the broker's topics. If not, the request
+    counts as a heartbeat. BrokerError when it refuses.
     """
     body = encode(version)
-    answer = await ask(remoting, name_server, RequestCode.QUERY_DATA_VERSION, header, body, timeout_ms=timeout_ms)
-    return answer.header(QueryDataVersionResponseHeader).changed
+    response = await call(remoting, name_server, RequestCode.QUERY_DATA_VERSION, header, body, timeout_ms=timeout_ms)
+    return response.header(QueryDataVersionResponseHeader).changed
 
 
 async def unregister_broker(
     remoting: Remoting, name_server: str, header: UnregisterBrokerHeader, *, timeout_ms: float
 ) -> None:
-    """Take the broker out of the routes. BrokerError when the name server refuses."""
-    await ask(remoting, name_server, RequestCode.UNREGISTER_BROKER, header, timeout_ms=timeout_ms)
+    """UNREGISTER_BROKER: remove the broker from the routes. BrokerError when the name server refuses."""
+    await call(remoting, name_server, RequestCode.UNREGISTER_BROKER, header, timeout_ms=timeout_ms)

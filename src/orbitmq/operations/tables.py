@@ -1,28 +1,28 @@
-"""Whole tables of a broker, as slaves copy them."""
+"""Whole tables of a broker, for slaves to copy."""
 
 from __future__ import annotations
 
 import asyncio
 
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.asking import ask
+from orbitmq.operations.call import call
 from orbitmq.wire.bodies import ConsumerOffsetTable, DelayOffsetTable, SubscriptionGroupTable
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 
 
 async def all_groups(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> SubscriptionGroupTable:
-    """GET_ALL_SUBSCRIPTIONGROUP_CONFIG: every consumer group of the broker with the version of the table."""
-    answer = await ask(remoting, address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, timeout_ms=timeout_ms)
-    return await asyncio.to_thread(decode, SubscriptionGroupTable, answer.body)
+    """GET_ALL_SUBSCRIPTIONGROUP_CONFIG: every consumer group of the broker, and the version of the table."""
+    response = await call(remoting, address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, timeout_ms=timeout_ms)
+    return await asyncio.to_thread(decode, SubscriptionGroupTable, response.body)
 
 
 async def all_consumer_offsets(
     remoting: Remoting, address: str, *, timeout_ms: float = 6000
 ) -> dict[str, dict[int, int]]:
-    """GET_ALL_CONSUMER_OFFSET: `topic@group` -> queue id -> next offset; a light group has one, of queue 0."""
-    answer = await ask(remoting, address, RequestCode.GET_ALL_CONSUMER_OFFSET, timeout_ms=timeout_ms)
-    return await asyncio.to_thread(_offsets_of, answer.body)
+    """GET_ALL_CONSUMER_OFFSET: `topic@group` -> queue id -> offset; a light group has queue 0 only."""
+    response = await call(remoting, address, RequestCode.GET_ALL_CONSUMER_OFFSET, timeout_ms=timeout_ms)
+    return await asyncio.to_thread(_offsets_of, response.body)
 
 
 def _offsets_of(body: bytes | memoryview) -> dict[str, dict[int, int]]:
@@ -32,6 +32,6 @@ def _offsets_of(body: bytes | memoryview) -> dict[str, dict[int, int]]:
 
 
 async def all_delay_offsets(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> dict[int, int]:
-    """GET_ALL_DELAY_OFFSET: delay level -> how far its queue has been delivered."""
-    answer = await ask(remoting, address, RequestCode.GET_ALL_DELAY_OFFSET, timeout_ms=timeout_ms)
-    return dict(decode(DelayOffsetTable, answer.body).offset_table)
+    """GET_ALL_DELAY_OFFSET: delay level -> offset up to which its queue has been delivered."""
+    response = await call(remoting, address, RequestCode.GET_ALL_DELAY_OFFSET, timeout_ms=timeout_ms)
+    return dict(decode(DelayOffsetTable, response.body).offset_table)

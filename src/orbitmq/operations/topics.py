@@ -1,4 +1,4 @@
-"""Topics of one broker: create, change, delete, list, and what their queues hold."""
+"""Topics of one broker: create, change, delete, list, and the limits of their queues."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from orbitmq.errors import BodyError, BrokerError
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.asking import ask
-from orbitmq.operations.figures import runtime_info
+from orbitmq.operations.call import call
+from orbitmq.operations.statistics import runtime_info
 from orbitmq.wire.bodies import GroupList, TopicList, TopicStatsTable, TopicTable
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.headers_admin import (
     CreateTopicHeader,
     DeleteTopicHeader,
@@ -19,10 +18,11 @@ from orbitmq.wire.headers_admin import (
     QueryTopicConsumeByWhoHeader,
 )
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 
 DISPATCH_SECONDS = 5.0
-"""How long a deletion waits for a broker to enter what it has stored: one that is further behind has more of others'
-messages to enter than a deletion should wait for.
+"""How long a deletion waits for the dispatch of stored messages. A backlog that takes longer is mostly
+other topics'.
 """
 
 
@@ -34,7 +34,7 @@ async def create_topic(
     template: str = AUTO_CREATE_TOPIC,
     timeout_ms: float = 6000,
 ) -> None:
-    """UPDATE_AND_CREATE_TOPIC: the topic has this configuration on that broker from now on."""
+    """UPDATE_AND_CREATE_TOPIC: create or replace the configuration of a topic."""
     header = CreateTopicHeader(
         topic=topic.name,
         default_topic=template,
@@ -45,18 +45,18 @@ async def create_topic(
         topic_sys_flag=topic.sys_flag,
         order=topic.order,
     )
-    await ask(remoting, address, RequestCode.UPDATE_AND_CREATE_TOPIC, header, timeout_ms=timeout_ms)
+    await call(remoting, address, RequestCode.UPDATE_AND_CREATE_TOPIC, header, timeout_ms=timeout_ms)
 
 
 async def delete_topic(remoting: Remoting, address: str, topic: str, *, timeout_ms: float = 6000) -> None:
-    """DELETE_TOPIC_IN_BROKER: topic, queues and their messages are gone.
+    """DELETE_TOPIC_IN_BROKER: delete a topic, its queues and their messages.
 
-    RocketMQ ends with a segmentation fault when the queue goes that it is just entering a message into. So this waits,
-    for `DISPATCH_SECONDS` at most, until what was stored before is in its queue.
+    RocketMQ crashes with a segmentation fault if it deletes a queue while it dispatches a message to it. So this waits,
+    at most `DISPATCH_SECONDS`, until earlier messages are dispatched.
     """
     await _dispatched(remoting, address, timeout_ms)
     header = DeleteTopicHeader(topic=topic)
-    await ask(remoting, address, RequestCode.DELETE_TOPIC_IN_BROKER, header, timeout_ms=timeout_ms)
+    await call(remoting, address, RequestCode.DELETE_TOPIC_IN_BROKER, header, timeout_ms=timeout_ms)
 
 
 async def _dispatched(remoting: Remoting, address: str, timeout_ms: float) -> None:
@@ -65,10 +65,10 @@ async def _dispatched(remoting: Remoting, address: str, timeout_ms: float) -> No
     stored = None
     while clock() < deadline:
         try:
-            figures = await runtime_info(remoting, address, timeout_ms=timeout_ms)
-            end, behind = int(figures["commitLogMaxOffset"]), int(figures["dispatchBehindBytes"])
+            info = await runtime_info(remoting, address, timeout_ms=timeout_ms)
+            end, behind = int(info["commitLogMaxOffset"]), int(info["dispatchBehindBytes"])
         except (BrokerError, BodyError, KeyError, ValueError):
-            return  # it does not say; who may delete need not be one who may look
+            return  # an account that may delete a topic need not have the permission to read this
         stored = end if stored is None else stored
         if behind <= 0 or end - behind >= stored:
             return
@@ -76,27 +76,27 @@ async def _dispatched(remoting: Remoting, address: str, timeout_ms: float) -> No
 
 
 async def all_topics(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> TopicTable:
-    """GET_ALL_TOPIC_CONFIG: every topic of the broker with the version of the table."""
-    answer = await ask(remoting, address, RequestCode.GET_ALL_TOPIC_CONFIG, timeout_ms=timeout_ms)
-    return await asyncio.to_thread(decode, TopicTable, answer.body)
+    """GET_ALL_TOPIC_CONFIG: every topic of the broker, and the version of the table."""
+    response = await call(remoting, address, RequestCode.GET_ALL_TOPIC_CONFIG, timeout_ms=timeout_ms)
+    return await asyncio.to_thread(decode, TopicTable, response.body)
 
 
 async def topic_stats(remoting: Remoting, address: str, topic: str, *, timeout_ms: float = 6000) -> TopicStatsTable:
-    """GET_TOPIC_STATS_INFO: what each queue of the topic holds on that broker."""
+    """GET_TOPIC_STATS_INFO: offsets and last store time of each queue of a topic."""
     header = GetTopicStatsInfoHeader(topic)
-    answer = await ask(remoting, address, RequestCode.GET_TOPIC_STATS_INFO, header, timeout_ms=timeout_ms)
-    return decode(TopicStatsTable, answer.body)
+    response = await call(remoting, address, RequestCode.GET_TOPIC_STATS_INFO, header, timeout_ms=timeout_ms)
+    return decode(TopicStatsTable, response.body)
 
 
 async def groups_of_topic(remoting: Remoting, address: str, topic: str, *, timeout_ms: float = 6000) -> list[str]:
-    """QUERY_TOPIC_CONSUME_BY_WHO: groups that subscribe the topic now, and those that have offsets of it there."""
+    """QUERY_TOPIC_CONSUME_BY_WHO: groups with members that subscribe the topic, and groups with offsets of it."""
     header = QueryTopicConsumeByWhoHeader(topic)
-    answer = await ask(remoting, address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header, timeout_ms=timeout_ms)
-    return decode(GroupList, answer.body).group_list
+    response = await call(remoting, address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header, timeout_ms=timeout_ms)
+    return decode(GroupList, response.body).group_list
 
 
 async def system_topics(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> list[str]:
-    """GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topics that are the broker's own."""
+    """GET_SYSTEM_TOPIC_LIST_FROM_BROKER: the system topics of the broker."""
     code = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER
-    answer = await ask(remoting, address, code, timeout_ms=timeout_ms)
-    return decode(TopicList, answer.body).topic_list
+    response = await call(remoting, address, code, timeout_ms=timeout_ms)
+    return decode(TopicList, response.body).topic_list

@@ -1,1 +1,1 @@
-"""Jobs over topics, stores and the lake, run by Spark: `orbitmq pipeline NAME`, or by spark-submit."""
+"""Spark jobs over topics, stores and the lake. Run them with `orbitmq pipeline NAME` or with spark-submit."""

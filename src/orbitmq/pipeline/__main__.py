@@ -1,4 +1,4 @@
-"""`python -m orbitmq.pipeline NAME ...`, and what spark-submit is given."""
+"""`python -m orbitmq.pipeline NAME ...`, and the program for spark-submit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job `archive`: messages of topics, or of a store, into the lake before the broker's log lets them go."""
+"""The job `archive`: writes messages of topics, or of a store, into the lake before the broker deletes them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline.archive_stream import WRITER, ArchiveOptions, ArchiveSource
-from orbitmq.pipeline.job import Advance, Context, Job, JobOptions, Outcome
+from orbitmq.pipeline.job import Advance, Job, JobContext, JobOptions, JobResult
+from orbitmq.pipeline.lake.lakes import Sweeper
 from orbitmq.pipeline.lake.layout import written_by
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake_options import BodyOptions, LakeOptions
+from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
-from orbitmq.pipeline.passing import LossOptions, connection, losses, store
-from orbitmq.pipeline.sweeping import Sweeper
-from orbitmq.pipeline.watching import tasks_shown
+from orbitmq.pipeline.shared_options import LossOptions, connection, losses, store
+from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
-from orbitmq.spark.connecting import ConnectionOptions, parts
+from orbitmq.spark.cluster_options import ClusterOptions, parts
 from orbitmq.spark.group_offsets import stored_offsets
 from orbitmq.spark.options import GROUP, ReadOptions, read_options
-from orbitmq.spark.reading import cluster_of
-from orbitmq.spark.selecting import selection
+from orbitmq.spark.queue_selection import queue_selection
+from orbitmq.spark.read_tasks import cluster_of
 from orbitmq.spark.stores.options import EARLIEST, scan_options
-from orbitmq.spark.stores.planning import checked, known_bounds
+from orbitmq.spark.stores.splits import checked, known_bounds
 from orbitmq.spark.topic_names import topic_names
 
 LOOK_SECONDS = 1  # how often the progress of the query is looked at
@@ -37,74 +37,69 @@ CHECKPOINT = "_checkpoint"
 
 
 @dataclass(frozen=True)
-class ArchiveJob(LakeOptions, BodyOptions, LossOptions, ConnectionOptions, JobOptions):
-    """What is archived, and how."""
+class ArchiveJob(LakeOptions, ArchiveOptions, LossOptions, ClusterOptions, JobOptions):
+    """Options of the job `archive`."""
 
     topics: str = option(
         "topics",
         "*",
-        "Topics to archive, separated by commas, `*` for any letters. Topics of brokers and groups (retries, dead "
-        "letters) are archived where they are named without `*`.",
-    )
-    input: str = option(
-        "input",
-        "pull",
-        "Where messages come from: pull, from brokers over the network, or store, from their directories.",
-        choices=("pull", "store"),
+        "Topics to archive, separated by commas, with `*` for any characters. `*` does not match topics of brokers "
+        "and groups (retries, dead letters): name them in full.",
     )
     path: str = option("path", "", "With input store: the store directory, or JSON broker -> directory.")
     broker_name: str = option(
         "brokerName",
         "",
-        "With input store and a single directory: whose it is, as the lake and the brokers are told. Required with "
-        "nameServer; empty is the directory's own name, which another broker's may have, too.",
+        "With input store and a single directory: the broker that owns it, as the lake and the brokers record it. "
+        "Required with nameServer. Empty is the name of the directory, which several brokers may share.",
     )
     starting_offsets: str = option(
         "startingOffsets",
         EARLIEST,
-        "Where the first run begins; later ones go on: earliest, latest, group for where archiveGroup stands, or JSON "
-        "topic -> broker -> queue -> offset. With input pull.",
+        "With input pull: where the first run starts: earliest, latest, group (the offsets of archiveGroup), or JSON "
+        "topic -> broker -> queue -> offset. Later runs resume where the run before ended.",
     )
     unavailable_timeout_ms: int = option(
         "brokerUnavailableTimeoutMs",
         600_000,
-        "How long a broker may be down: meanwhile the others are archived, then the archive fails.",
+        "How long a broker may be unavailable before the archive fails. The other brokers are archived meanwhile.",
         unit="ms",
         minimum=0,
     )
     expect_brokers: str = option(
         "expectBrokers",
         "",
-        "Names of brokers that must be registered when a run begins, separated by commas: a name server does not know "
-        "one that is dead, so a first archive would leave it out without a word. With input pull.",
+        "With input pull: brokers, separated by commas, that must be registered when a run starts. A name server "
+        "does not know a broker that is down, so a first run would leave it out without a warning.",
     )
     batch_rows: int = option(
         "batchRows",
         2_000_000,
-        "Messages that are published together; with input store so many KiB of the log.",
+        "Messages that are published together. With input store: KiB of the log.",
         minimum=1,
-    )
-    compression: str = option(
-        "lakeCompression", "zstd", "How Parquet files are compressed.", choices=("zstd", "snappy", "none")
     )
     checkpoint: str = option(
         "checkpoint",
         "",
-        "Folder where Spark keeps how far the archive is, or a URI of a file system that Spark itself knows; empty is "
+        "Folder for Spark's checkpoint of the archive, or a URI of a file system that Spark supports. Empty is "
         "`_checkpoint` in the lake.",
     )
     period: int = option(
-        "period", 0, "Go on for ever and publish so often; 0 archives what is there now, and ends.", unit="s", minimum=0
+        "period",
+        0,
+        "Run until stopped and publish at this interval. 0 archives what is there now and ends.",
+        unit="s",
+        minimum=0,
     )
 
 
-def run(context: Context[ArchiveJob]) -> Outcome:
-    """Archive; the counts are what this run published."""
+def run(context: JobContext[ArchiveJob]) -> JobResult:
+    """Archive. The counts are what this run published."""
     options = context.options
     lake = options.open()
     before = lake.files()
-    options.bodies().check_fit(lake.place, before)  # what is wrong with the schema is said now
-    source_options(options)  # and with the source
+    options.bodies().check_fit(lake.place, before)  # fail early for a wrong schema
+    source_options(options)  # and for a wrong source
     _expect(options)
     if options.dry_run:
         return _waiting(options)
@@ -115,12 +110,12 @@ def run(context: Context[ArchiveJob]) -> Outcome:
     counts = published(before, lake.files())
     sweeper.sweep()
     seconds = f"{time.monotonic() - begun:.1f}"
-    return Outcome({**counts, "orphans removed": sweeper.removed, "seconds": seconds})
+    return JobResult({**counts, "orphans removed": sweeper.removed, "seconds": seconds})
 
 
 def published(before: Sequence[LakeFile], after: Sequence[LakeFile]) -> dict[str, int]:
-    """What an archive brought, as far as its files are still there. A compaction beside it may have put messages into
-    files of its own; how many there are altogether it does not change."""
+    """What an archive published, as far as its files still exist. A concurrent compaction may have merged some of them,
+    which does not change the total number of messages."""
     known = {file.path for file in before}
     files = [file for file in after if file.path not in known and written_by(file.path, WRITER)]
     return {
@@ -131,13 +126,9 @@ def published(before: Sequence[LakeFile], after: Sequence[LakeFile]) -> dict[str
 
 
 def source_options(options: ArchiveJob) -> dict[str, str]:
-    """What the stream is told. ConfigurationError for options that do not go together."""
-    shared = {
-        "lake": options.lake,
-        "lakeCompression": options.compression,
-        "input": options.input,
-        **{key: value for key, value in options.pairs().items() if key in BodyOptions.table() and value},
-    } | losses(options)
+    """Options of the stream. ConfigurationError for options that exclude each other."""
+    own = {key: value for key, value in options.pairs().items() if key in ArchiveOptions.table() and value}
+    shared = own | losses(options)
     if options.input == "store":
         return shared | _of_store(options)
     if not options.name_server:
@@ -158,29 +149,29 @@ def _of_store(options: ArchiveJob) -> dict[str, str]:
         ("startingOffsets", options.starting_offsets != EARLIEST),
     ):
         if is_given:
-            raise ConfigurationError(f"option {key} goes with input pull; no broker is asked for a store")
+            raise ConfigurationError(f"option {key} needs input pull; with input store no broker is contacted")
     where = store(options.path, options.broker_name, needs_broker=bool(options.name_server))
     return where | {"topics": options.topics, "maxBytesPerTrigger": str(1024 * options.batch_rows)}
 
 
 def _expect(options: ArchiveJob) -> None:
-    """SourceError for a broker that is named and that no name server knows."""
+    """SourceError when an expected broker is not registered."""
     names = parts(options.expect_brokers, ",")
     registered = cluster_of(_reading(options)).info().brokers if names else {}
     missing = [name for name in names if name not in registered]
     if missing:
-        text = f"broker {', '.join(missing)}: no name server knows it; nothing is archived"
+        text = f"broker {', '.join(missing)} is not registered at any name server; nothing was archived"
         raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", text)
 
 
 def _reading(options: ArchiveJob) -> ReadOptions:
-    """What the topic source understands of them."""
+    """The options for the topic source."""
     own = ArchiveOptions.table()
     return read_options({key: value for key, value in source_options(options).items() if key not in own})
 
 
 def topics_wanted(text: str) -> dict[str, str]:
-    """Topics, some with `*`, as the topic source wants them."""
+    """Topics, some with `*`, as options of the topic source."""
     names = topic_names(text)
     told = {"subscribe": ",".join(names.names), "subscribePattern": names.pattern}
     return {key: value for key, value in told.items() if value}
@@ -198,7 +189,7 @@ def _query(spark: SparkSession, options: ArchiveJob) -> StreamingQuery:
 
 
 def _follow(query: StreamingQuery, advance: Advance, sweeper: Sweeper, *, endless: bool) -> None:
-    """Wait for the end of the query; it is stopped with the job. An endless one ends by being interrupted."""
+    """Wait for the end of the query, and stop it with the job. An endless one ends by an interruption."""
     try:
         while not query.awaitTermination(LOOK_SECONDS):
             sweeper.sweep_if_due()
@@ -209,18 +200,20 @@ def _follow(query: StreamingQuery, advance: Advance, sweeper: Sweeper, *, endles
         if not endless:
             raise
     finally:
-        with suppress(Py4JError):  # an interruption may have broken the talk; the query ends with the session
+        with suppress(
+            Py4JError
+        ):  # an interruption may break the connection to the JVM; the query ends with the session
             query.stop()
 
 
 def _distance(source: Mapping[str, str | None]) -> tuple[int, int]:
-    """How far the query is, and how far it could be, in its own numbers from 0 on."""
+    """The position of the query and its end, as sums of offsets."""
     at, most = (_sum(source.get(name)) for name in ("endOffset", "latestOffset"))
     return at, max(at, most)
 
 
 def _sum(offset: object) -> int:
-    """All numbers of an offset's table of queues or brokers together."""
+    """The sum of all offsets of queues or brokers."""
     value = json.loads(offset) if isinstance(offset, str) else offset
     if not isinstance(value, dict):
         return 0
@@ -233,13 +226,13 @@ def _total(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _waiting(options: ArchiveJob) -> Outcome:
-    """What a run would archive, as far as brokers know: the checkpoint of Spark knows more exactly."""
+def _waiting(options: ArchiveJob) -> JobResult:
+    """What a run would archive by the offsets at the brokers, which may lag behind Spark's checkpoint."""
     if options.input == "store":
         return _in_stores(options)
     given = _reading(options)
     cluster = cluster_of(given)
-    queues = {queue: place.addresses for queue, place in selection(given).queues(cluster).items()}
+    queues = {queue: place.addresses for queue, place in queue_selection(given).queues(cluster).items()}
     done = stored_offsets(cluster, options.group, queues)
     rows: list[dict[str, int | str]] = []
     lost = 0
@@ -248,23 +241,23 @@ def _waiting(options: ArchiveJob) -> Outcome:
         lost += max(0, low - at)
         row: dict[str, int | str] = {"topic": queue.topic, "broker": queue.broker_name, "queue": queue.queue_id}
         rows.append(row | {"from": max(low, at), "to": high, "messages": high - max(low, at)})
-    return Outcome({"messages": sum(int(row["messages"]) for row in rows), "lost already": lost}, rows)
+    return JobResult({"messages": sum(int(row["messages"]) for row in rows), "lost already": lost}, rows)
 
 
-def _in_stores(options: ArchiveJob) -> Outcome:
-    """What the directories hold: only Spark's checkpoint knows how much of it is archived."""
+def _in_stores(options: ArchiveJob) -> JobResult:
+    """What the directories hold. Only Spark's checkpoint knows how much of it is archived."""
     rows: list[dict[str, int | str]] = []
     scan = scan_options(store(options.path, options.broker_name))
     for broker, directory in checked(scan.stores).items():
         known = known_bounds(directory, scan.safe_end)
         rows.append({"broker": broker, "queues": len(directory.queues()), "bytes": known.end - known.start})
-    return Outcome({"bytes": sum(int(row["bytes"]) for row in rows)}, rows)
+    return JobResult({"bytes": sum(int(row["bytes"]) for row in rows)}, rows)
 
 
 JOB = Job(
     "archive",
-    "It goes on where the run before ended, and tells the brokers how far it is, as offsets of a consumer group. With\n"
-    "the broker's option archiveGuard these keep their log until it is archived. A run that dies may be repeated.",
+    "A run resumes where the previous one ended, and commits its progress to the brokers as offsets of a consumer\n"
+    "group. With the option archiveGuard a broker keeps its log until it is archived. You can repeat a failed run.",
     ArchiveJob,
     run,
     (
@@ -273,5 +266,5 @@ JOB = Job(
         "--name-server 10.0.0.1:9876 --lake s3://bucket/lake --lake-format delta --checkpoint /var/lib/orbitmq/archive",
         "--input store --path /data/store --broker-name broker-a --lake ./lake",
     ),
-    "the next run goes on behind what was published",
+    "the next run resumes after what was published",
 )

@@ -1,8 +1,8 @@
-"""The stream `format("orbitmq-archive")`: messages go from where they are into files of the lake inside the task that
-reads them, and Spark carries only what is told about the files.
+"""The stream `format("orbitmq-archive")`: tasks write the messages that they read directly into files of the lake, and
+pass only reports about these files through Spark.
 
-It plans as the stream of topics or of stores that it wraps. What a task has written counts when `orbitmq-lake` has
-published it; a task that is repeated writes other files.
+It plans like the stream of topics or stores that it wraps. Files of a task count once `orbitmq-lake` has published
+them. A repeated task writes new files.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from orbitmq.pipeline.lake import manifest
 from orbitmq.pipeline.lake.manifest import LakeFile, Reached, TaskReport
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import LakeWriter
+from orbitmq.pipeline.lake.message_files import LakeWriter
+from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.pipeline.lake_options import BodyOptions
 from orbitmq.runtime.options import option
+from orbitmq.spark.cluster_options import bad_option, parse_declared
 from orbitmq.spark.columns import COLUMNS
-from orbitmq.spark.connecting import bad_option, parse_declared
-from orbitmq.spark.reading import RangePartition
+from orbitmq.spark.read_tasks import RangePartition
 from orbitmq.spark.source import TopicSource
 from orbitmq.spark.stores.source import StoreSource
 
-STORED_SIZE = "size"  # of the unit in the log: the lake keeps the message, not the unit
+STORED_SIZE = "size"  # size of the unit in the log, which the lake does not keep
 MESSAGES = StructType([StructField(name, column.type) for name, column in COLUMNS.items() if name != STORED_SIZE])
 REPORTS = StructType([StructField("report", StringType())])
 ARROW_REPORTS = pa.schema([("report", pa.string())])
-BATCH_PROPERTY = "streaming.sql.batchId"  # of a task; Spark tells Python sources no other way
+BATCH_PROPERTY = "streaming.sql.batchId"  # local property of a task; Spark has no other way for Python sources
 WRITER = "archive"  # what names of files begin with
 INPUTS: dict[str, type[DataSource]] = {"pull": TopicSource, "store": StoreSource}
 
 
 @dataclass(frozen=True)
 class ArchiveOptions(BodyOptions):
-    """How messages go into the lake. Every other option is one of the stream that is read."""
+    """Options of the archive. Every other option is one of the wrapped stream."""
 
     lake: str = option("lake", "", "Folder or URI of the lake. Required.")
     compression: str = option(
-        "lakeCompression", "zstd", "How Parquet files are compressed.", choices=("zstd", "snappy", "none")
+        "lakeCompression", "zstd", "Compression of the Parquet files.", choices=("zstd", "snappy", "none")
     )
     input: str = option(
         "input",
         "pull",
-        "Where messages come from: pull, over the network from brokers, or store, from their directories.",
+        "Where messages come from: brokers over the network (pull), or store directories (store).",
         choices=tuple(INPUTS),
     )
 
 
 class InnerStream(Protocol):
-    """What both streams have that can be wrapped."""
+    """The interface of the wrapped streams."""
 
     def initialOffset(self) -> dict[str, Any]: ...  # noqa: N802 - Spark's names
     def getDefaultReadLimit(self) -> ReadLimit: ...  # noqa: N802
@@ -84,21 +84,21 @@ class ArchiveSource(DataSource):
 
 
 def split_options(given: Mapping[str, str]) -> tuple[ArchiveOptions, dict[str, str]]:
-    """The archive's own options, and the rest. SourceError names the one at fault."""
+    """The options of the archive, and the others. SourceError names an invalid one."""
     own = {key.lower() for key in ArchiveOptions.table()}
     mine = {key: value for key, value in given.items() if key.lower() in own}
     options = parse_declared(ArchiveOptions, mine, {})
     if not options.lake:
-        raise bad_option("option lake is missing; give the folder or URI of the lake")
+        raise bad_option("option lake is missing; set it to the folder or URI of the lake")
     return options, {key: value for key, value in given.items() if key.lower() not in own}
 
 
 class ArchiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans as `inner` does; its tasks write what that one reads."""
+    """Plans like `inner`. Its tasks write what `inner` reads."""
 
     def __init__(self, inner: InnerStream, options: ArchiveOptions) -> None:
         self._inner = inner
-        self._place = Place(options.lake)
+        self._place = StorageLocation(options.lake)
         self._compression = options.compression
         self._bodies = options.bodies()
 
@@ -121,7 +121,7 @@ class ArchiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._inner.partitions(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Write the messages of one task; one row tells where they are."""
+        """Write the messages of one task, and return one row with the report."""
         writer = LakeWriter(self._place, _writer_name(), self._compression)
         try:
             for batch in self._inner.read(partition):
@@ -135,8 +135,8 @@ class ArchiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def reached(partition: InputPartition, files: list[LakeFile]) -> list[Reached]:
-    """How far the task came in each queue: where its range ends, though a filter left the last messages out; of a
-    stretch of the log behind the last message of each queue."""
+    """The progress of the task in each queue: the end of its range, even if a filter dropped the last messages; for a
+    range of the log the offset after the last message of each queue."""
     if isinstance(partition, RangePartition):
         queue = partition.range.queue
         return [Reached(topic=queue.topic, broker=queue.broker_name, queue=queue.queue_id, next=partition.range.end)]
@@ -148,7 +148,7 @@ def reached(partition: InputPartition, files: list[LakeFile]) -> list[Reached]:
 
 
 def _writer_name() -> str:
-    """For people who look at a file and ask what made it."""
+    """The part of file names that says what wrote a file."""
     context = TaskContext.get()
     if context is None:
         return WRITER

@@ -1,6 +1,6 @@
-"""The command line of the jobs: flags from the tables of options in, exit codes out. Knows no job.
+"""The command line of the jobs: flags are generated from their options. Knows no job.
 
-It is made of the standard library alone, so that it runs where spark-submit brings nothing but the sources of orbitmq.
+It uses only the standard library, so that it runs where spark-submit ships nothing but the sources of orbitmq.
 """
 
 from __future__ import annotations
@@ -10,50 +10,57 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import TextIO
 
 from orbitmq.errors import ConfigurationError, OrbitMQError
-from orbitmq.pipeline.job import JOBS, Context, Job, JobOptions, Outcome, job_named
+from orbitmq.pipeline.job import JOBS, Job, JobContext, JobOptions, JobResult, job_named
 from orbitmq.pipeline.progress import shown_on
 from orbitmq.runtime.options import Option, as_text, read_properties, unknown_keys
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_CODES = """\
-exit code: 0 done, 1 something could not be done (said at the end), 2 wrong usage or configuration, 130 interrupted"""
+exit code: 0 done, 1 something failed (listed at the end), 2 wrong usage or configuration, 130 interrupted"""
 HELP = f"""\
 usage: orbitmq pipeline NAME [FLAGS]
 
-Jobs over topics, stores and the lake, run by Spark.
+Spark jobs over topics, stores and the lake.
 
 jobs:
 {{jobs}}
 
-orbitmq pipeline NAME --help tells the flags of a job.
-orbitmq pipeline pack FOLDER writes the archive and the file that spark-submit is given.
+orbitmq pipeline NAME --help shows the flags of a job.
+orbitmq pipeline pack FOLDER writes the archive and the program for spark-submit.
 {EXIT_CODES}
 """
 PACK = "pack"  # no job: it starts no Spark
+ARCHIVE = "orbitmq.zip"
+PROGRAM = "orbitmq_pipeline.py"
+SUBMIT = """\
+spark-submit --py-files {archive} {program} JOB [FLAGS]
+
+The driver and the executors also need the packages {packages}."""
 ERROR_OF_OURS = re.compile(r"ORBITMQ_[A-Z_]+: [^\n]+")  # inside the stack traces Spark makes of it
 OF_THE_CALLER = ("ORBITMQ_BAD_OPTION", "ORBITMQ_WORKER_PYTHON")
 
 OF_SPARK = {
-    "Python worker failed to connect back": "a Python process of Spark did not answer in time; the machine may be out "
-    "of memory or busy, or the interpreter that PYSPARK_PYTHON names lacks pyspark",
-    "Cannot run program": "Spark cannot run the interpreter that PYSPARK_PYTHON names; every executor must have it",
-    "PYTHON_VERSION_MISMATCH": "the driver and the executors have different Pythons; give PYSPARK_PYTHON one of the "
-    "driver's version, that is on every executor",
-    "OutOfMemoryError": "Spark's virtual machine is out of memory; give it more, as with "
+    "Python worker failed to connect back": "a Python process of Spark did not start in time; the machine may be out "
+    "of memory or busy, or the interpreter of PYSPARK_PYTHON lacks pyspark",
+    "Cannot run program": "Spark cannot run the interpreter of PYSPARK_PYTHON; install it on every executor",
+    "PYTHON_VERSION_MISMATCH": "the driver and the executors have different versions of Python; set PYSPARK_PYTHON to "
+    "an interpreter of the driver's version that is on every executor",
+    "OutOfMemoryError": "the JVM of Spark is out of memory; give it more, for example with "
     "--spark-conf spark.driver.memory=4g",
 }
-"""What Spark says of its own surroundings, in stacks of hundreds of lines, and what it comes to."""
+"""Texts inside the stack traces of Spark about its environment, and what they mean."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the job that the first argument names; the exit code."""
+    """Run the job that the first argument names. Returns the exit code."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(HELP.format(jobs="\n".join(f"  {name:<9} {entry.summary}" for name, entry in JOBS.items())), end="")
         return 0 if arguments else EXIT_USAGE
@@ -61,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     if name == PACK:
         return _pack(rest)
     if name not in JOBS:
-        print(f"orbitmq pipeline: there is no job {name}; there are {', '.join(JOBS)}", file=sys.stderr)
+        print(f"orbitmq pipeline: unknown job {name}; the jobs are {', '.join(JOBS)}", file=sys.stderr)
         return EXIT_USAGE
     try:
         return _run(job_named(name), rest)
@@ -71,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
         return _fail(name, str(error), EXIT_USAGE)
     except (OrbitMQError, OSError) as error:
         return _fail(name, str(error), EXIT_USAGE if str(error).startswith(OF_THE_CALLER) else EXIT_FAILED)
-    except Exception as error:  # of Spark, with ours somewhere inside; without one it is a bug and keeps its stack
+    except Exception as error:  # of Spark, with ours inside; without one it is a bug and keeps its stack
         if _was_interrupted(error):
             return _fail(name, f"interrupted; {job_named(name).again}", EXIT_INTERRUPTED)
         text = str(error)
@@ -84,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _was_interrupted(error: BaseException) -> bool:
-    """Whether it is what came of an interruption: Spark's objects that are stopped then may not answer."""
+    """Whether an interruption caused the error: Spark's objects may fail once they are stopped."""
     while error.__context__ is not None:
         error = error.__context__
         if isinstance(error, KeyboardInterrupt):
@@ -93,12 +100,24 @@ def _was_interrupted(error: BaseException) -> bool:
 
 
 def _pack(arguments: Sequence[str]) -> int:
-    from orbitmq.pipeline.packing import run
+    """Write what spark-submit takes into a folder, for a cluster without orbitmq."""
+    from orbitmq.spark.session import WORKER_PACKAGES, pack
 
+    made = argparse.ArgumentParser(
+        prog="orbitmq pipeline pack",
+        description="Write the archive and the program for spark-submit into a folder.",
+        allow_abbrev=False,
+    )
+    made.add_argument("folder", type=Path, metavar="FOLDER", help="The folder. It is created if it does not exist.")
+    folder: Path = made.parse_args(arguments).folder
     try:
-        print(run(arguments))
+        folder.mkdir(parents=True, exist_ok=True)
+        program = folder / PROGRAM
+        program.write_bytes(resources.files("orbitmq.pipeline").joinpath("__main__.py").read_bytes())
+        archive = pack(folder / ARCHIVE)
     except OSError as error:
         return _fail(PACK, str(error), EXIT_FAILED)
+    print(SUBMIT.format(archive=archive, program=program, packages=", ".join(WORKER_PACKAGES)))
     return 0
 
 
@@ -107,10 +126,10 @@ def _run(job: Job[JobOptions], arguments: Sequence[str]) -> int:
     as_json, file = given.pop("json"), given.pop("config")
     flags = {key: as_text(value) for key, value in given.items() if value is not None}
     options = job.options.parse(_in_file(file, job) | flags)
-    from orbitmq.pipeline.session import session_of  # Spark; nobody waits for it who asks for help
+    from orbitmq.pipeline.session import session_of  # loads Spark, which --help does not need
 
     with session_of(job.name, options) as spark:
-        outcome = job.run(Context(options, spark, shown_on(sys.stderr)))
+        outcome = job.run(JobContext(options, spark, shown_on(sys.stderr)))
     (print_json if as_json else print_table)(job, outcome, sys.stdout)
     return EXIT_FAILED if outcome.failed else 0
 
@@ -119,7 +138,9 @@ def _in_file(file: str | None, job: Job[JobOptions]) -> dict[str, str]:
     """The options of a properties file. ConfigurationError names a key that the job does not have."""
     pairs = read_properties(Path(file)) if file else {}
     if unknown := unknown_keys(pairs, job.options):
-        raise ConfigurationError(f"{file}: the job {job.name} has no option {unknown[0]}; its help tells which it has")
+        raise ConfigurationError(
+            f"{file}: the job {job.name} has no option {unknown[0]}; see orbitmq pipeline {job.name} --help"
+        )
     return pairs
 
 
@@ -136,9 +157,12 @@ def parser(job: Job[JobOptions]) -> argparse.ArgumentParser:
     for key, (_, declared) in job.options.table().items():
         _add_flag(made, key, declared)
     made.add_argument(
-        "-c", "--config", metavar="FILE", help="Properties file with options; flags go before it. A place for secrets."
+        "-c",
+        "--config",
+        metavar="FILE",
+        help="Properties file with options, for example secrets. Flags take precedence.",
     )
-    made.add_argument("--json", action="store_true", help="Print the closing table as one JSON object.")
+    made.add_argument("--json", action="store_true", help="Print the result as one JSON object.")
     return made
 
 
@@ -158,8 +182,8 @@ def flag(key: str) -> str:
     return f"--{words.lower()}"
 
 
-def print_table(job: Job[JobOptions], outcome: Outcome, out: TextIO) -> None:
-    """Rows, counts and failures for people."""
+def print_table(job: Job[JobOptions], outcome: JobResult, out: TextIO) -> None:
+    """Print rows, counts and failures as text."""
     if outcome.table:
         names = list(outcome.table[0])
         texts = [names, *([_text(row[name]) for name in names] for row in outcome.table)]
@@ -171,11 +195,11 @@ def print_table(job: Job[JobOptions], outcome: Outcome, out: TextIO) -> None:
     for name, value in outcome.counts.items():
         print(f"{name.ljust(longest)}  {_text(value)}", file=out)
     for text in outcome.failed:
-        print(visible(f"orbitmq pipeline {job.name}: {text}"), file=sys.stderr)
+        print(printable(f"orbitmq pipeline {job.name}: {text}"), file=sys.stderr)
 
 
-def print_json(_job: Job[JobOptions], outcome: Outcome, out: TextIO) -> None:
-    """The same as one object."""
+def print_json(_job: Job[JobOptions], outcome: JobResult, out: TextIO) -> None:
+    """Print the same as one JSON object."""
     whole: Mapping[str, object] = {
         "counts": dict(outcome.counts),
         "table": [dict(row) for row in outcome.table],
@@ -185,9 +209,9 @@ def print_json(_job: Job[JobOptions], outcome: Outcome, out: TextIO) -> None:
 
 
 def _text(value: int | str) -> str:
-    return f"{value:,}" if isinstance(value, int) else visible(value)
+    return f"{value:,}" if isinstance(value, int) else printable(value)
 
 
 def _fail(name: str, text: str, code: int) -> int:
-    print(f"orbitmq pipeline {name}: {visible(' '.join(text.split()))}", file=sys.stderr)
+    print(f"orbitmq pipeline {name}: {printable(' '.join(text.split()))}", file=sys.stderr)
     return code

@@ -1,4 +1,4 @@
-"""The job `compact`: many small files of the lake become few large ones, and what nobody needs goes."""
+"""The job `compact`: merges small files of the lake into large ones, and removes files that are no longer needed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from orbitmq.errors import LakeConflict, LakeError
 from orbitmq.pipeline.executors import Executors
-from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
+from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.lake import manifest
-from orbitmq.pipeline.lake.compacting import Bin, plan
+from orbitmq.pipeline.lake.compaction import Bin, plan
 from orbitmq.pipeline.lake.lakes import sweep
 from orbitmq.pipeline.lake.manifest import LakeFile, TaskReport
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import merged
+from orbitmq.pipeline.lake.message_files import merged
+from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import option
@@ -23,16 +23,20 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class CompactJob(LakeOptions, JobOptions):
-    """Which files are put together."""
+    """Options of the job `compact`."""
 
     target_size: int = option(
-        "targetSize", 256, "Size that files should reach; larger ones stay as they are.", unit="MiB", minimum=1,
+        "targetSize",
+        256,
+        "Size that merged files should reach. Larger files are not changed.",
+        unit="MiB",
+        minimum=1,
         maximum=4096,
-    )  # fmt: skip
+    )
 
 
-def run(context: Context[CompactJob]) -> Outcome:
-    """Compact, publishing each bin by itself, then sweep."""
+def run(context: JobContext[CompactJob]) -> JobResult:
+    """Compact and publish bin by bin, then sweep."""
     options = context.options
     lake = options.open_existing()
     bins = plan(lake.files(), options.target_size * MIB)
@@ -41,7 +45,7 @@ def run(context: Context[CompactJob]) -> Outcome:
         for found in bins
     ]
     if options.dry_run:
-        return Outcome({"bins": len(bins), "files to replace": sum(len(found.files) for found in bins)}, rows)
+        return JobResult({"bins": len(bins), "files to replace": sum(len(found.files) for found in bins)}, rows)
     made: list[LakeFile] = []
     failed: list[str] = []
     replaced = 0
@@ -62,11 +66,11 @@ def run(context: Context[CompactJob]) -> Outcome:
         "bytes": sum(file.size for file in made),
         "old files removed": len(swept),
     }
-    return Outcome(counts, (), failed)
+    return JobResult(counts, (), failed)
 
 
-def _merge(context: Context[CompactJob], place: Place, bins: Sequence[Bin]) -> Iterator[list[LakeFile]]:
-    """The new files of each bin, in the order of the bins; each is made by a task of its own."""
+def _merge(context: JobContext[CompactJob], place: StorageLocation, bins: Sequence[Bin]) -> Iterator[list[LakeFile]]:
+    """The new files of each bin, in the order of the bins. One task makes each."""
     if not bins:
         return
 
@@ -79,10 +83,10 @@ def _merge(context: Context[CompactJob], place: Place, bins: Sequence[Bin]) -> I
 
 JOB = Job(
     "compact",
-    "Messages stay readable all the time: each topic and day is replaced in one step, and the old files stay for an\n"
-    "hour for readers that began before. Files that several small topics share are parted.",
+    "Messages stay readable: each topic and day is replaced in one step, and the old files stay for an hour, for\n"
+    "readers that started before. Files that several small topics share are split by topic.",
     CompactJob,
     run,
     ("--lake ./lake", "--lake s3://bucket/lake --lake-format delta --target-size 512"),
-    "what was put together stays so, and the next run does the rest",
+    "merged files stay, and the next run does the rest",
 )

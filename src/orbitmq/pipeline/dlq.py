@@ -1,9 +1,9 @@
-"""The job `dlq`: what lies in the dead letter topic of a group, and its redelivery, each message once."""
+"""The job `dlq`: shows the dead letters of a group and sends them again, each message once."""
 
 from __future__ import annotations
 
-import json
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,83 +12,84 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from orbitmq.errors import ConfigurationError
+from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import RETRY_TOPIC
 from orbitmq.message.topics import dlq_topic, retry_topic
-from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
-from orbitmq.pipeline.ledger import Chunk, Ledger, Origin, open_ledger
-from orbitmq.pipeline.passing import connection
-from orbitmq.pipeline.sending import Sent, send
-from orbitmq.pipeline.watching import tasks_shown
+from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
+from orbitmq.pipeline.ledger import Chunk, Origin, RedeliveryLedger, open_ledger
+from orbitmq.pipeline.send import SendCounts, send
+from orbitmq.pipeline.shared_options import connection, ranges
+from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
-from orbitmq.spark.connecting import ConnectionOptions
+from orbitmq.spark.cluster_options import ClusterOptions
 from orbitmq.spark.source import TopicSource
 
-REDELIVERIES = "ORBIT_REDELIVERIES"  # property: how often this job has sent a message again
-ORIGIN_5X = "DLQ_ORIGIN_TOPIC"  # property of RocketMQ 5 for what RETRY_TOPIC tells everywhere
+REDELIVERIES = "ORBIT_REDELIVERIES"  # property: how often this job sent a message again
+ORIGIN_5X = "DLQ_ORIGIN_TOPIC"  # property of RocketMQ 5 with the meaning of RETRY_TOPIC
 COLUMNS = (
     "brokerName", "queueId", "queueOffset", "msgId", "tags", "keys", "body", "properties", "bornTimestamp",
     "storeTimestamp", "flag", "reconsumeTimes",
 )  # fmt: skip
 PLACE = ("brokerName", "queueId", "queueOffset")
-CHUNK_SIZE = 5000  # messages sent together by one task: what a run that dies leaves to look for
-CHUNK_SECONDS = 30  # what a rate lets through in it, at most: progress is told, and the ledger written, behind a chunk
-ROWS_MAX = 100  # of the closing table; the largest heaps come first
+CHUNK_SIZE = 5000  # messages sent together by one task: what may be in doubt after a run that fails
+CHUNK_SECONDS = 30  # with a rate, a chunk takes no longer: progress and ledger are updated after each chunk
+ROWS_MAX = 100  # of the closing table; the largest groups come first
 
 
 @dataclass(frozen=True)
-class DlqJob(ConnectionOptions, JobOptions):
-    """Whose dead letters, which of them, and where they go."""
+class DlqJob(ClusterOptions, JobOptions):
+    """Options of the job `dlq`."""
 
-    group: str = option("group", "", "Consumer group whose dead letters are meant. Required.")
+    group: str = option("group", "", "Consumer group of the dead letters. Required.")
     target: str = option(
         "to",
         "retry",
-        "Where messages go: retry, to this group alone, over its retry topic; origin, to the topic each came from, so "
-        "that every group gets it again; or the name of a topic.",
+        "Where messages are sent: to this group only, through its retry topic (retry); to the topic each came from, "
+        "so that every group receives it again (origin); or to the topic of this name.",
     )
     where: str = option(
         "where",
         "",
-        "Condition of Spark's SQL that chooses messages, over the columns of a read and `origin` (the topic a message "
-        "came from), `age` (hours since it became a dead letter) and `redeliveries`.",
+        "Condition in Spark SQL that selects messages. Its columns are those of a read, `origin` (the topic a "
+        "message came from), `age` (hours since it became a dead letter) and `redeliveries`.",
     )
     ledger: str = option(
-        "ledger", "", "File that remembers what was sent, so that no run sends it again; without one nothing is sent."
+        "ledger", "", "File that records what was sent, so that no run sends it again. Without it nothing is sent."
     )
     redeliveries_max: int = option(
-        "maxRedeliveries", 3, "Messages that were sent again so often stay where they are.", minimum=1
+        "maxRedeliveries", 3, "Messages that were sent again this often are not sent once more.", minimum=1
     )
-    rate: int = option("rate", 0, "Messages a second; 0 is as fast as it goes.", unit="1/s", minimum=0)
+    rate: int = option("rate", 0, "Maximum messages in a second. 0 is no limit.", unit="1/s", minimum=0)
 
 
-def run(context: Context[DlqJob]) -> Outcome:
-    """Tell what is there, and send what is chosen and was not sent before."""
+def run(context: JobContext[DlqJob]) -> JobResult:
+    """Count the dead letters, and send those that are selected and were not sent before."""
     options = context.options
     for key, value in (("nameServer", options.name_server), ("group", options.group)):
         if not value:
             raise ConfigurationError(f"option {key} is missing")
     with tasks_shown(context, "read"):
-        frame = letters(context.spark(), options)
+        frame = dead_letters(context.spark(), options)
         table = triage(frame)
         counts: dict[str, int | str] = {"dead letters": frame.count()}
     chosen = frame.where(options.where) if options.where else frame
     if not options.ledger:
-        return Outcome({**counts, "chosen": chosen.count()}, table)
+        return JobResult({**counts, "chosen": chosen.count()}, table)
     with open_ledger(Path(options.ledger)) as ledger:
-        selection = select(chosen, options, ledger)
+        selection = plan_redelivery(chosen, options, ledger)
         counts |= selection.counts
         if not options.dry_run:
             counts |= redeliver(context, ledger, selection)
     homeless = selection.homeless
-    failed = [f"messages that do not tell their topic: {homeless:,}; name one with --to"] if homeless else []
-    return Outcome(counts, table, failed)
+    failed = [f"messages without a known origin topic: {homeless:,}; name a topic with --to"] if homeless else []
+    return JobResult(counts, table, failed)
 
 
 # ------------------------------------------------------------------------------------------------------ what is there
 
 
-def letters(spark: SparkSession, options: DlqJob, **narrower: str) -> DataFrame:
-    """The dead letters, and what can be told of each."""
+def dead_letters(spark: SparkSession, options: DlqJob, **narrower: str) -> DataFrame:
+    """The dead letters, with their `origin`, `age` in hours and `redeliveries`."""
     reader = spark.read.format(TopicSource.name()).options(**connection(options), **narrower)
     reader = reader.options(columns=",".join(COLUMNS), failOnDataLoss="false")
     hours = (f.unix_millis(f.current_timestamp()) - f.unix_millis("storeTimestamp")) / 3_600_000
@@ -103,7 +104,7 @@ def letters(spark: SparkSession, options: DlqJob, **narrower: str) -> DataFrame:
 
 
 def triage(frame: DataFrame) -> list[dict[str, int | str]]:
-    """The heaps of equal origin, number of attempts and redeliveries."""
+    """Counts by origin, number of attempts and redeliveries."""
     heaps = frame.groupBy("origin", "reconsumeTimes", "redeliveries").agg(
         f.count("*").alias("messages"), f.min("storeTimestamp").alias("oldest"), f.max("storeTimestamp").alias("newest")
     )
@@ -128,8 +129,8 @@ def _property(name: str) -> Column:
 
 
 @dataclass(frozen=True)
-class Selection:
-    """What a run sends: chunks that were under way when another died, and messages nobody has sent."""
+class RedeliveryPlan:
+    """What a run sends: chunks that were in flight when an earlier run failed, and messages that were never sent."""
 
     resumed: Sequence[Chunk]
     new: Sequence[Origin]
@@ -141,14 +142,14 @@ class Selection:
     def counts(self) -> dict[str, int | str]:
         return {
             "sent before": self.sent_before,
-            "under way when a run ended": sum(len(chunk.messages) for chunk in self.resumed),
+            "in flight when a run ended": sum(len(chunk.messages) for chunk in self.resumed),
             "redelivered too often": self.worn_out,
             "to send": len(self.new),
         }
 
 
-def select(chosen: DataFrame, options: DlqJob, ledger: Ledger) -> Selection:
-    """What of the chosen messages is to be sent."""
+def plan_redelivery(chosen: DataFrame, options: DlqJob, ledger: RedeliveryLedger) -> RedeliveryPlan:
+    """Which of the chosen messages to send."""
     known, topic = ledger.known(), dlq_topic(options.group)
     new: list[Origin] = []
     worn_out = homeless = 0
@@ -163,13 +164,13 @@ def select(chosen: DataFrame, options: DlqJob, ledger: Ledger) -> Selection:
         else:
             new.append(message)
     resumed = ledger.unfinished()
-    return Selection(resumed, new, len(known) - sum(len(chunk.messages) for chunk in resumed), worn_out, homeless)
+    return RedeliveryPlan(resumed, new, len(known) - sum(len(chunk.messages) for chunk in resumed), worn_out, homeless)
 
 
-def redeliver(context: Context[DlqJob], ledger: Ledger, selection: Selection) -> dict[str, int | str]:
-    """Send chunk by chunk; each is in the ledger before it is sent."""
+def redeliver(context: JobContext[DlqJob], ledger: RedeliveryLedger, selection: RedeliveryPlan) -> dict[str, int | str]:
+    """Send chunk by chunk. Each is in the ledger before it is sent."""
     options, new = context.options, selection.new
-    began, sent, done = time.monotonic(), Sent(), 0
+    began, sent, done = time.monotonic(), SendCounts(), 0
     total = sum(len(chunk.messages) for chunk in selection.resumed) + len(new)
     with context.progress(f"dead letters of {options.group}", "messages") as advance:
         advance(0, total)
@@ -188,9 +189,9 @@ def redeliver(context: Context[DlqJob], ledger: Ledger, selection: Selection) ->
     return {**told, "seconds": f"{time.monotonic() - began:.1f}"}
 
 
-def deliver(spark: SparkSession, options: DlqJob, chunk: Chunk) -> Sent:
-    """Send the messages of a chunk, leaving out what is stored under its name already."""
-    frame = letters(spark, options, **_range_of(chunk))
+def deliver(spark: SparkSession, options: DlqJob, chunk: Chunk) -> SendCounts:
+    """Send the messages of a chunk, except those that are stored under its name already."""
+    frame = dead_letters(spark, options, **_range_of(chunk))
     wanted = spark.createDataFrame(
         [message[1:4] for message in chunk.messages], "brokerName STRING, queueId INT, queueOffset BIGINT"
     )
@@ -210,16 +211,11 @@ def deliver(spark: SparkSession, options: DlqJob, chunk: Chunk) -> Sent:
 
 
 def _range_of(chunk: Chunk) -> dict[str, str]:
-    """Options of a read of no more than the queues and offsets of the chunk."""
-    topic = chunk.messages[0].topic
-    offsets: dict[str, dict[str, list[int]]] = {}
+    """Options of a read that is limited to the queues and offsets of the chunk."""
+    offsets: dict[MessageQueue, list[int]] = defaultdict(list)
     for message in chunk.messages:
-        offsets.setdefault(message.broker, {}).setdefault(str(message.queue), []).append(message.offset)
-    queues = {broker: [int(queue) for queue in on_broker] for broker, on_broker in offsets.items()}
-    starts = {broker: {q: min(found) for q, found in on_broker.items()} for broker, on_broker in offsets.items()}
-    ends = {broker: {q: max(found) + 1 for q, found in on_broker.items()} for broker, on_broker in offsets.items()}
-    texts = {"assign": queues, "startingOffsets": starts, "endingOffsets": ends}
-    return {key: json.dumps({topic: value}) for key, value in texts.items()}
+        offsets[MessageQueue(message.topic, message.broker, message.queue)].append(message.offset)
+    return ranges({queue: (min(found), max(found) + 1) for queue, found in offsets.items()})
 
 
 def _topic(group: str, target: str) -> Column:
@@ -230,10 +226,10 @@ def _topic(group: str, target: str) -> Column:
 
 JOB = Job(
     "dlq",
-    "Without a ledger it only tells what is there. With one, messages that no run has sent yet are sent, keeping\n"
-    "keys, tags and properties; ORBIT_REDELIVERIES counts, and each can be looked up by the key it gets, ORBIT_IK.\n"
-    "Dead letters stay where they are; what was sent stands in the ledger, and a run that died is repeated without\n"
-    "copies.",
+    "Without a ledger it only shows the dead letters. With one, it sends the messages that no run has sent yet, with\n"
+    "their keys, tags and properties. ORBIT_REDELIVERIES counts how often, and you find each message by the key it\n"
+    "gets, ORBIT_IK. The dead letters stay in their topic. The ledger records what was sent, so you can repeat a\n"
+    "failed run without duplicates.",
     DlqJob,
     run,
     (
@@ -241,5 +237,5 @@ JOB = Job(
         "--name-server 127.0.0.1:9876 --group billing --ledger billing.ledger --where \"origin = 'orders'\"",
         "--name-server 127.0.0.1:9876 --group billing --ledger billing.ledger --to orders-repaired --rate 100",
     ),
-    "what was sent stands in the ledger, and the next run sends the rest",
+    "the ledger records what was sent, and the next run sends the rest",
 )

@@ -1,4 +1,4 @@
-"""Pieces of work on all cores of a Spark cluster. Knows no job."""
+"""Runs functions on all cores of a Spark cluster. Knows no job."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pyspark.errors import PySparkException
 
 from orbitmq.errors import OrbitMQError
 
-PIECES_A_CORE = 4  # given to Spark together: enough that no core waits for the last one long, few enough for progress
+PIECES_A_CORE = 4  # in one wave: enough to keep all cores busy, few enough to show progress
 A = TypeVar("A")
 B = TypeVar("B")
 _ERROR = re.compile(r"^(?:orbitmq\.errors\.\w+|OSError|\w*Error): [^\n]+", re.MULTILINE)
 
 
 class Executors:
-    """Runs pieces of work on the executors of a session, some at a time, and gives what came of them in order. What
-    goes wrong there is raised as `error`."""
+    """Calls a function on the executors of a session, in waves, and yields the results in order. Failures are raised as
+    `error`."""
 
     def __init__(self, spark: SparkContext, error: type[OrbitMQError]) -> None:
         self._spark = spark

@@ -1,7 +1,7 @@
-"""What a job is: a name, options, and a function that does the work and says what came of it. Knows no job.
+"""What a job is: a name, options, and a function that does the work and returns a result. Knows no job.
 
-The same job runs as `orbitmq pipeline NAME`, as `python -m orbitmq.pipeline NAME` and by spark-submit; Spark is started
-when the job asks for it.
+The same job runs as `orbitmq pipeline NAME`, as `python -m orbitmq.pipeline NAME` and by spark-submit. Spark starts
+when the job first needs it.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ O = TypeVar("O", bound="JobOptions")  # noqa: E741 - the options of one job
 
 @dataclass(frozen=True)
 class JobOptions(Options):
-    """What every job can be told."""
+    """Options of every job."""
 
-    dry_run: bool = option("dryRun", False, "Only tell what would be done.")
+    dry_run: bool = option("dryRun", False, "Show what would be done, without doing it.")
     master: str = option(
-        "master", "", "Spark's master; empty is the one spark-submit was given, else all cores of this machine."
+        "master", "", "Master of Spark. Empty is the one of spark-submit, or else all cores of this machine."
     )
-    spark_conf: str = option("sparkConf", "", "Settings of Spark, `key=value`, several separated by `;`.")
+    spark_conf: str = option("sparkConf", "", "Settings of Spark, `key=value`, separated by `;`.")
 
 
 class Advance(Protocol):
-    """Told how far a piece of work is: how much is done, and of how much."""
+    """Called with the progress of some work: how much is done, and the total."""
 
     def __call__(self, done: int, total: int) -> None: ...
 
 
 @dataclass(frozen=True)
-class Context(Generic[O]):
-    """What a job is given. `spark` starts the session when it is first called; `progress` shows a piece of work, in
-    `unit`s, while it is open.
+class JobContext(Generic[O]):
+    """The environment of a job. `spark` starts the session when it is first called. `progress` takes a title and a
+    unit, and shows the progress of some work while it is open.
     """
 
     options: O
@@ -49,8 +49,8 @@ class Context(Generic[O]):
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a job says at its end: the closing table. `failed` is what could not be done, a line each; it makes the exit
+class JobResult:
+    """The closing table of a job. `failed` has a line for each thing that could not be done, and makes the exit
     code 1.
     """
 
@@ -61,32 +61,40 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Job(Generic[O]):
-    """`description` is what a user must know, `examples` are argument lists, `again` says what a run does
-    after one that was interrupted."""
+    """`description` and `examples` (argument lists) are for the help. `again` says what a run does after one that was
+    interrupted."""
 
     name: str
     description: str
     options: type[O]
-    run: Callable[[Context[O]], Outcome]
+    run: Callable[[JobContext[O]], JobResult]
     examples: Sequence[str] = ()
     again: str = ""
 
 
-class Entry(NamedTuple):
-    """Where a job is: a module with a `JOB`, imported when it is wanted, for each brings libraries along."""
+class JobEntry(NamedTuple):
+    """The module that defines `JOB`. It is imported on use, since each job loads libraries of its own."""
 
     module: str
     summary: str
 
 
 JOBS = {
-    "archive": Entry("orbitmq.pipeline.archive", "Write messages of topics into a lake of Parquet files, each once."),
-    "audit": Entry("orbitmq.pipeline.audit.job", "Tell what is late, missing, double or crowded, with a report."),
-    "compact": Entry("orbitmq.pipeline.compact", "Put small files of the lake together, and remove what nobody needs."),
-    "dlq": Entry("orbitmq.pipeline.dlq", "Look at the dead letters of a group, and send them again, each once."),
-    "replay": Entry("orbitmq.pipeline.replay", "Send messages of the lake, or of a store, again."),
-    "migrate": Entry("orbitmq.pipeline.migrate", "Move topics and offsets of groups to another cluster."),
-    "rebuild": Entry("orbitmq.pipeline.rebuild", "Make queues and index of a stopped store anew, on many cores."),
+    "archive": JobEntry(
+        "orbitmq.pipeline.archive", "Write messages of topics into a lake of Parquet files, each once."
+    ),
+    "audit": JobEntry(
+        "orbitmq.pipeline.audit.job", "Report backlogs, late, missing and duplicate messages, and hot keys."
+    ),
+    "compact": JobEntry(
+        "orbitmq.pipeline.compact", "Merge small files of the lake, and remove files that are no longer needed."
+    ),
+    "dlq": JobEntry("orbitmq.pipeline.dlq", "Show the dead letters of a group, and send them again, each once."),
+    "replay": JobEntry("orbitmq.pipeline.replay", "Send messages of the lake or of a store again."),
+    "migrate": JobEntry("orbitmq.pipeline.migrate", "Copy topics and group offsets to another cluster."),
+    "rebuild": JobEntry(
+        "orbitmq.pipeline.rebuild", "Rebuild the consume queues and the index of a stopped store, on many cores."
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""The lake as a DataFrame: the files that are published, and of those only what may hold the rows wanted."""
+"""The lake as a DataFrame, over those published files that may contain the requested rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def messages(
     spark: SparkSession, lake: Lake, topics: Collection[str] = (), begin_ms: int = 0, end_ms: int = 0
 ) -> DataFrame:
     """Messages of the topics (of all when none is named) stored from `begin_ms` on and before `end_ms`, milliseconds
-    since the epoch; 0 is no limit. It reads what is published now: a compaction may go on beside it for an hour.
+    since the epoch; 0 is no limit. It reads what is published now, and tolerates a concurrent compaction for an hour.
     """
     files = wanted(lake.files(), topics, begin_ms, end_ms)
     if not files:

@@ -1,4 +1,4 @@
-"""Where a lake is and what it is: the options of everything that writes or reads one."""
+"""Options of jobs and data sources that read or write a lake."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline.lake.bodies import MODES, ON_BAD, RAW, SUSPEND, Bodies
+from orbitmq.pipeline.lake.formats import FORMATS, PARQUET, existing_lake, open_lake
 from orbitmq.pipeline.lake.lakes import Lake
-from orbitmq.pipeline.lake.opening import FORMATS, PARQUET, existing_lake, open_lake
-from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import Options, option
 
@@ -20,24 +20,24 @@ ARCHIVE_GROUP = "ORBITMQ_ARCHIVE"
 
 @dataclass(frozen=True)
 class LakeOptions(Options):
-    """A lake, and the group whose offsets stand for it."""
+    """A lake, and the group that its progress is committed for."""
 
     lake: str = option("lake", "", "Folder or URI of the lake. Required.")
     lake_format: str = option(
         "lakeFormat",
         PARQUET,
-        "What publishes the files: plain Parquet with a log of its own, or a table format.",
+        "How files are published: plain Parquet with a log of its own, or a table format.",
         choices=FORMATS,
     )
     catalog: str = option(
-        "lakeCatalog", "", "Properties of an Iceberg catalog, JSON; empty is one beside the messages."
+        "lakeCatalog", "", "Properties of an Iceberg catalog, as JSON. Empty is a catalog next to the messages."
     )
     group: str = option(
-        "archiveGroup", ARCHIVE_GROUP, "Consumer group whose offsets tell brokers how far the archive is."
+        "archiveGroup", ARCHIVE_GROUP, "Consumer group whose offsets report the progress of the archive to the brokers."
     )
 
     def open(self) -> Lake:
-        """The lake, which the first batch makes. LakeError for a place that does not suit, ConfigurationError for an
+        """The lake, which the first batch creates. LakeError for an unsuitable place, ConfigurationError for an invalid
         option."""
         return open_lake(*self._opening())
 
@@ -45,42 +45,42 @@ class LakeOptions(Options):
         """The same; LakeError where nothing was archived."""
         return existing_lake(*self._opening())
 
-    def _opening(self) -> tuple[str, Place, Callable[[], int], Mapping[str, str] | None]:
+    def _opening(self) -> tuple[str, StorageLocation, Callable[[], int], Mapping[str, str] | None]:
         if not self.lake:
-            raise ConfigurationError("option lake is missing; give the folder or URI of the lake")
+            raise ConfigurationError("option lake is missing; set it to the folder or URI of the lake")
         try:
             catalog = json.loads(self.catalog) if self.catalog else None
         except ValueError as error:
-            raise ConfigurationError(f"option lakeCatalog is no JSON: {error}") from error
-        return self.lake_format, Place(self.lake), SystemClock().now_ms, catalog
+            raise ConfigurationError(f"option lakeCatalog is not JSON: {error}") from error
+        return self.lake_format, StorageLocation(self.lake), SystemClock().now_ms, catalog
 
 
 @dataclass(frozen=True)
 class BodyOptions(Options):
-    """Whether bodies become columns of the lake."""
+    """Options for bodies as columns of the lake."""
 
     body_mode: str = option(
         "bodyMode",
         RAW,
-        "What bodies are: raw, bytes; json or avro, which are read into a column `value` as well, with what does not "
-        "fit in `_rescued`. A lake stays raw, or with columns, as it began.",
+        "Type of the bodies: bytes (raw), or json or avro, which are also parsed into a column `value`, with what "
+        "does not fit in `_rescued`. A lake keeps what it began with: raw, or columns.",
         choices=MODES,
     )
     body_schema: str = option(
         "bodySchema",
         "",
-        "With bodyMode json and avro: schema of the bodies, a record of Avro as JSON, or a file with it.",
+        "With bodyMode json and avro: the schema of the bodies, an Avro record as JSON, or a file with it.",
     )
     on_bad_body: str = option(
         "onBadBody",
         SUSPEND,
-        "A body that does not fit: suspend stops the archive before it, skip leaves the message out, log archives it "
-        "with what fits; the last two log how many.",
+        "What to do with a body that does not fit the schema: stop the archive before it (suspend), leave the "
+        "message out (skip), or archive it with what fits (log). The last two log how many.",
         choices=ON_BAD,
     )
 
     def bodies(self) -> Bodies:
-        """What reads them. ConfigurationError for a schema that cannot be."""
+        """The parser of bodies. ConfigurationError for an invalid schema."""
         if self.body_mode == RAW:
             return Bodies(RAW, "", SUSPEND)
         if not self.body_schema:

@@ -1,8 +1,7 @@
-"""The sink `format("orbitmq-lake")`: publishes what the tasks of `orbitmq-archive` wrote, each batch once, then tells
-the brokers how far the archive has come.
+"""The sink `format("orbitmq-lake")`: publishes the files of `orbitmq-archive`, each batch once, then commits the
+progress of the archive to the brokers.
 
-In that order: a crash between the two leaves the brokers keeping more of their log than they need to, until the next
-batch.
+The order matters: after a crash between the two, brokers keep more of their log than necessary until the next batch.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ from orbitmq.pipeline.archive_stream import REPORTS
 from orbitmq.pipeline.lake import manifest
 from orbitmq.pipeline.lake.manifest import Reached
 from orbitmq.pipeline.lake_options import LakeOptions
-from orbitmq.spark.cluster import Cluster, Retries
-from orbitmq.spark.connecting import ConnectionOptions, parse_declared
-from orbitmq.spark.group_offsets import Mirror
+from orbitmq.spark.cluster_client import ClusterClient, Retries
+from orbitmq.spark.cluster_options import ClusterOptions, parse_declared
+from orbitmq.spark.group_offsets import OffsetReporter
 from orbitmq.spark.sink_options import OF_SPARK
 
 LOG = logging.getLogger(__name__)
 
-QUERY_PROPERTY = "sql.streaming.queryId"  # of a task; the same after a restart from the checkpoint
+QUERY_PROPERTY = "sql.streaming.queryId"  # local property of a task; kept after a restart from the checkpoint
 TIMEOUT_MS = 10_000
-RETRIES = Retries(2, 500)  # brokers that are down are told with the next batch
+RETRIES = Retries(2, 500)  # brokers that are down get the offsets with the next batch
 
 
 @dataclass(frozen=True)
-class SinkOptions(LakeOptions, ConnectionOptions):
-    """Where the lake is, and which brokers are told about it."""
+class SinkOptions(LakeOptions, ClusterOptions):
+    """The lake, and the cluster to commit its progress to."""
 
 
 class LakeSink(DataSource):
-    """`.writeStream.format("orbitmq-lake")`; the options are those of `SinkOptions`. Without `nameServer` no broker is
-    told."""
+    """`.writeStream.format("orbitmq-lake")`; the options are those of `SinkOptions`. Without `nameServer` no progress
+    is committed."""
 
     OPTIONS = SinkOptions
 
@@ -56,23 +55,23 @@ class LakeSink(DataSource):
         given = {key: value for key, value in self.options.items() if key.lower() not in OF_SPARK}
         options = parse_declared(SinkOptions, given, {})
         if overwrite:
-            raise SourceError("ORBITMQ_BAD_MODE", "a lake only grows: use outputMode append")
+            raise SourceError("ORBITMQ_BAD_MODE", "the lake is append-only: use outputMode append")
         if schema.names != REPORTS.names:
-            raise SourceError("ORBITMQ_BAD_SCHEMA", "orbitmq-lake takes what format orbitmq-archive reads, unchanged")
-        options.open()  # what is wrong with the place is said now
-        return LakeWriter(options)
+            raise SourceError("ORBITMQ_BAD_SCHEMA", "orbitmq-lake needs the unchanged rows of format orbitmq-archive")
+        options.open()  # fail early for an unsuitable place
+        return LakePublisher(options)
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
-    """The reports that came to one task, and the query they belong to."""
+class ArchiveReports(WriterCommitMessage):
+    """The reports of one task, and the query they belong to."""
 
     query_id: str
     reports: tuple[str, ...]
 
 
-class LakeWriter(DataSourceStreamArrowWriter):
-    """Tasks pass reports on; the driver publishes. Both in processes of their own: all is in the messages."""
+class LakePublisher(DataSourceStreamArrowWriter):
+    """Tasks forward reports, the driver publishes. They are separate processes and share only messages."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -82,11 +81,11 @@ class LakeWriter(DataSourceStreamArrowWriter):
         query_id = context.getLocalProperty(QUERY_PROPERTY) if context is not None else None
         if not query_id:
             raise LakeError(f"this task has no {QUERY_PROPERTY}: orbitmq-lake is a sink of streams only")
-        return Written(query_id, tuple(text for batch in iterator for text in batch.column(0).to_pylist()))
+        return ArchiveReports(query_id, tuple(text for batch in iterator for text in batch.column(0).to_pylist()))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Publish the batch unless it is published, which a batch after a crash may be."""
-        written = [message for message in messages if isinstance(message, Written)]
+        """Publish the batch, unless it was published before a crash."""
+        written = [message for message in messages if isinstance(message, ArchiveReports)]
         reports = [manifest.decode(text) for message in written for text in message.reports]
         files = [file for report in reports for file in report.files]
         if files:
@@ -97,21 +96,21 @@ class LakeWriter(DataSourceStreamArrowWriter):
             tell(self._options, manifest.furthest(reports))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing was published; the files are swept when they are old."""
+        """Nothing was published. The files are swept later."""
         LOG.warning("event=lake_batch_aborted batch=%d tasks=%d", batchId, len(messages))
 
 
 def tell(options: SinkOptions, points: Sequence[Reached]) -> None:
-    """Store the archive's progress at the brokers. What cannot be told is logged: the next batch tells more. Of a topic
-    that was deleted since, and of a broker that no name server knows, nothing can be told, which stops no other."""
+    """Commit the progress of the archive to the brokers. Failures are logged, as the next batch commits more. Deleted
+    topics and brokers that are not registered are skipped."""
     offsets = {MessageQueue(point.topic, point.broker, point.queue): point.next for point in points}
-    cluster = Cluster(options.name_servers, TIMEOUT_MS, RETRIES, options.protection)
+    cluster = ClusterClient(options.name_servers, TIMEOUT_MS, RETRIES, options.protection)
     try:
         places, _ = cluster.look_up(sorted({queue.topic for queue in offsets}))
         if strangers := sorted(offsets.keys() - places.keys()):
             first = f"{strangers[0].topic}/{strangers[0].broker_name}/{strangers[0].queue_id}"
             LOG.warning("event=archive_progress_not_told group=%s queues=%d first=%s error=no name server knows it",
                         options.group, len(strangers), first)  # fmt: skip
-        Mirror(cluster, options.group).tell(offsets, places)
+        OffsetReporter(cluster, options.group).report(offsets, places)
     except SourceError as error:
         LOG.warning("event=archive_progress_not_told group=%s error=%s", options.group, error)

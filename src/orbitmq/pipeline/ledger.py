@@ -1,8 +1,7 @@
-"""What has been sent again, so that nothing is sent twice: a SQLite file with one row a message. Knows no broker.
+"""The ledger of redelivered messages, so that none is sent twice: a SQLite file with a row for each message.
 
-Messages are sent in chunks. A chunk is written down before it is sent and marked when it is: one that is not marked was
-under way when a run died. Its messages are sent again under the same name, by which the sink finds those that were
-stored, so that the others are sent once.
+Messages are sent in chunks. A chunk is recorded before it is sent, and marked afterwards. An unmarked chunk was in
+flight when a run failed. It is sent again under the same name, by which the sink finds the messages that are stored.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ BUSY_SECONDS = 1.0  # a second run at the same time is refused, not waited for
 
 
 class Origin(NamedTuple):
-    """Where a message lies; the id tells it from one of a topic that was made anew."""
+    """The origin of a message. The id distinguishes it from a message of a recreated topic."""
 
     topic: str
     broker: str
@@ -46,19 +45,19 @@ class Chunk:
     messages: Sequence[Origin]
 
 
-class Ledger:
-    """An open ledger; nobody else has it at the same time."""
+class RedeliveryLedger:
+    """An open ledger, locked for this process."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def known(self) -> set[Origin]:
-        """The messages that are in some chunk, sent or under way."""
+        """The messages that are in some chunk, sent or in flight."""
         rows = self._connection.execute("SELECT topic, broker, queue, offset, msg_id FROM message")
         return {Origin(*row) for row in rows}
 
     def unfinished(self) -> list[Chunk]:
-        """Chunks that were under way when a run ended."""
+        """Chunks that were in flight when a run ended."""
         names = self._connection.execute("SELECT name, target FROM chunk WHERE NOT sent ORDER BY rowid").fetchall()
         return [Chunk(name, target, self._messages(name)) for name, target in names]
 
@@ -82,8 +81,8 @@ class Ledger:
 
 
 @contextmanager
-def open_ledger(path: Path) -> Iterator[Ledger]:
-    """The ledger in this file, made when it is not there. ConfigurationError when it is in use or is none."""
+def open_ledger(path: Path) -> Iterator[RedeliveryLedger]:
+    """The ledger in this file, which is created if missing. ConfigurationError when it is in use or not a ledger."""
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS)
     try:
         try:
@@ -92,6 +91,6 @@ def open_ledger(path: Path) -> Iterator[Ledger]:
             connection.executescript(f"BEGIN EXCLUSIVE; {SCHEMA} COMMIT;")
         except sqlite3.DatabaseError as error:
             raise ConfigurationError(f"option ledger: {path}: {error}") from error
-        yield Ledger(connection)
+        yield RedeliveryLedger(connection)
     finally:
         connection.close()

@@ -1,4 +1,4 @@
-"""The job `migrate`: topics and offsets of groups from one cluster to another, whichever of the two is orbitmq."""
+"""The job `migrate`: copies topics and group offsets between clusters of orbitmq or RocketMQ."""
 
 from __future__ import annotations
 
@@ -19,79 +19,83 @@ from orbitmq.message.flags import PERM_READ, PERM_WRITE
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import RESERVED
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
-from orbitmq.pipeline.job import Advance, Context, Job, JobOptions, Outcome
+from orbitmq.pipeline.job import Advance, Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.moves import Migration, Move, load, paired
-from orbitmq.pipeline.passing import connection, ranges
-from orbitmq.pipeline.sending import send
-from orbitmq.pipeline.watching import tasks_shown
+from orbitmq.pipeline.send import send
+from orbitmq.pipeline.shared_options import connection, ranges
+from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
 from orbitmq.spark.channel import Channel
-from orbitmq.spark.cluster import Cluster, Place, Retries, succeeded
-from orbitmq.spark.connecting import ConnectionOptions, parts
-from orbitmq.spark.group_offsets import Mirror, running_consumers, stored_offsets
+from orbitmq.spark.cluster_client import BrokerAddresses, ClusterClient, Retries, succeeded
+from orbitmq.spark.cluster_options import ClusterOptions, parts
+from orbitmq.spark.group_offsets import OffsetReporter, running_consumers, stored_offsets
 from orbitmq.spark.options import read_options
-from orbitmq.spark.selecting import selection
+from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, digest
 from orbitmq.spark.source import TopicSource
 from orbitmq.wire.bodies import ConsumerOffsetTable
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_admin import CreateTopicHeader
 from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
 
 COLUMNS = ("topic", "brokerName", "queueId", "queueOffset", "body", "keys", "tags", "properties", "flag")
 QUEUE = ("topic", "brokerName", "queueId")
-MARK_AT_END = r" ?\b[0-9a-f]{32}$"  # the mark of a task, which the first message of a pass has among its keys
-ROUTE_SECONDS = 60.0  # a new topic is in the route when its broker has told the name server, at once or within 30 s
-QUEUE_SECONDS = 30.0  # RocketMQ enters into queues after it has told the sender; a broker that starts anew takes longer
+MARK_AT_END = r" ?\b[0-9a-f]{32}$"  # the mark of a task, a key of the first message of a pass
+ROUTE_SECONDS = 60.0  # a new topic is in the route once its broker has registered it, within 30 s
+QUEUE_SECONDS = 30.0  # RocketMQ builds queue entries after it has responded; a broker that restarts takes longer
 LOOK_SECONDS = 0.2
 TIMEOUT_MS = 30_000
 RETRIES = Retries(3, 1000)
-ORBITMQ_PREFIX = "ORBIT_"  # of properties that are orbitmq's own
+ORBITMQ_PREFIX = "ORBIT_"  # of properties of orbitmq
 DATA_LOSS = "ORBITMQ_DATA_LOSS"
-COMPARISONS_MAX = 5  # brokers delete a file now and then: a comparison that one of them spoiled begins behind it
+COMPARISONS_MAX = 5  # a comparison starts again when a broker has deleted a file meanwhile
 
 
 @dataclass(frozen=True)
-class MigrateJob(ConnectionOptions, JobOptions):
-    """From where to where, and what."""
+class MigrateJob(ClusterOptions, JobOptions):
+    """Options of the job `migrate`."""
 
     topics: str = option("topics", "", "Topics to copy, separated by commas.")
-    pattern: str = option("topicPattern", "", "Or: all topics whose whole name matches this regular expression.")
-    groups: str = option("groups", "", "Groups whose offsets are carried over, separated by commas; `*` for all.")
+    pattern: str = option(
+        "topicPattern", "", "Instead of topics: copy all topics whose whole name matches this regular expression."
+    )
+    groups: str = option("groups", "", "Groups whose offsets are copied, separated by commas. `*` is all.")
     state: str = option(
-        "state", "", "File that keeps how far the migration is; the same for each of its runs. Required."
+        "state", "", "File that keeps the progress of the migration, the same for each of its runs. Required."
     )
     pass_size: int = option(
-        "passRows", 500_000, "Messages of a queue that are copied before the state is written.", minimum=1
+        "passRows", 500_000, "Messages of a queue that are copied before the state is saved.", minimum=1
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
         True,
-        "Stop when messages were deleted before they could be copied; else leave them out, and tell how many.",
+        "Stop when messages were deleted before they could be copied. Otherwise skip them and report how many.",
     )
     rewind: bool = option(
         "rewindOffsets",
         False,
-        "Set offsets of groups back, too, where a group stands further on the other side; else it stays there.",
+        "Also set an offset of a group back where it is further on the target. Otherwise it stays there.",
     )
-    create_topics: bool = option("createTopics", True, "Make topics and queues that the other side lacks.")
-    verify: bool = option("verify", True, "Read both sides at the end, and compare counts and hashes of each queue.")
-    to_name_server: str = option("toNameServer", "", "Name servers of the cluster to copy to. Required.")
-    to_cluster: str = option("toCluster", "", "Name of the cluster there, when there are several; empty is any.")
-    to_access_key: str = option("toAccessKey", "", "Account there.")
-    to_secret_key: str = option("toSecretKey", "", "Its secret.", secret=True)
-    to_use_tls: bool = option("toUseTLS", False, "Encrypt connections to the other side.")
+    create_topics: bool = option("createTopics", True, "Create topics and queues that the target lacks.")
+    verify: bool = option("verify", True, "Read both clusters at the end, and compare counts and hashes of each queue.")
+    to_name_server: str = option("toNameServer", "", "Name servers of the target cluster. Required.")
+    to_cluster: str = option(
+        "toCluster", "", "Name of the target cluster when its name servers know several. Empty is any."
+    )
+    to_access_key: str = option("toAccessKey", "", "Account on the target.")
+    to_secret_key: str = option("toSecretKey", "", "Secret of that account.", secret=True)
+    to_use_tls: bool = option("toUseTLS", False, "Use TLS for connections to the target.")
     to_trusted: str = option(
         "toTrustCertPath",
         "",
-        "File with the certificates of those who may sign its servers' ones; empty is the machine's.",
+        "File with the certificate authorities to trust for the target. Empty trusts those of the machine.",
     )
 
     @property
-    def target(self) -> ConnectionOptions:
-        """How the other side is reached."""
-        return ConnectionOptions(
+    def target(self) -> ClusterOptions:
+        """How the target cluster is reached."""
+        return ClusterOptions(
             name_server=self.to_name_server,
             access_key=self.to_access_key,
             secret_key=self.to_secret_key,
@@ -100,8 +104,8 @@ class MigrateJob(ConnectionOptions, JobOptions):
         )
 
 
-def run(context: Context[MigrateJob]) -> Outcome:
-    """Copy what is there now, carry the offsets over, compare."""
+def run(context: JobContext[MigrateJob]) -> JobResult:
+    """Copy what is there now, copy the group offsets, and compare."""
     options = context.options
     _check(options)
     source, target = cluster(options), cluster(options.target)
@@ -111,7 +115,7 @@ def run(context: Context[MigrateJob]) -> Outcome:
     goals = enlist(migration, options, source, target)
     if options.dry_run:
         rows = [_row(move, goals.get(move.source, move.done) - move.done) for move in migration.moves]
-        return Outcome({"queues": len(rows), "messages to copy": _sum(rows)}, rows)
+        return JobResult({"queues": len(rows), "messages to copy": sum(int(row["messages"]) for row in rows)}, rows)
     migration.save(path)
     began, before = time.monotonic(), _copied(migration)
     spark = context.spark()
@@ -135,20 +139,22 @@ def run(context: Context[MigrateJob]) -> Outcome:
         counts |= {"queues equal": len(migration.moves) - len(unequal)}
         failed += unequal
     table = [_row(move, move.copied) for move in migration.moves]
-    return Outcome({**counts, "seconds": f"{time.monotonic() - began:.1f}"}, table, failed)
+    return JobResult({**counts, "seconds": f"{time.monotonic() - began:.1f}"}, table, failed)
 
 
 # ------------------------------------------------------------------------------------------------------- what to copy
 
 
-def cluster(options: ConnectionOptions) -> Cluster:
-    return Cluster(options.name_servers, TIMEOUT_MS, RETRIES, options.protection)
+def cluster(options: ClusterOptions) -> ClusterClient:
+    return ClusterClient(options.name_servers, TIMEOUT_MS, RETRIES, options.protection)
 
 
-def enlist(migration: Migration, options: MigrateJob, source: Cluster, target: Cluster) -> dict[MessageQueue, int]:
-    """Take queues into the migration that are new to it, and tell how far each source queue goes now."""
+def enlist(
+    migration: Migration, options: MigrateJob, source: ClusterClient, target: ClusterClient
+) -> dict[MessageQueue, int]:
+    """Add new queues to the migration. Returns the current end of each source queue."""
     wanted = {"subscribe": options.topics} if options.topics else {"subscribePattern": options.pattern}
-    places = selection(read_options(connection(options) | wanted)).queues(source)
+    places = queue_selection(read_options(connection(options) | wanted)).queues(source)
     bounds = source.bounds({queue: place.addresses for queue, place in places.items()})
     known = {move.source for move in migration.moves}
     for topic in sorted({queue.topic for queue in places}):
@@ -165,80 +171,81 @@ def enlist(migration: Migration, options: MigrateJob, source: Cluster, target: C
 def homes(
     migration: Migration, topic: str, places: Collection[MessageQueue], brokers: Collection[str]
 ) -> dict[MessageQueue, MessageQueue]:
-    """The target of each queue of a topic. ConfigurationError when one is taken by a queue enlisted before: queues were
-    dealt out, and there are more now."""
+    """The target of each queue of a topic. ConfigurationError when a target belongs to another queue already, since the
+    topic has more queues than when the migration began."""
     there = paired((queue for queue in places if queue.topic == topic), sorted(brokers))
     taken = {move.target: move.source for move in migration.moves}
     for queue, home in there.items():
         if taken.get(home, queue) != queue:
-            raise ConfigurationError(f"topic {topic} has got more queues since the migration began; begin a new one")
+            raise ConfigurationError(
+                f"topic {topic} has more queues than when the migration began; start a new migration"
+            )
     return there
 
 
-def masters(target: Cluster, name: str) -> dict[str, Place]:
-    """The brokers of the other side. ConfigurationError when there is none."""
+def masters(target: ClusterClient, name: str) -> dict[str, BrokerAddresses]:
+    """The masters of a cluster. ConfigurationError when there is none."""
     info = target.info()
     names = set(info.brokers) if not name else set(info.clusters.get(name, ()))
     found = {
-        broker: Place((data.addresses[0],), has_master=True)
+        broker: BrokerAddresses((data.addresses[0],), has_master=True)
         for broker, data in info.brokers.items()
         if broker in names and 0 in data.addresses
     }
     if not found:
         raise ConfigurationError(
-            f"the cluster {name} to copy to has no broker" if name else "no broker is there to copy to"
+            f"cluster {name} has no broker to copy to" if name else "the target cluster has no broker to copy to"
         )
     return found
 
 
-def _bases(target: Cluster, options: MigrateJob, wanted: set[MessageQueue]) -> dict[MessageQueue, int]:
-    """The offset each target queue goes on at; queues that are not there yet begin at 0, and are made but for a dry
-    run."""
+def _bases(target: ClusterClient, options: MigrateJob, wanted: set[MessageQueue]) -> dict[MessageQueue, int]:
+    """The next offset of each target queue. Missing queues start at 0, and are created unless this is a dry run."""
     topic = next(iter(wanted)).topic
     found, _ = target.look_up([topic])
     missing = wanted - found.keys()
     if missing and not options.dry_run:
         if not options.create_topics:
-            raise ConfigurationError(f"topic {topic} lacks queues on the other side, and option createTopics is false")
+            raise ConfigurationError(f"topic {topic} lacks queues on the target, and option createTopics is false")
         _create(target, options, topic, wanted)
         found = _awaited(target, topic, wanted)
     there = {queue: place.addresses for queue, place in found.items() if queue in wanted}
     return dict.fromkeys(missing, 0) | {queue: high for queue, (_, high) in target.bounds(there).items()}
 
 
-def _create(target: Cluster, options: MigrateJob, topic: str, wanted: set[MessageQueue]) -> None:
+def _create(target: ClusterClient, options: MigrateJob, topic: str, wanted: set[MessageQueue]) -> None:
     brokers = masters(target, options.to_cluster)
     present, _ = target.look_up([topic])
     for name in sorted({queue.broker_name for queue in wanted}):
         ids = [queue.queue_id for queue in {*wanted, *present} if queue.broker_name == name]
-        count = 1 + max(ids)  # no queue that is there is taken away
+        count = 1 + max(ids)  # existing queues stay
         header = CreateTopicHeader(
             topic, AUTO_CREATE_TOPIC, count, count, PERM_READ | PERM_WRITE, "SINGLE_TAG", order=False, topic_sys_flag=0
         )
         asked = request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-        (answer,) = target.ask_broker(name, brokers[name].addresses, partial(_call, asked))
-        succeeded(f"topic {topic} on {name}", answer)
+        (response,) = target.call_broker(name, brokers[name].addresses, partial(_call, asked))
+        succeeded(f"topic {topic} on {name}", response)
 
 
-def _awaited(target: Cluster, topic: str, wanted: set[MessageQueue]) -> dict[MessageQueue, Place]:
+def _awaited(target: ClusterClient, topic: str, wanted: set[MessageQueue]) -> dict[MessageQueue, BrokerAddresses]:
     deadline = time.monotonic() + ROUTE_SECONDS
     while True:
         found, _ = target.look_up([topic])
         if wanted <= found.keys():
             return found
         if time.monotonic() > deadline:
-            raise ConfigurationError(f"topic {topic} was made, but the name server does not know it")
+            raise ConfigurationError(f"topic {topic} was created, but the name server does not know it")
         time.sleep(LOOK_SECONDS)
 
 
 # ---------------------------------------------------------------------------------------------------------- the copy
 
 
-def leave_out(spark: SparkSession, options: MigrateJob, migration: Migration, source: Cluster) -> None:
-    """Go on behind what the source has deleted.
+def leave_out(spark: SparkSession, options: MigrateJob, migration: Migration, source: ClusterClient) -> None:
+    """Skip what the source has deleted.
 
-    It is looked at here alone, at the beginning of a run, when no task of the last one sends any more: of a pass that
-    broke off a part may be stored.
+    This is done only at the start of a run, when no task of the previous run sends any more: part of an interrupted
+    pass may be stored.
     """
     lows = {queue: low for queue, (low, _) in _bounds(source, [move.source for move in migration.moves]).items()}
     if any(lows.get(move.source, 0) > move.done for move in migration.moves):
@@ -247,7 +254,7 @@ def leave_out(spark: SparkSession, options: MigrateJob, migration: Migration, so
 
 
 def stored_of(spark: SparkSession, options: MigrateJob, migration: Migration) -> dict[MessageQueue, int]:
-    """How much of the pass under way each target queue has. ConfigurationError when its last message is none of it."""
+    """How much of the unfinished pass each target queue has. ConfigurationError when its last message is not of it."""
     ends = _bounds(cluster(options.target), [move.target for move in migration.pending])
     begun = [move for move in migration.pending if ends.get(move.target, (0, 0))[1] > move.top]
     if not begun:
@@ -260,7 +267,7 @@ def stored_of(spark: SparkSession, options: MigrateJob, migration: Migration) ->
     stored = {move.target: ends[move.target][1] - move.top for move in begun}
     for move in begun:
         if keys.get(move.target) != _key(migration, move.source, move.done + stored[move.target] - 1):
-            raise ConfigurationError(f"{_named(move)}: others write into its copy, too; begin a new migration")
+            raise ConfigurationError(f"{_named(move)}: another producer writes into its copy; start a new migration")
     return stored
 
 
@@ -269,8 +276,8 @@ def _key(migration: Migration, queue: MessageQueue, offset: int) -> str:
     return digest("k", "/".join(map(str, (migration.name, *_queue(queue), offset))))
 
 
-def _bounds(asked: Cluster, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
-    """The first offset and the next one of those queues that are there."""
+def _bounds(asked: ClusterClient, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
+    """First and next offset of those queues that exist."""
     places, _ = asked.look_up(sorted({queue.topic for queue in queues}))
     return asked.bounds({queue: places[queue].addresses for queue in queues if queue in places})
 
@@ -278,7 +285,7 @@ def _bounds(asked: Cluster, queues: Sequence[MessageQueue]) -> dict[MessageQueue
 def copy(
     spark: SparkSession, options: MigrateJob, migration: Migration, goals: Mapping[MessageQueue, int], advance: Advance
 ) -> None:
-    """Pass by pass; each is in the state before it begins, and one that was under way is repeated under its name."""
+    """Copy pass by pass. Each is saved in the state before it starts; an unfinished one is repeated under its name."""
     path, total = Path(options.state), _copied(migration)
     total += sum(max(0, goals.get(move.source, move.done) - move.done) for move in migration.moves)
     advance(_copied(migration), total)
@@ -289,7 +296,7 @@ def copy(
         except PySparkException as error:
             if DATA_LOSS not in str(error) or options.fail_on_data_loss:
                 raise
-            text = "messages were deleted while they were copied; the next run with this state goes on behind them"
+            text = "messages were deleted while they were copied; the next run with this state skips them"
             raise SourceError(DATA_LOSS, text) from error
         migration.finish()
         migration.save(path)
@@ -315,7 +322,7 @@ def _pass(spark: SparkSession, options: MigrateJob, migration: Migration) -> Non
     send(there, connection(options.target) | sink)
 
 
-def read(spark: SparkSession, options: ConnectionOptions, wanted: Mapping[MessageQueue, tuple[int, int]]) -> DataFrame:
+def read(spark: SparkSession, options: ClusterOptions, wanted: Mapping[MessageQueue, tuple[int, int]]) -> DataFrame:
     """The messages of these ranges, each queue in its order in one task."""
     reader = spark.read.format(TopicSource.name()).options(**connection(options), **ranges(wanted))
     return reader.option("columns", ",".join(COLUMNS)).load()
@@ -325,10 +332,10 @@ def read(spark: SparkSession, options: ConnectionOptions, wanted: Mapping[Messag
 
 
 def carry(
-    options: MigrateJob, migration: Migration, source: Cluster, target: Cluster
+    options: MigrateJob, migration: Migration, source: ClusterClient, target: ClusterClient
 ) -> tuple[dict[str, int | str], list[str]]:
-    """Set the offsets of the groups on the other side: how many stand where they should, how many further, and what
-    could not be set. One group's trouble is not another's."""
+    """Set the offsets of the groups on the target. Returns how many are set and how many are further ahead, and what
+    could not be set. A failure of one group does not stop the others."""
     topics = sorted({move.source.topic for move in migration.moves})
     here = {queue: place.addresses for queue, place in (source.queues(*topics) if topics else {}).items()}
     there = target.queues(*topics) if topics else {}
@@ -336,7 +343,7 @@ def carry(
     try:
         wanted_of = groups(options, source, topics)
     except SourceError as error:
-        return {**counts}, [f"groups are not carried: {error}; an account that may not ask for all names them"]
+        return {**counts}, [f"group offsets are not copied: {error}; name the groups if your account may not list them"]
     for group, own in wanted_of.items():
         try:
             stored = stored_offsets(source, group, {queue: at for queue, at in here.items() if queue.topic in own})
@@ -359,52 +366,55 @@ def carry(
 
 
 def settled(
-    target: Cluster,
+    target: ClusterClient,
     group: str,
     wanted: Mapping[MessageQueue, int],
-    places: Mapping[MessageQueue, Place],
+    places: Mapping[MessageQueue, BrokerAddresses],
     *,
     rewind: bool,
 ) -> tuple[dict[MessageQueue, int], str]:
-    """Where the group stands after its offsets were set; and why they were not, when consumers run that would
-    overwrite them."""
+    """The offsets of the group after they were set, and why they were not if running consumers would overwrite them."""
     addresses = {queue: place.addresses for queue, place in places.items()}
     before = stored_offsets(target, group, addresses)
     if running := running_consumers(target, group, places):
-        whom = f"{len(running)} running consumers there, {running[0]} among them" if running[1:] else running[0]
-        return before, f"group {group} is consuming there ({whom}), so its offsets were not set; stop it and run again"
+        whom = f"{len(running)} consumers, such as {running[0]}" if running[1:] else running[0]
+        return (
+            before,
+            f"group {group} is consuming on the target ({whom}), so its offsets were not set; stop it and run again",
+        )
     due = {queue: offset for queue, offset in wanted.items() if rewind or before.get(queue, 0) <= offset}
-    Mirror(target, group).tell(due, places)
+    OffsetReporter(target, group).report(due, places)
     return stored_offsets(target, group, addresses), ""
 
 
 def _not_there(group: str, queue: MessageQueue, offset: int) -> str:
-    return f"group {group} should stand at {offset} of queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
+    where = f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
+    return f"the offset of group {group} in {where} should be {offset}, but is not"
 
 
-def groups(options: MigrateJob, source: Cluster, topics: Collection[str]) -> dict[str, Collection[str]]:
-    """The groups whose offsets are wanted, and of which topics; with `*` all that stand somewhere in these topics."""
+def groups(options: MigrateJob, source: ClusterClient, topics: Collection[str]) -> dict[str, Collection[str]]:
+    """The groups whose offsets are copied, and their topics. `*` is all groups with offsets in these topics."""
     if options.groups != "*":
         return dict.fromkeys(parts(options.groups, ","), topics)
     found: dict[str, set[str]] = defaultdict(set)
     for name, place in masters(source, "").items():
         asked = request(RequestCode.GET_ALL_CONSUMER_OFFSET)
-        (answer,) = source.ask_broker(name, place.addresses, partial(_call, asked))
-        table = decode(ConsumerOffsetTable, succeeded(f"offsets of {name}", answer).body).offset_table
+        (response,) = source.call_broker(name, place.addresses, partial(_call, asked))
+        table = decode(ConsumerOffsetTable, succeeded(f"offsets of {name}", response).body).offset_table
         for topic, _, group in (key.partition("@") for key in table):
             if topic in topics:
                 found[group].add(topic)
     return {group: found[group] for group in sorted(found)}
 
 
-def wait_for_queues(migration: Migration, target: Cluster) -> None:
-    """Return when each target queue has what was copied into it, or after QUEUE_SECONDS: what misses then is told."""
+def wait_for_queues(migration: Migration, target: ClusterClient) -> None:
+    """Wait until each target queue has what was copied into it, at most QUEUE_SECONDS."""
     deadline = time.monotonic() + QUEUE_SECONDS
     while _is_behind(migration, target) and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
 
 
-def _is_behind(migration: Migration, target: Cluster) -> bool:
+def _is_behind(migration: Migration, target: ClusterClient) -> bool:
     bounds = _bounds(target, [move.target for move in migration.moves])
     return any(move.target in bounds and bounds[move.target][1] < move.top for move in migration.moves)
 
@@ -412,22 +422,22 @@ def _is_behind(migration: Migration, target: Cluster) -> bool:
 # ----------------------------------------------------------------------------------------------------- the comparison
 
 
-def foreign(migration: Migration, target: Cluster) -> list[str]:
-    """Target queues that somebody else has written into: behind such a message offsets mean something else."""
+def foreign(migration: Migration, target: ClusterClient) -> list[str]:
+    """Target queues with messages of another producer, after which offsets do not match any more."""
     bounds = _bounds(target, [move.target for move in migration.moves])
     ends = {queue: end for queue, (_, end) in bounds.items()}
     return [
         f"queue {move.target.queue_id} of {move.target.topic} on {move.target.broker_name} ends at "
-        f"{ends.get(move.target, 0)} instead of {move.top}: others write there, too"
+        f"{ends.get(move.target, 0)} instead of {move.top}: another producer writes there"
         for move in migration.moves
         if ends.get(move.target, 0) != move.top
     ]
 
 
 def compare(
-    spark: SparkSession, options: MigrateJob, migration: Migration, source: Cluster, target: Cluster
+    spark: SparkSession, options: MigrateJob, migration: Migration, source: ClusterClient, target: ClusterClient
 ) -> tuple[int, list[str]]:
-    """How many messages were compared, and the queues whose copy is not equal, message by message in their order."""
+    """The number of messages compared, and the queues whose copy differs."""
     for _ in range(COMPARISONS_MAX - 1):
         try:
             return _compared(spark, options, migration, source, target)
@@ -438,19 +448,24 @@ def compare(
 
 
 def _compared(
-    spark: SparkSession, options: MigrateJob, migration: Migration, source: Cluster, target: Cluster
+    spark: SparkSession, options: MigrateJob, migration: Migration, source: ClusterClient, target: ClusterClient
 ) -> tuple[int, list[str]]:
-    """What both sides still have; brokers delete meanwhile what is old."""
+    """Compare what both sides still have: brokers delete old messages meanwhile."""
     bounds = _bounds(source, [move.source for move in migration.moves])
     copies = _bounds(target, [move.target for move in migration.moves])
-    unequal = [f"{_named(move)} is not there to be compared" for move in migration.moves if move.source not in bounds]
+    unequal = [
+        f"{_named(move)} cannot be compared: the source no longer has the queue"
+        for move in migration.moves
+        if move.source not in bounds
+    ]
     moves = [move for move in migration.moves if move.source in bounds and move.target in copies]
     begins = {move.source: move.shared(bounds[move.source][0], copies[move.target][0]) for move in moves}
     moves = [move for move in moves if begins[move.source][0] < move.done]
     here = digests(spark, options, {move.source: (begins[move.source][0], move.done) for move in moves})
     there = digests(spark, options.target, {move.target: (begins[move.source][1], move.top) for move in moves})
     unequal += [
-        f"{_named(move)}: (messages, hash) are {here.get(move.source)} here and {there.get(move.target)} there"
+        f"{_named(move)}: (messages, hash) are {here.get(move.source)} at the source, "
+        f"{there.get(move.target)} at the target"
         for move in moves
         if here.get(move.source) != there.get(move.target)
     ]
@@ -462,9 +477,9 @@ def _named(move: Move) -> str:
 
 
 def digests(
-    spark: SparkSession, options: ConnectionOptions, wanted: Mapping[MessageQueue, tuple[int, int]]
+    spark: SparkSession, options: ClusterOptions, wanted: Mapping[MessageQueue, tuple[int, int]]
 ) -> dict[MessageQueue, tuple[int, int]]:
-    """Number and hash of the messages of each range: of what the application gave, and of its place in the range."""
+    """Number and hash of the messages of each range, over the application's content and the position in the range."""
     if not wanted:
         return {}
     rows = [(*_queue(queue), start) for queue, (start, _) in wanted.items()]
@@ -477,7 +492,7 @@ def digests(
 
 
 def _own_properties() -> Column:
-    """The application's properties as one text: neither what brokers and clients know, nor what the sink adds."""
+    """The application's properties as one text, without reserved ones and those that the sink adds."""
     known = sorted(RESERVED)
     own = f.map_filter(
         f.coalesce("properties", f.create_map().cast("map<string,string>")),
@@ -516,21 +531,18 @@ def _row(move: Move, messages: int) -> dict[str, int | str]:
     return {"topic": topic, "broker": broker, "queue": queue, "to": there, "messages": messages}
 
 
-def _sum(rows: Sequence[Mapping[str, int | str]]) -> int:
-    return sum(int(row["messages"]) for row in rows)
-
-
 JOB = Job(
     "migrate",
-    "Each queue is copied into a queue of its own in its order, so that offsets can be carried over: the groups go on\n"
-    "there where they stood here. Nobody else may write into those queues meanwhile. Repeated with the same state it\n"
-    "copies what has come since; a run that died goes on without copies. Ids, times and delays are new there, and the\n"
-    "first message of each pass has one key more. Retries and dead letters of groups are copied where they are named.",
+    "Each queue is copied in order into a queue of its own, so that group offsets can be copied: groups resume on the\n"
+    "target where they were on the source. No other producer may write into the target queues. Run it again with the\n"
+    "same state to copy new messages, or to resume a failed run without duplicates. Ids, times and delays are new on\n"
+    "the target, and the first message of each pass has one more key. Retries and dead letters are copied when you\n"
+    "name their topics.",
     MigrateJob,
     run,
     (
         "--name-server 10.0.0.1:9876 --to-name-server 10.1.0.1:9876 --topics orders --state orders.json --dry-run",
         "--name-server 10.0.0.1:9876 --to-name-server 10.1.0.1:9876 --topics orders --groups '*' --state orders.json",
     ),
-    "the next run with the same --state goes on, without copies",
+    "the next run with the same --state resumes without duplicates",
 )

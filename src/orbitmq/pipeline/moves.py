@@ -1,8 +1,8 @@
-"""Which queue goes where in a migration, how far each is, and where a group's offset is after it. Pure but for the file
-the moves are kept in.
+"""The state of a migration: the target and the progress of each queue, and the mapping of group offsets. Pure, except
+for the state file.
 
 Each source queue has a target queue of its own and is copied in its order, so that the message at `start + n` of the
-one is at `base + n` of the other, but for what was deleted before it could be copied.
+one is at `base + n` of the other, except for messages that were deleted before they were copied.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VERSION = 1
 
 @dataclass
 class Move:
-    """One queue. `done` is the next source offset to copy; a pass that is under way copies up to before `end`."""
+    """One queue. `done` is the next source offset to copy. An unfinished pass copies up to before `end`."""
 
     source: MessageQueue
     target: MessageQueue
@@ -35,7 +35,7 @@ class Move:
 
     @property
     def copied(self) -> int:
-        """Messages that are on the other side."""
+        """Messages that are on the target."""
         return self.top - self.base
 
     @property
@@ -49,12 +49,12 @@ class Move:
         return self.offset_of(self.done)
 
     def offset_of(self, offset: int) -> int:
-        """Where a group that stands at this source offset stands on the other side; no further than what is copied."""
+        """The target offset of a group at this source offset, at most the end of the copy."""
         at = min(max(offset, self.start), self.done)
         return self.base + at - self.start - sum(min(at, after) - min(at, first) for first, after in self.gaps)
 
     def settle(self, stored: int, low: int) -> None:
-        """`stored` messages of the pass under way are there, and what is before `low` cannot be copied any more."""
+        """`stored` messages of the unfinished pass are copied, and messages before `low` were deleted."""
         self.done += stored
         if low > self.done:
             self.gaps.append((self.done, low))
@@ -80,7 +80,7 @@ class Migration:
 
     @property
     def pending(self) -> list[Move]:
-        """Moves of the pass that is under way."""
+        """Moves of the unfinished pass."""
         return [move for move in self.moves if move.end > move.done]
 
     def add(self, source: MessageQueue, target: MessageQueue, start: int, base: int) -> None:
@@ -106,7 +106,7 @@ class Migration:
             move.done = move.end
 
     def save(self, path: Path) -> None:
-        """On disk when this returns. OSError."""
+        """Save to disk, flushed. OSError."""
         moves = [asdict(move) for move in self.moves]
         whole = {
             "version": VERSION,
@@ -122,7 +122,7 @@ def load(path: Path, clusters: tuple[str, str]) -> Migration | None:
     """The migration kept in a file, None when there is none. ConfigurationError when it is one of other clusters."""
     found = load_with_backup(path, _parsed)
     if found is not None and found.clusters != clusters:
-        raise ConfigurationError(f"option state: {path} is of a migration from {' to '.join(found.clusters)}")
+        raise ConfigurationError(f"option state: {path} belongs to a migration from {' to '.join(found.clusters)}")
     return found
 
 
@@ -133,7 +133,7 @@ def _parsed(text: str) -> Migration:
         source, target = whole["clusters"]
         return Migration(whole["name"], (source, target), whole["passes"], moves)
     except (ValueError, TypeError, KeyError) as error:
-        raise ConfigurationError(f"this is no state of a migration: {error}") from error
+        raise ConfigurationError(f"this is not the state of a migration: {error}") from error
 
 
 def _move(
@@ -146,8 +146,8 @@ def _move(
 def paired(sources: Iterable[MessageQueue], brokers: Sequence[str]) -> dict[MessageQueue, MessageQueue]:
     """The target queue of each source queue of one topic, none used twice.
 
-    With as many brokers on the other side or more, each source broker gets one and queues keep their numbers; with
-    fewer the queues are dealt out.
+    With at least as many brokers on the target, each source broker gets one and queues keep their numbers; with
+    fewer the queues are distributed.
     """
     queues, targets = sorted(sources), sorted(brokers)
     names = sorted({queue.broker_name for queue in queues})

@@ -1,4 +1,4 @@
-"""How far a job is: a bar on a terminal, a line every some seconds elsewhere. Knows no job."""
+"""Shows progress: a bar on a terminal, otherwise a line every ten seconds. Knows no job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shown_on(stream: TextIO) -> Show:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Say on a terminal what is waited for, as long as it takes; nothing stays there."""
+    """Show a temporary message on a terminal while the body runs."""
     if not sys.stderr.isatty():
         yield
         return

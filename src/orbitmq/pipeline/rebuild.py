@@ -1,4 +1,4 @@
-"""The job `rebuild`: queues and key index of a stopped store are made anew from its log, by several processes."""
+"""The job `rebuild`: rebuilds the queues and the key index of a stopped store from its log, in several processes."""
 
 from __future__ import annotations
 
@@ -7,63 +7,64 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.schedule import entry_codes
 from orbitmq.errors import ConfigurationError, StoreError
 from orbitmq.message.delay import parse_delay_levels
 from orbitmq.pipeline.executors import Executors
-from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
+from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import option, read_properties
-from orbitmq.spark.connecting import parts
+from orbitmq.spark.cluster_options import parts
 from orbitmq.store.files import Files
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.reader import StoreDirectory
-from orbitmq.store.rebuild import Rebuilt, rebuild
-from orbitmq.store.verify import state_of
+from orbitmq.store.tools.rebuild import Rebuilt, rebuild
+from orbitmq.store.tools.verify import state_of
 
 
 @dataclass(frozen=True)
 class RebuildJob(JobOptions):
-    """Which store."""
+    """Options of the job `rebuild`."""
 
     path: str = option(
-        "path", "", "The store directory. Every executor must see and may write it under that name. Required."
+        "path", "", "The store directory. Every executor must be able to read and write it under that path. Required."
     )
     commit_log: str = option(
         "storePathCommitLog",
         "",
-        "Directories of the commit log, separated by commas, when it does not lie in the store directory.",
+        "Directories of the commit log, separated by commas, when it is not in the store directory.",
     )
     broker_config: str = option(
         "brokerConfig",
         "",
-        "Properties file of the broker, for what the directory does not tell: the sizes of files of which none is "
-        "left, and the delays of messages that wait.",
+        "Properties file of the broker. It supplies what the directory does not tell: the sizes of files of which "
+        "none is left, and the delay levels.",
     )
 
 
-def run(context: Context[RebuildJob]) -> Outcome:
-    """Make them, file by file of the log and queue by queue."""
+def run(context: JobContext[RebuildJob]) -> JobResult:
+    """Rebuild, file by file of the log and queue by queue."""
     options = context.options
     if not options.path:
-        raise ConfigurationError("option path is missing: give the store directory")
+        raise ConfigurationError("option path is missing; give the store directory")
     root, logs = Path(options.path), tuple(map(Path, parts(options.commit_log, ",")))
     directory = StoreDirectory(root, logs)
     directory.check()
     if options.dry_run:
         log = directory.log()
         counts = {"state": state_of(Files(), root, logs).value, "files of the log": len(log.starts), "bytes": log.size}
-        return Outcome({**counts, "queues now": len(directory.queues())})
+        return JobResult({**counts, "queues now": len(directory.queues())})
     pairs = read_properties(Path(options.broker_config)) if options.broker_config else {}
-    levels = parse_delay_levels(BrokerOptions.parse(pairs).message_delay_level)
+    codes = entry_codes(parse_delay_levels(BrokerOptions.parse(pairs).message_delay_level))
     settings = StoreOptions.parse(pairs)
     executors = Executors(context.spark().sparkContext, StoreError)
     began = time.monotonic()
     with context.progress("rebuild", "bytes") as advance:
-        made = rebuild(root, settings, levels, SystemClock(), logs, progress=advance, workers=executors)
+        made = rebuild(root, settings, codes, SystemClock(), logs, progress=advance, workers=executors)
     return _outcome(made, time.monotonic() - began)
 
 
-def _outcome(made: Rebuilt, seconds: float) -> Outcome:
+def _outcome(made: Rebuilt, seconds: float) -> JobResult:
     counts: dict[str, int | str] = {
         "messages": made.messages,
         "queues": made.queues,
@@ -73,18 +74,18 @@ def _outcome(made: Rebuilt, seconds: float) -> Outcome:
         "seconds": f"{seconds:.1f}",
     }
     if made.stopped_by is None:
-        return Outcome(counts)
-    return Outcome(counts, (), [f"the log ends at {made.log_end}, where it is damaged: {made.stopped_by}"])
+        return JobResult(counts)
+    return JobResult(counts, (), [f"the log ends at {made.log_end}, where it is damaged: {made.stopped_by}"])
 
 
 JOB = Job(
     "rebuild",
-    "The same as `orbitmq store rebuild`, byte for byte, by as many processes as Spark has cores: each file of the\n"
-    "log is looked through by one task, each queue and each file of the index written by another. The broker must be\n"
-    "stopped. An interruption leaves the old queues and index; the new ones take their place in one step each. The\n"
-    "log is read up to the first message that is not whole, which is how far a start would believe it.",
+    "The result is that of `orbitmq store rebuild`, byte for byte, but made by as many processes as Spark has cores:\n"
+    "a task scans one file of the log, or writes one queue or one file of the index. Stop the broker first. The new\n"
+    "queues and the new index each replace the old ones in one step, so an interruption leaves the old ones. The log\n"
+    "is read up to the first message that is not whole, as by a start of the broker.",
     RebuildJob,
     run,
     ("--path /data/store", "--path /data/store --broker-config broker.conf --master 'local[8]'"),
-    "the old queues and index are as they were, unless the new ones had begun to take their place",
+    "the old queues and index are unchanged, unless their replacement had begun",
 )

@@ -1,4 +1,4 @@
-"""The job `replay`: messages of the lake, or of a store, are sent again."""
+"""The job `replay`: sends messages of the lake or of a store again."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from importlib import import_module
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from orbitmq.errors import ConfigurationError
-from orbitmq.pipeline.job import Context, Job, JobOptions, Outcome
+from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.lake_frame import between, messages
 from orbitmq.pipeline.lake_options import LakeOptions
-from orbitmq.pipeline.passing import LossOptions, connection, losses, store, time_ms
-from orbitmq.pipeline.sending import send
-from orbitmq.pipeline.watching import tasks_shown
+from orbitmq.pipeline.send import send
+from orbitmq.pipeline.shared_options import LossOptions, connection, losses, store, time_ms
+from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
-from orbitmq.spark.cluster import Cluster, Retries
-from orbitmq.spark.connecting import ConnectionOptions, parts
+from orbitmq.spark.cluster_client import ClusterClient, Retries
+from orbitmq.spark.cluster_options import ClusterOptions, parts
 from orbitmq.spark.sink_keys import COORDINATES
 from orbitmq.spark.stores.source import StoreSource
 
@@ -25,62 +25,70 @@ ORIGIN_MSG_ID = "ORIGIN_MSG_ID"
 ORIGIN_QUEUE_OFFSET = "ORIGIN_QUEUE_OFFSET"
 SELECTORS = {"exact": "fixed", "queue": "keyHash", "key": "keyHash", "none": "roundRobin"}
 TIMEOUT_MS = 10_000
-RETRIES = Retries(2, 500)  # of the look whether the topics are there
+RETRIES = Retries(2, 500)  # to check that the topics exist
 Transform = Callable[[DataFrame], DataFrame]
 
 
 @dataclass(frozen=True)
-class ReplayJob(LakeOptions, LossOptions, ConnectionOptions, JobOptions):
-    """Which messages are sent again, where to, and how."""
+class ReplayJob(LakeOptions, LossOptions, ClusterOptions, JobOptions):
+    """Options of the job `replay`."""
 
     input: str = option("input", "lake", "Where messages come from.", choices=("lake", "store"))
     path: str = option("path", "", "With input store: the store directory, or JSON broker -> directory.")
     broker_name: str = option(
         "brokerName",
         "",
-        "With input store and a single directory: whose it is, as messages tell where they come from. Required with "
-        "name; empty is the directory's own name.",
+        "With input store and a single directory: the broker that owns it, which messages name as their origin. "
+        "Required with name. Empty is the name of the directory.",
     )
-    topics: str = option("topics", "", "Topics whose messages are wanted, separated by commas. Required.")
-    target: str = option("to", "", "Topic they are sent to; empty is the one each came from.")
-    begin: str = option("from", "", "Stored then or later; 2026-11-21T10:00 (local time) or milliseconds.")
-    end: str = option("until", "", "Stored before then.")
+    topics: str = option("topics", "", "Topics whose messages are sent again, separated by commas. Required.")
+    target: str = option("to", "", "Topic to send to. Empty sends each message to the topic it came from.")
+    begin: str = option(
+        "from", "", "Messages stored at or after this time: 2026-11-21T10:00 (local time) or milliseconds."
+    )
+    end: str = option("until", "", "Messages stored before this time.")
     keys: str = option("keys", "", "Messages with one of these keys, separated by commas.")
     tags: str = option("tags", "", "Messages with one of these tags, separated by commas.")
     where: str = option(
-        "where", "", "Condition of Spark's SQL over the columns, as in `queueId = 3 AND length(body) > 9`."
+        "where", "", "Condition in Spark SQL over the columns, such as `queueId = 3 AND length(body) > 9`."
     )
     preserve: str = option(
         "preserve",
         "queue",
-        "What keeps its order: queue, the messages of each queue, in one queue of the target; exact, the same and in "
-        "the queue with the number they came from; key, messages with one key; none.",
+        "Which order is kept: that of each queue, in one queue of the target (queue); the same, in the queue with "
+        "the same number (exact); that of messages with the same key (key); or none.",
         choices=tuple(SELECTORS),
     )
     rate: int = option(
         "rate",
         0,
-        "Messages a second, all tasks together; 0 is as fast as it goes. Each task has an even share, one at least; a "
-        "queue, or a key, is one task's: the whole rate for one queue needs tasks=1.",
+        "Maximum messages in a second, of all tasks together. 0 is no limit. Each task has an equal share, at least "
+        "one. A queue, or a key, is sent by one task: to use the whole rate for one queue, set tasks=1.",
         minimum=0,
     )
     transform: str = option(
-        "transform", "", "Function of a DataFrame that gives another, `module:function`, to repair bodies or leave "
-        "messages out. Its module must be on the PYTHONPATH.",
-    )  # fmt: skip
+        "transform",
+        "",
+        "Function that takes a DataFrame and returns one, `module:function`, to repair bodies or to drop messages. "
+        "Its module must be on the PYTHONPATH.",
+    )
     name: str = option(
         "name",
         "",
-        "Name of this replay. Repeated under the same name it sends nothing twice; without one each run sends all.",
+        "Name of this replay. A replay repeated under the same name sends nothing twice. Without a name each run "
+        "sends all messages.",
     )
     tasks: int = option(
-        "tasks", 4, "How many tasks send at a time. A named replay must be repeated with the same number.", minimum=1,
+        "tasks",
+        4,
+        "Number of tasks that send at a time. A named replay must be repeated with the same number.",
+        minimum=1,
         maximum=1000,
-    )  # fmt: skip
+    )
 
 
-def run(context: Context[ReplayJob]) -> Outcome:
-    """Send them; the counts are the sink's."""
+def run(context: JobContext[ReplayJob]) -> JobResult:
+    """Send the messages. The counts are those of the sink."""
     options = context.options
     _check(options)
     spark = context.spark()
@@ -93,15 +101,15 @@ def run(context: Context[ReplayJob]) -> Outcome:
             {"topic": row.topic, "broker": row.brokerName, "queue": row.queueId, "messages": row["count"]}
             for row in rows
         ]
-        return Outcome({"messages": sum(int(row["messages"]) for row in table)}, table)
+        return JobResult({"messages": sum(int(row["messages"]) for row in table)}, table)
     _check_target(options)
     with tasks_shown(context, "replay"):
         sent = send(ordered(frame, options), connection(options) | sink_options(options))
-    return Outcome({"messages sent": sent.messages, "sent before": sent.skipped})
+    return JobResult({"messages sent": sent.messages, "sent before": sent.skipped})
 
 
 def selected(spark: SparkSession, options: ReplayJob) -> DataFrame:
-    """The rows wanted, as they were archived."""
+    """The selected rows, as they were archived."""
     topics, begin_ms, end_ms = (
         parts(options.topics, ","),
         time_ms("from", options.begin),
@@ -128,10 +136,14 @@ def selected(spark: SparkSession, options: ReplayJob) -> DataFrame:
 
 
 def ordered(frame: DataFrame, options: ReplayJob) -> DataFrame:
-    """The rows as the sink wants them: parted and sorted so that what keeps its order lies in one task."""
+    """The rows for the sink, partitioned and sorted so that rows whose order is kept are in one task."""
     coordinates = [functions.coalesce(functions.col(name).cast("string"), functions.lit("")) for name in COORDINATES]
     source_queue = functions.concat_ws("/", *coordinates[:3])
-    sharding = {"queue": source_queue, "exact": source_queue, "key": _first_key()}.get(options.preserve)
+    sharding = {
+        "queue": source_queue,
+        "exact": source_queue,
+        "key": functions.coalesce(functions.element_at(functions.split("keys", " "), 1), functions.col("msgId")),
+    }.get(options.preserve)
     origin = functions.create_map(
         functions.lit(ORIGIN_MSG_ID), functions.coalesce("msgId", functions.lit("")),
         functions.lit(ORIGIN_QUEUE_OFFSET), functions.concat_ws("/", *coordinates),
@@ -147,7 +159,7 @@ def ordered(frame: DataFrame, options: ReplayJob) -> DataFrame:
 
 
 def sink_options(options: ReplayJob) -> dict[str, str]:
-    """What the sink is told."""
+    """Options of the sink."""
     told = {"queueSelector": SELECTORS[options.preserve], "topic": options.target, "jobId": options.name}
     if options.name:
         told["deliveryGuarantee"] = "effectively-once"
@@ -162,25 +174,20 @@ def _check(options: ReplayJob) -> None:
         if not value:
             raise ConfigurationError(f"option {key} is missing")
     if 0 < options.rate < options.tasks:
-        text = f"{options.rate} messages a second cannot be shared by {options.tasks} tasks; give fewer tasks"
+        text = f"{options.rate} messages a second cannot be divided among {options.tasks} tasks; use fewer tasks"
         raise ConfigurationError(f"option rate: {text}")
     if options.input == "store":
         store(options.path, options.broker_name, needs_broker=bool(options.name))
 
 
 def _check_target(options: ReplayJob) -> None:
-    """SourceError when a topic to send to is not there: tasks would find out much later."""
+    """SourceError when a target topic does not exist: tasks would find out much later."""
     goals = (options.target,) if options.target else parts(options.topics, ",")
-    Cluster(options.name_servers, TIMEOUT_MS, RETRIES, options.protection).queues(*goals)
-
-
-def _first_key() -> Column:
-    """The first key of a message; without any each is by itself."""
-    return functions.coalesce(functions.element_at(functions.split("keys", " "), 1), functions.col("msgId"))
+    ClusterClient(options.name_servers, TIMEOUT_MS, RETRIES, options.protection).queues(*goals)
 
 
 def _without_origin() -> Column:
-    """The properties; those of an earlier replay make room."""
+    """The properties without those of an earlier replay."""
     empty = functions.create_map().cast("map<string,string>")
     return functions.map_filter(
         functions.coalesce("properties", empty), lambda name, _: ~name.isin(ORIGIN_MSG_ID, ORIGIN_QUEUE_OFFSET)
@@ -200,8 +207,8 @@ def _transform(text: str) -> Transform:
 
 JOB = Job(
     "replay",
-    "Messages keep their keys, tags and properties; ORIGIN_MSG_ID and ORIGIN_QUEUE_OFFSET (topic/broker/queue/offset)\n"
-    "tell where they come from. Delays are not repeated. Ids and times are new: a replay is a send.",
+    "Messages keep their keys, tags and properties. ORIGIN_MSG_ID and ORIGIN_QUEUE_OFFSET (topic/broker/queue/offset)\n"
+    "record their origin. Delays are not applied again. Ids and times are new, as a replay is a send.",
     ReplayJob,
     run,
     (
@@ -209,5 +216,5 @@ JOB = Job(
         "--name-server 127.0.0.1:9876 --lake ./lake --topics orders --to orders-again --name friday --rate 500",
         "--name-server 127.0.0.1:9876 --input store --path /data/store --topics orders --keys order-17,order-18",
     ),
-    "what was sent stays sent; with --name the next run sends the rest, without one everything again",
+    "with --name the next run sends the rest, without it everything again",
 )

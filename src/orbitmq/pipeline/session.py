@@ -1,4 +1,4 @@
-"""The Spark session of a job: started when it is asked for, stopped with the job. Knows no job."""
+"""The Spark session of a job, started on first use and stopped with the job. Knows no job."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-}  # nobody but this process needs to reach it
+}  # only this process needs to reach it
 DATA_SOURCES = (ArchiveSource, LakeSink)  # of the jobs alone
 SUBMITTED = "SPARK_ENV_LOADED"  # spark-submit's scripts set it
 
 
 @contextmanager
 def session_of(name: str, options: JobOptions) -> Iterator[Callable[[], SparkSession]]:
-    """What starts the session of the job `name`, once, and is stopped at the end; one that was running goes on."""
+    """Yields a function that starts the session of the job `name` once. The session is stopped at the end, unless it
+    was running before."""
     made: list[SparkSession] = []
     running = SparkSession.getActiveSession()
 
@@ -62,12 +63,12 @@ def session_of(name: str, options: JobOptions) -> Iterator[Callable[[], SparkSes
     finally:
         for session in made:
             if running is None:
-                with suppress(Py4JError):  # an interruption may have broken the talk; the JVM dies with this process
+                with suppress(Py4JError):  # an interruption may break the connection; the JVM ends with this process
                     session.stop()
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Whether it hides an interruption: on its way out Spark's Python talks to the JVM once more, and may fail."""
+    """Whether an interruption caused the error: on its way out Spark's Python calls the JVM again, and may fail."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return True
@@ -92,7 +93,7 @@ def _start(name: str, options: JobOptions) -> SparkSession:
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     if not (is_submitted or master.startswith(LOCAL_MASTER)):
-        ship(session)  # executors may have no orbitmq, or another one; spark-submit brings what it was told to
+        ship(session)  # executors may have no orbitmq, or another version; spark-submit ships its own files
     register(session)
     for kind in DATA_SOURCES:
         session.dataSource.register(kind)
@@ -100,9 +101,9 @@ def _start(name: str, options: JobOptions) -> SparkSession:
 
 
 def _be_interrupted_quietly() -> None:
-    """Have Ctrl-C, and the SIGTERM of those who supervise, do no more than raise KeyboardInterrupt: Spark's own handler
-    talks to the JVM in the middle of another talk with it, and py4j logs that this went wrong, partly by no logger of
-    its own. The end of the session cancels what runs."""
+    """Make SIGINT and SIGTERM raise KeyboardInterrupt and nothing else. Spark's own handler calls the JVM in the
+    middle of another call, and py4j logs the failure, partly on the root logger. The end of the session cancels
+    running tasks."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler)
@@ -114,5 +115,5 @@ def _given(text: str) -> dict[str, str]:
     pairs = [part.strip().partition("=") for part in text.split(";") if part.strip()]
     for key, separator, _ in pairs:
         if not separator:
-            raise ConfigurationError(f"option sparkConf: {key} has no value; give key=value, separated by `;`")
+            raise ConfigurationError(f"option sparkConf: {key} has no value; use key=value, separated by `;`")
     return {key.strip(): value.strip() for key, _, value in pairs}

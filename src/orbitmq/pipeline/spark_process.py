@@ -1,8 +1,7 @@
 """Starts Spark's JVM so that a job has the terminal to itself. Knows no job.
 
-The JVM and its Python workers write a great deal to standard error: a page at the start, and a stack trace for every
-task that is repeated. What orbitmq logs there (`event=...`) is passed on; the rest is kept for the case that Spark does
-not start.
+The JVM and its Python workers write a lot to standard error: a page at the start, and a stack trace for every repeated
+task. Log lines of orbitmq (`event=...`) are passed on. The rest is kept for the error when Spark does not start.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
 from orbitmq.errors import ConfigurationError
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 
 LINES_MAX = 200  # kept: a stack trace of Spark's, or a page of a JVM that may not start
 OF_ORBITMQ = re.compile(r"^event=\w+")
@@ -31,8 +30,8 @@ NOT_SAID = "it says nothing"
 END_SECONDS = 10.0  # for a JVM that failed to end by itself
 
 
-class Voice(threading.Thread):
-    """Reads what is written into a pipe until all its writers have ended; `tell` gets the lines that are passed on."""
+class StderrReader(threading.Thread):
+    """Reads a pipe until all its writers have ended, and passes log lines of orbitmq to `tell`."""
 
     def __init__(self, pipe: int, tell: Callable[[str], object], *, is_verbose: bool) -> None:
         super().__init__(name="spark-voice", daemon=True)
@@ -50,12 +49,12 @@ class Voice(threading.Thread):
 
 
 def launch(settings: Mapping[str, str], *, is_verbose: bool) -> None:
-    """Start the JVM with these settings of Spark; a session that is made next is made in it. With `is_verbose` all that
-    it says is passed on. ConfigurationError where it does not start, with what it said."""
+    """Start the JVM with these settings of Spark, for the next session. With `is_verbose` all its output is passed on.
+    ConfigurationError with that output when it does not start."""
     conf = SparkConf()
     conf.setAll(list(settings.items()))
     ear, mouth = os.pipe()
-    voice = Voice(ear, _on_stderr, is_verbose=is_verbose)
+    voice = StderrReader(ear, _on_stderr, is_verbose=is_verbose)
     voice.start()
     gateway = None
     try:
@@ -69,7 +68,7 @@ def launch(settings: Mapping[str, str], *, is_verbose: bool) -> None:
         if gateway is not None:
             _end(gateway)
         voice.join(END_SECONDS)
-        raise ConfigurationError(f"Spark does not start{reason}: {_said(voice)}") from error
+        raise ConfigurationError(f"Spark does not start{reason}: {_plain(tuple(voice.last)) or NOT_SAID}") from error
 
 
 def _reason(error: Exception) -> str:
@@ -78,17 +77,13 @@ def _reason(error: Exception) -> str:
     return f" ({_plain(str(error).splitlines())})"
 
 
-def _said(voice: Voice) -> str:
-    return _plain(tuple(voice.last)) or NOT_SAID
-
-
 def _plain(lines: Iterable[str]) -> str:
     """On one line, without the frames of stack traces."""
     return " ".join(" ".join(line for line in lines if not FRAME.match(line)).split())
 
 
 def _end(gateway: Any) -> None:
-    """The JVM ends when nobody writes to it any more; a session that is made later has one of its own."""
+    """End the JVM by closing its input. A later session gets a new one."""
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - nothing public forgets them
     gateway.proc.stdin.close()
     try:
@@ -98,4 +93,4 @@ def _end(gateway: Any) -> None:
 
 
 def _on_stderr(line: str) -> None:
-    print(visible(line), file=sys.stderr, flush=True)  # noqa: T201 - the error stream is what a job talks on
+    print(printable(line), file=sys.stderr, flush=True)  # noqa: T201 - the error stream is what a job talks on

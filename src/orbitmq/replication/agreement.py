@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from orbitmq.errors import BrokerError, LogsDiffer
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.figures import runtime_info
-from orbitmq.operations.pulling import view_message
+from orbitmq.operations.pulls import view_message
+from orbitmq.operations.statistics import runtime_info
 from orbitmq.store.replica import ReplicaStore
 from orbitmq.wire.codes import ResponseCode
 

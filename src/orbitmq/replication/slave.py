@@ -18,7 +18,7 @@ from typing import Protocol, cast
 from orbitmq.errors import LogsDiffer, OrbitMQError, StoreError
 from orbitmq.message.hosts import address_text
 from orbitmq.net.remoting import Remoting, split_address
-from orbitmq.operations.pulling import view_message
+from orbitmq.operations.pulls import view_message
 from orbitmq.replication.agreement import check_agreement, log_limits
 from orbitmq.replication.protocol import REPORT, Pieces
 from orbitmq.store.options import StoreOptions

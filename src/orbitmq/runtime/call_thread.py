@@ -1,4 +1,4 @@
-"""Calls functions for those who must not wait, on a thread that may. Knows nothing of what they do."""
+"""Calls functions on a background thread, for callers that must not block. Knows nothing of what they do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CallThread:
         self._thread: threading.Thread | None = None
 
     def put(self, function: Callable[[], object]) -> None:
-        """Have `function` called soon; this waits for nobody."""
+        """Schedule a call of `function`; never blocks."""
         self._waiting.put(function)
         if self._thread is None:
             self._begin()

@@ -1,4 +1,4 @@
-"""The wall clock and its stand-in for tests. Nothing else in orbitmq asks the operating system for the time of day."""
+"""The wall clock and its stand-in for tests. Nothing else in orbitmq reads the operating system's time of day."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told; for tests and simulations."""
+    """A clock that moves only by its own methods; for tests and simulations."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms

@@ -1,4 +1,4 @@
-"""Small files that are replaced whole: written beside, backed up, renamed. Knows nothing of their content.
+"""Small files that are replaced atomically, with a backup. Knows nothing of their content.
 
 The steps of `save_with_backup` are those of Apache RocketMQ's configuration files, so that either broker finds what the
 other left: `<file>.tmp` is written, the old content is copied to `<file>.bak`, the new file takes the name. A full disk
@@ -132,7 +132,7 @@ def backup_of(path: Path) -> Path:
 
 
 def damaged_files(directory: Path) -> list[str]:
-    """Names of files that were kept aside in a directory and that nobody has removed since."""
+    """Names of damaged files that were kept aside in a directory and still exist."""
     return sorted(path.name for path in directory.glob(f"*{DAMAGED}*"))
 
 

@@ -3,7 +3,7 @@
 Rooms log with the standard library, `logging.getLogger(__name__)`, and write a fact as `event=topic_created
 topic=%s queues=%d`; an application that embeds orbitmq keeps its own handlers. This module knows no fact and no room.
 
-A handler may wait: for a lock, a pipe that nobody reads, a message it sends. An event loop must not, so records of the
+A handler may wait: for a lock, a pipe without a reader, a message it sends. An event loop must not, so records of the
 loops behind the daemons and behind the synchronous clients reach their handlers on a thread of their own.
 """
 
@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Literal, TextIO
 
 from orbitmq.runtime.call_thread import CallThread
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -51,11 +51,11 @@ class LineFormat(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
         record.room = record.name.removeprefix("orbitmq.")
         # A peer chooses some of the values; a line end among them must not make up a line of its own.
-        record.line = visible(record.message)
+        record.line = printable(record.message)
         return super().formatMessage(record)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - the standard library's name
-        return visible(super().formatException(ei), lines=True)
+        return printable(super().formatException(ei), lines=True)
 
 
 class _LogThread:
@@ -67,7 +67,7 @@ class _LogThread:
         self.flush = self._calls.flush
 
     def take(self, hand_on: Callable[[logging.LogRecord], object], record: logging.LogRecord) -> None:
-        """Have `hand_on` called with the record soon. This waits for nobody."""
+        """Schedule a call of `hand_on` with the record; never blocks."""
         if self._calls.waiting < WAITING_MAX:
             context = contextvars.copy_context()  # a handler may write what the thread knows of itself, a trace say
             self._calls.put(partial(context.run, self._hand_on, hand_on, record))
@@ -131,7 +131,7 @@ atexit.register(flush)
 
 
 class _Lines(logging.Handler):
-    """Lines on a stream, written by the log thread: nobody who writes a record waits for whoever reads the stream."""
+    """Lines on a stream, written by the log thread, so that logging never blocks on a slow reader of the stream."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class _Lines(logging.Handler):
         try:
             self._stream.write(f"{self.format(record)}\n")
             self._stream.flush()
-        except Exception:  # the standard library's rule: a log that fails ends nobody
+        except Exception:  # the standard library's rule: a failing log must not end the program
             self.handleError(record)
 
 

@@ -1,4 +1,4 @@
-"""Work that is done again and again beside the event loop's main business. Knows nothing of the work."""
+"""Periodic background work on the event loop. Knows nothing of the work."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class SavedFile:
-    """Writes what `render` returns to `path`: a text, or a function that makes it beside the event loop. Changes that
+    """Writes what `render` returns to `path`: a text, or a function that makes it off the event loop. Changes that
     come while a write is under way share the next one. `damage` says what `load` found wrong, empty when it was well.
     """
 
@@ -31,7 +31,7 @@ class SavedFile:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()  # for so many changes to be saved
 
     def load(self, parse: Callable[[str], T]) -> T | None:
-        """What the file holds, None when there is none. One that cannot be read is told, and kept under another name;
+        """What the file holds, None when there is none. One that cannot be read is logged, and kept under another name;
         what can be had of it is returned. OSError.
         """
         found = recover(self.path, parse)
@@ -75,7 +75,7 @@ class SavedFile:
             self._disappoint(error)
         except Exception as error:
             if not self._disappoint(error):
-                raise  # for the loop to tell
+                raise  # for the event loop to log
         finally:
             self._writing = None
             for _, waiting in self._waiting:  # the loop ends
@@ -83,7 +83,7 @@ class SavedFile:
             self._waiting.clear()
 
     def _disappoint(self, error: Exception) -> bool:
-        """Tell whoever waits; whether anybody still does."""
+        """Notify the waiting callers; whether there are any left."""
         waiting = [one for _, one in self._waiting if not one.done()]
         self._waiting.clear()
         for one in waiting:
@@ -92,7 +92,7 @@ class SavedFile:
 
 
 def _settle(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():  # whoever waited may be gone
+    if not waiting.done():  # the caller may be gone
         waiting.set_result(None)
 
 

@@ -1,11 +1,11 @@
-"""Topics as DataFrames: the Spark data source `orbitmq`. Knows the wire, not the client or the broker.
+"""Topics as DataFrames: the Spark data source `orbitmq`.
 
     import orbitmq.spark
 
     orbitmq.spark.register(spark)
     spark.read.format("orbitmq").option("nameServer", "localhost:9876").load("orders").show()
 
-Programs import the names of this room; its modules may change without notice.
+Import the names of this package only: its modules may change without notice.
 """
 
 from __future__ import annotations

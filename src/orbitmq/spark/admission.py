@@ -1,7 +1,7 @@
-"""How much of what waits goes into the next batch of a stream. Pure.
+"""How much of the backlog goes into the next batch of a stream. Pure.
 
-A limit is shared among the queues in proportion to what waits in each, and every queue gets at least one message, so
-that none starves behind a longer one.
+A limit is divided among the queues in proportion to their backlog. Every queue gets at least one message, so that none
+starves.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from orbitmq.message.model import MessageQueue
 
-SAMPLES_MAX = 1024  # messages whose sizes are remembered; half of their weight goes when there are more
+SAMPLES_MAX = 1024  # messages in the mean size; beyond that the weight of older ones is halved
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Limits of one batch; 0 means none."""
+class TriggerLimits:
+    """Limits of one batch. 0 is no limit."""
 
     rows_max: int = 0
     bytes_max: int = 0
@@ -24,36 +24,36 @@ class Limits:
     delay_max_ms: int = 0
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = TriggerLimits()
 
 
 class MeanSize:
-    """The mean size of messages, of late rather than of all times."""
+    """The mean size of recent messages."""
 
     def __init__(self) -> None:
         self._count = 0.0
         self._bytes = 0.0
 
-    def sampled(self, count: int, size: int) -> None:
-        """So many messages had so many bytes together."""
+    def add(self, count: int, size: int) -> None:
+        """Add a sample: the number of messages and their bytes."""
         if self._count > SAMPLES_MAX:
             self._count /= 2
             self._bytes /= 2
         self._count += count
         self._bytes += size
 
-    def of(self, count: int) -> float:
-        """The bytes so many messages are believed to have; 0 when none was seen."""
+    def estimate(self, count: int) -> float:
+        """The estimated bytes of `count` messages, 0 without a sample."""
         return count * self._bytes / self._count if self._count else 0.0
 
 
-def is_due(waiting: int, limits: Limits, since_last_ms: float) -> bool:
-    """Whether a batch should be made of `waiting` messages now, or more be waited for."""
+def is_due(waiting: int, limits: TriggerLimits, since_last_ms: float) -> bool:
+    """Whether to start a batch with `waiting` messages now, or to wait for more."""
     return waiting >= limits.rows_min or since_last_ms >= limits.delay_max_ms
 
 
-def rows_allowed(waiting: int, limits: Limits, waiting_bytes: float) -> int:
-    """How many messages of those that wait a batch may have."""
+def rows_allowed(waiting: int, limits: TriggerLimits, waiting_bytes: float) -> int:
+    """The maximum messages of a batch, out of those that wait."""
     rows = min(waiting, limits.rows_max or waiting)
     if limits.bytes_max and waiting_bytes > limits.bytes_max:
         rows = min(rows, int(waiting * limits.bytes_max / waiting_bytes))
@@ -61,7 +61,7 @@ def rows_allowed(waiting: int, limits: Limits, waiting_bytes: float) -> int:
 
 
 def shares(waiting: Mapping[MessageQueue, int], rows: int) -> dict[MessageQueue, int]:
-    """How many messages of each queue make a batch of `rows`; of more only where more queues than that wait."""
+    """The messages of each queue in a batch of `rows`, exceeded only when more than `rows` queues have some."""
     filled = {queue: count for queue, count in waiting.items() if count > 0}
     total = sum(filled.values())
     if total <= rows:

@@ -1,4 +1,4 @@
-"""One range of a queue as Arrow batches: pulls, decodes, checks and filters. Runs in a task; must not know options."""
+"""Reads one range of a queue as Arrow batches: pulls, decodes, checks, filters. Runs in a task, knows no options."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from orbitmq.errors import SourceError, UnitError
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
-from orbitmq.spark.columns import Rows, record_batch
+from orbitmq.spark.columns import ColumnSource, record_batch
 from orbitmq.spark.damage import CORRUPT, corrupt_batch, sound_units
-from orbitmq.spark.fetch import QueueRange, data_loss
+from orbitmq.spark.fetch import OffsetRange, data_loss
 from orbitmq.spark.forms import BODIES, FORMS, NATIVE
-from orbitmq.spark.pulls import PullSettings, RangeReader
+from orbitmq.spark.pulls import FetchSettings, RangeReader
 from orbitmq.spark.row_filters import RowFilter
 from orbitmq.spark.units import Units, unit_positions
 
@@ -26,7 +26,7 @@ DECODE_SIZE = 4 << 20  # bytes decoded at once: enough messages to spread the co
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """How the units of a range become rows: those that all `filters` want, with columns of the table `columns`."""
+    """How the units of a range become rows. Only units that match all `filters` do."""
 
     schema: pa.Schema
     filters: tuple[RowFilter, ...]
@@ -36,26 +36,26 @@ class BatchSettings:
     form: str = NATIVE
     """One of FORMS, which names the columns of `schema`."""
     names: Namespace = NO_NAMESPACE
-    """Of the topics, which are shown without it."""
+    """Namespace of the topics, which rows show without it."""
 
 
 class RangeBatches:
-    """The rows of one range. It keeps count of what came, so that nothing is lost without a word."""
+    """The rows of one range. It counts the messages, so that no loss goes unnoticed."""
 
-    def __init__(self, wanted: QueueRange, pulls: PullSettings, settings: BatchSettings) -> None:
+    def __init__(self, wanted: OffsetRange, pulls: FetchSettings, settings: BatchSettings) -> None:
         self._range = wanted
         self._pulls = pulls
         self._settings = settings
         self._next_offset = wanted.start
         self._seen = 0
-        self._is_blind = False  # since the last whole unit something broken came, whose offsets are not known
+        self._is_blind = False  # something damaged came after the last whole unit; its offsets are not known
 
     def read(self, addresses: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Pull from the broker at `addresses`. SourceError when the range cannot be read as promised."""
+        """Pull from the broker at `addresses`. SourceError when the range cannot be read completely."""
         yield from self.decode(RangeReader(self._range, addresses, self._pulls).bodies())
 
     def decode(self, bodies: Iterable[list[bytes]]) -> Iterator[pa.RecordBatch]:
-        """The batches of runs of units that come in the order of the queue."""
+        """The batches of runs of units, which are in queue order."""
         try:
             for region in regions(bodies):
                 yield from self._batches(region)
@@ -80,7 +80,7 @@ class RangeBatches:
         return is_of_queue and self._next_offset < int(units.field("queue_offset")[0]) < self._range.end
 
     def _place(self) -> str:
-        return f"{self._range}, at or behind offset {self._next_offset}"
+        return f"{self._range}, at or after offset {self._next_offset}"
 
     def _wanted(self, units: Units) -> Iterator[pa.RecordBatch]:
         self._count(units)
@@ -92,12 +92,12 @@ class RangeBatches:
         yield from self._decoded(units)
 
     def _decoded(self, units: Units) -> Iterator[pa.RecordBatch]:
-        """One batch; several around messages that cannot be decoded, where these may be skipped."""
+        """One batch, or several around messages that cannot be decoded and may be skipped."""
         settings = self._settings
         try:
             if settings.verify_crc and not BODIES.isdisjoint(settings.schema.names):
                 units.check_bodies()
-            rows = Rows(units, self._range.queue.broker_name, settings.decompress, settings.names)
+            rows = ColumnSource(units, self._range.queue.broker_name, settings.decompress, settings.names)
             batch = record_batch(rows, settings.schema, FORMS[settings.form])
         except UnitError as error:
             if settings.on_corrupt == "fail":
@@ -114,7 +114,7 @@ class RangeBatches:
         yield batch
 
     def _broken(self, known: dict[str, object], text: str) -> Iterator[pa.RecordBatch]:
-        """What becomes of something that is no message: a line in the log, or a row."""
+        """Log damaged bytes, and return a row for them when onCorruptRecord is raw."""
         LOG.warning("event=corrupt_record range=%s offset=%s error=%s", self._range, known["queueOffset"], text)
         if self._settings.on_corrupt == "raw":
             queue = self._range.queue
@@ -123,7 +123,7 @@ class RangeBatches:
             yield corrupt_batch(self._settings.schema, known)
 
     def _count(self, units: Units) -> None:
-        """Every offset of an unfiltered range must come, each once and in order, but for what was broken."""
+        """Check that every offset of an unfiltered range comes once and in order, except for damaged ones."""
         offsets = units.field("queue_offset")
         if self._is_blind:
             self._see(int(offsets[0]))
@@ -136,7 +136,7 @@ class RangeBatches:
         self._next_offset = int(offsets[-1]) + 1
 
     def _see(self, offset: int) -> None:
-        """Nothing told the offsets of what was broken before `offset`; it did come."""
+        """Count the damaged messages before `offset`, whose offsets were unknown, as received."""
         self._is_blind = False
         self._seen += max(offset - self._next_offset, 0)
         self._next_offset = max(offset, self._next_offset)
@@ -158,7 +158,7 @@ class RangeBatches:
 
 
 def regions(bodies: Iterable[list[bytes]]) -> Iterator[bytes]:
-    """The bodies joined into pieces worth decoding at once."""
+    """The bodies joined into regions of at least DECODE_SIZE, except the last."""
     held: list[bytes] = []
     size = 0
     for run in bodies:

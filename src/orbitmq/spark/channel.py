@@ -1,7 +1,7 @@
-"""One blocking connection to a broker or name server, for code that runs in a Spark task without an event loop.
+"""A blocking connection to a broker or name server, for code in a Spark task without an event loop.
 
-Requests may be pipelined; their answers come in any order and are told apart by their correlation number.
-Must not know what is asked.
+Requests may be pipelined. Responses come in any order and are matched by their correlation number (opaque). Knows no
+request codes.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from orbitmq.wire.frame import FrameDecoder, encode_frame
 from orbitmq.wire.signature import Credentials, sign
 
 CONNECT_TIMEOUT_S = 3.0  # as Java clients wait
-RECEIVE_SIZE = 1 << 18  # about one full pull answer a call
+RECEIVE_SIZE = 1 << 18  # about one full pull response for each call
 
 
 @dataclass(frozen=True)
 class Protection:
-    """What protects connections: a signature on each request, and TLS. Travels to the executors."""
+    """How connections are protected: a signature on each request, and TLS. Sent to the executors."""
 
     credentials: Credentials | None = None
     tls: bool = False
     verify: bool = True
     check_host: bool = True
     trusted: str = ""
-    """File of the authorities, on each machine that connects; empty means those the machine trusts."""
+    """File with certificate authorities, on each machine that connects. Empty trusts those of the machine."""
 
     def wrapped(self, plain: socket.socket, host: str) -> socket.socket:
-        """The socket as requests go over it. OSError when the peer cannot be believed; ConfigurationError."""
+        """The socket, with TLS if configured. OSError when the peer is not trusted; ConfigurationError."""
         if not self.tls:
             return plain
         context = asking_context(verify=self.verify, check_host=self.check_host, trusted=self.trusted)
@@ -49,7 +49,7 @@ PLAIN = Protection()
 
 
 class Channel:
-    """A connection to `host:port`. ConnectError when there is none; any later error leaves it unusable."""
+    """A connection to `host:port`. ConnectError when it fails. Any later error leaves the connection unusable."""
 
     def __init__(self, address: str, timeout_ms: int, protection: Protection = PLAIN) -> None:
         self.address = address
@@ -72,7 +72,7 @@ class Channel:
         self._socket.close()
 
     def send(self, requests: Iterable[Command]) -> None:
-        """Write requests without waiting for their answers. SendRequestError when the connection is broken."""
+        """Write requests without waiting for responses. SendRequestError when the connection is broken."""
         requests = list(requests)
         if self._credentials is not None:
             for request in requests:
@@ -83,27 +83,29 @@ class Channel:
             raise SendRequestError(f"the connection to {self.address} broke: {error}") from error
 
     def receive(self) -> list[Command]:
-        """The answers that are there, at least one; waits for it.
+        """Wait for responses and return those that arrived, at least one.
 
         RemotingTimeout when none comes in time; FrameError and HeaderError as in `wire.frame`.
         """
-        answers: list[Command] = []
-        while not answers:
+        responses: list[Command] = []
+        while not responses:
             try:
                 data = self._socket.recv(RECEIVE_SIZE)
             except TimeoutError as error:
-                raise RemotingTimeout(f"no answer from {self.address} within {self._socket.gettimeout()} s") from error
+                raise RemotingTimeout(
+                    f"no response from {self.address} within {self._socket.gettimeout()} s"
+                ) from error
             except OSError as error:
                 raise SendRequestError(f"the connection to {self.address} broke: {error}") from error
             if not data:
                 raise SendRequestError(f"{self.address} closed the connection")
-            answers = [command for command in self._decoder.feed(data) if command.is_response]
-        return answers
+            responses = [command for command in self._decoder.feed(data) if command.is_response]
+        return responses
 
     def call(self, *requests: Command) -> list[Command]:
-        """Send requests and wait for the answers, in the order of the requests; nothing else may be under way."""
+        """Send requests and return the responses in the same order. No other request may be in flight."""
         self.send(requests)
-        answers: dict[int | None, Command] = {}
-        while len(answers) < len(requests):
-            answers.update((answer.opaque, answer) for answer in self.receive())
-        return [answers[request.opaque] for request in requests]
+        responses: dict[int | None, Command] = {}
+        while len(responses) < len(requests):
+            responses.update((response.opaque, response) for response in self.receive())
+        return [responses[request.opaque] for request in requests]

@@ -1,7 +1,7 @@
-"""The columns a topic is read as: one table of names, Spark types and how each is made from message units.
+"""The columns of a topic: a table of names, Spark types, and how each column is decoded from message units.
 
-Which of them a read has is decided by the user's schema, else by `columns`, else by the default set. Python data
-sources get no column pruning from Spark, so what is not named is not decoded. Must not know brokers.
+The user's schema selects the columns of a read, else the option `columns`, else the default set. Python data sources
+get no column pruning from Spark, so only selected columns are decoded. Knows no brokers.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ PROPERTIES = "properties"
 PROPERTIES_TYPES: dict[str, DataType] = {"map": MapType(StringType(), StringType()), "string": StringType()}
 
 
-class Rows(NamedTuple):
-    """What a column is made from: a run of units of one broker, whether bodies are unpacked, and the namespace topics
-    are shown without."""
+class ColumnSource(NamedTuple):
+    """The input of a column: a run of units of one broker, whether to decompress bodies, and the namespace to remove
+    from topics."""
 
     units: Units
     broker_name: str
@@ -39,22 +39,22 @@ class Rows(NamedTuple):
     names: Namespace = NO_NAMESPACE
 
 
-class Column(NamedTuple):
-    """One column: its type in Spark and its values."""
+class MessageColumn(NamedTuple):
+    """A column: its Spark type and how to decode its values."""
 
     type: DataType
-    values: Callable[[Rows], pa.Array]
+    values: Callable[[ColumnSource], pa.Array]
 
 
-def _number(field: str) -> Callable[[Rows], pa.Array]:
+def _number(field: str) -> Callable[[ColumnSource], pa.Array]:
     return lambda rows: pa.array(rows.units.field(field))
 
 
-def _timestamp(field: str) -> Callable[[Rows], pa.Array]:
+def _timestamp(field: str) -> Callable[[ColumnSource], pa.Array]:
     return lambda rows: pa.array(rows.units.field(field) * 1000).view(pa.timestamp("us", tz="UTC"))
 
 
-def _topics(rows: Rows) -> pa.Array:
+def _topics(rows: ColumnSource) -> pa.Array:
     topics = rows.units.topics()
     if not rows.names:
         return topics
@@ -62,53 +62,52 @@ def _topics(rows: Rows) -> pa.Array:
     return pa.array(map(rows.names.unwrap, encoded.dictionary.to_pylist()), pa.string()).take(encoded.indices)
 
 
-def _properties(rows: Rows) -> pa.Array:
-    return rows.units.properties.maps()
-
-
-def _property(name: str) -> Callable[[Rows], pa.Array]:
+def _property(name: str) -> Callable[[ColumnSource], pa.Array]:
     return lambda rows: rows.units.properties.column(name)
 
 
-def _message_ids(rows: Rows) -> pa.Array:
+def _message_ids(rows: ColumnSource) -> pa.Array:
     """The producer's unique id, else the offset id, as consumers report it."""
     unique = rows.units.properties.column(UNIQ_KEY)
     return pc.coalesce(unique, rows.units.offset_ids()) if unique.null_count else unique
 
 
-COLUMNS: dict[str, Column] = {
-    "topic": Column(StringType(), _topics),
-    "brokerName": Column(StringType(), lambda rows: pa.repeat(rows.broker_name, len(rows.units))),
-    "queueId": Column(IntegerType(), _number("queue_id")),
-    "queueOffset": Column(LongType(), _number("queue_offset")),
-    "msgId": Column(StringType(), _message_ids),
-    "tags": Column(StringType(), _property(TAGS)),
-    "keys": Column(StringType(), _property(KEYS)),
-    "body": Column(BinaryType(), lambda rows: rows.units.bodies() if rows.decompress else rows.units.stored_bodies()),
-    PROPERTIES: Column(PROPERTIES_TYPES["map"], _properties),
-    "bornTimestamp": Column(TimestampType(), _timestamp("born_timestamp")),
-    "storeTimestamp": Column(TimestampType(), _timestamp("store_timestamp")),
-    "bornHost": Column(StringType(), lambda rows: rows.units.born_hosts),
-    "storeHost": Column(StringType(), lambda rows: rows.units.store_hosts),
-    "reconsumeTimes": Column(IntegerType(), _number("reconsume_times")),
-    "sysFlag": Column(IntegerType(), _number("sys_flag")),
-    "flag": Column(IntegerType(), _number("flag")),
-    "bodyCrc": Column(IntegerType(), _number("body_crc")),
-    "physOffset": Column(LongType(), _number("physical_offset")),
-    "preparedTransactionOffset": Column(LongType(), _number("prepared_transaction_offset")),
-    "offsetMsgId": Column(StringType(), lambda rows: rows.units.offset_ids()),
-    "size": Column(IntegerType(), _number("size")),
+COLUMNS: dict[str, MessageColumn] = {
+    "topic": MessageColumn(StringType(), _topics),
+    "brokerName": MessageColumn(StringType(), lambda rows: pa.repeat(rows.broker_name, len(rows.units))),
+    "queueId": MessageColumn(IntegerType(), _number("queue_id")),
+    "queueOffset": MessageColumn(LongType(), _number("queue_offset")),
+    "msgId": MessageColumn(StringType(), _message_ids),
+    "tags": MessageColumn(StringType(), _property(TAGS)),
+    "keys": MessageColumn(StringType(), _property(KEYS)),
+    "body": MessageColumn(
+        BinaryType(), lambda rows: rows.units.bodies() if rows.decompress else rows.units.stored_bodies()
+    ),
+    PROPERTIES: MessageColumn(PROPERTIES_TYPES["map"], lambda rows: rows.units.properties.maps()),
+    "bornTimestamp": MessageColumn(TimestampType(), _timestamp("born_timestamp")),
+    "storeTimestamp": MessageColumn(TimestampType(), _timestamp("store_timestamp")),
+    "bornHost": MessageColumn(StringType(), lambda rows: rows.units.born_hosts),
+    "storeHost": MessageColumn(StringType(), lambda rows: rows.units.store_hosts),
+    "reconsumeTimes": MessageColumn(IntegerType(), _number("reconsume_times")),
+    "sysFlag": MessageColumn(IntegerType(), _number("sys_flag")),
+    "flag": MessageColumn(IntegerType(), _number("flag")),
+    "bodyCrc": MessageColumn(IntegerType(), _number("body_crc")),
+    "physOffset": MessageColumn(LongType(), _number("physical_offset")),
+    "preparedTransactionOffset": MessageColumn(LongType(), _number("prepared_transaction_offset")),
+    "offsetMsgId": MessageColumn(StringType(), lambda rows: rows.units.offset_ids()),
+    "size": MessageColumn(IntegerType(), _number("size")),
 }
 DEFAULT_COLUMNS = tuple(COLUMNS)[: tuple(COLUMNS).index("bornHost") + 1]
 
 
-def record_batch(rows: Rows, schema: pa.Schema, columns: Mapping[str, Column] = COLUMNS) -> pa.RecordBatch:
-    """The rows as one batch of exactly `schema`, which is the Arrow form of a read's schema; `columns` has its
-    columns."""
+def record_batch(
+    rows: ColumnSource, schema: pa.Schema, columns: Mapping[str, MessageColumn] = COLUMNS
+) -> pa.RecordBatch:
+    """The rows as one batch of `schema`, the Arrow schema of the read. `columns` must contain its columns."""
     return pa.RecordBatch.from_arrays([_values(rows, field, columns) for field in schema], schema=schema)
 
 
-def _values(rows: Rows, field: pa.Field, columns: Mapping[str, Column]) -> pa.Array:
+def _values(rows: ColumnSource, field: pa.Field, columns: Mapping[str, MessageColumn]) -> pa.Array:
     column = columns[field.name]
     if isinstance(column.type, MapType) and pa.types.is_string(field.type):
         return rows.units.properties_text()

@@ -1,7 +1,7 @@
-"""Bytes that should be message units and are not: the whole units around them, and the row they become.
+"""Damaged bytes among message units: finds the whole units around them, and makes rows of them.
 
-Brokers send what stands at the places their queues name without looking at it, so a damaged unit comes like any other.
-Pure; must not know brokers, files or options.
+Brokers send the bytes that their queues point to without a check, so damaged units reach the reader. Pure; knows no
+brokers, files or options.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from orbitmq.errors import UnitError
 from orbitmq.message.unit import MAGIC
 from orbitmq.spark.units import SIZE_AND_MAGIC, Positions, Units, unit_run
 
-CORRUPT = "corrupt"  # the column that tells why a row is no message; null in every other row
+CORRUPT = "corrupt"  # the column with the reason why a row is no message; null in all other rows
 MAGIC_AT = 4
 MAGIC_START = (MAGIC & 0xFFFFFFFF).to_bytes(4, "big")[:3]  # that of long topics differs in the last byte
 
 
 @dataclass(frozen=True)
 class Broken:
-    """Bytes that are no whole unit, and why."""
+    """Bytes that are not a whole unit, and the reason."""
 
     stored: bytes
     text: str
 
 
 def sound_units(region: bytes, belongs: Callable[[Units], bool]) -> Iterator[Units | Broken]:
-    """The runs of whole units in a region that was to hold nothing else, and what is between them, in order.
+    """The runs of whole units in a region, and the damaged bytes between them, in order.
 
-    Behind something broken a unit is believed when it `belongs`: the body of a broken one may hold a copy of another.
+    After damaged bytes a unit is accepted only if it `belongs`: the body of a damaged one may hold a copy of another.
     """
     rest = memoryview(region)
     while len(rest):
@@ -63,7 +63,7 @@ def _sound(region: memoryview, positions: Positions) -> Iterator[Units | Broken]
 
 
 def _next_unit(region: memoryview, start: int, belongs: Callable[[Units], bool]) -> int:
-    """Where the next unit that belongs begins; the end of the region when there is none."""
+    """The start of the next unit that belongs, or the end of the region."""
     data = region.tobytes()
     at = start + MAGIC_AT
     while (at := data.find(MAGIC_START, at)) >= 0:
@@ -83,6 +83,6 @@ def _belongs(region: memoryview, belongs: Callable[[Units], bool]) -> bool:
 
 
 def corrupt_batch(schema: pa.Schema, known: Mapping[str, object]) -> pa.RecordBatch:
-    """One row for something broken: the columns that are `known`, the others null."""
+    """One row for damaged bytes, with the `known` columns. The others are null."""
     values = [pa.array([known.get(field.name)], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(values, schema=schema)

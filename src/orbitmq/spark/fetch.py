@@ -1,8 +1,8 @@
-"""Decides which pulls to send for one range of a queue, and in which order the units that come back count.
+"""Decides which pulls to send for one range of a queue, and returns the units in queue order.
 
-The range is cut into lanes of consecutive offsets. Some lanes are under way at a time, each with one pull in flight;
-a short answer (brokers cap messages and bytes of a pull, filters leave gaps) is followed up in its own lane, and
-the bodies leave in the order of the lanes whatever the order of the answers. Pure: no socket, no clock.
+The range is cut into lanes of consecutive offsets. Several lanes are active at a time, each with one pull in flight.
+After a short response (brokers limit messages and bytes of a pull, filters leave gaps) the lane pulls again. Bodies are
+returned in the order of the lanes, whatever the order of the responses. Pure: no socket, no clock.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.wire.codes import ResponseCode
 
 FILTERED_LANE = 800  # index entries a broker looks at for one filtered pull; shorter lanes would repeat its work
-HELD_SIZE_MAX = 64 << 20  # bytes waiting for an earlier lane; beyond it only the first lane is asked for
+HELD_SIZE_MAX = 64 << 20  # bytes waiting for an earlier lane; beyond it only the first lane pulls
 
-# Where size and queue offset of a unit stand, whatever its other fields.
+# Position of size and queue offset in a unit, which do not depend on other fields.
 SIZE = struct.Struct(">i")
 QUEUE_OFFSET = struct.Struct(">q")
 QUEUE_OFFSET_AT = 20
 
 
 @dataclass(frozen=True)
-class QueueRange:
+class OffsetRange:
     """The messages of one queue from offset `start` to before `end`."""
 
     queue: MessageQueue
@@ -36,13 +36,17 @@ class QueueRange:
         return self.end - self.start
 
     def __str__(self) -> str:
-        queue = self.queue
-        return f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name}"
+        return queue_name(self.queue)
+
+
+def queue_name(queue: MessageQueue) -> str:
+    """The queue in the words of errors and logs."""
+    return f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name}"
 
 
 @dataclass(frozen=True)
-class PullAnswer:
-    """What a broker said to a pull, as far as reading is concerned."""
+class PullResponse:
+    """The response to a pull, reduced to what a reader needs."""
 
     code: int
     remark: str
@@ -54,7 +58,7 @@ class PullAnswer:
 
 @dataclass
 class Lane:
-    """Consecutive offsets asked for one pull after another. `at` is the next offset wanted."""
+    """Consecutive offsets that are pulled one after another. `at` is the next offset to pull."""
 
     at: int
     end: int
@@ -69,12 +73,12 @@ class Lane:
 class RangeFetch:
     """The state of fetching one range.
 
-    Send a pull for each lane of `wanted()`, give each outcome to `answered`, take bodies with `ready()` until
-    `finished`. After a lost connection call `restart()` and go on; nothing that came is lost. With `strict` a gap in
-    an unfiltered range is an error, otherwise it is stepped over.
+    Send a pull for each lane of `wanted()`, pass each response to `on_response`, and take bodies with `ready()` until
+    `finished`. After a lost connection call `restart()` and continue; received bodies are kept. With `strict` a gap in
+    an unfiltered range is an error, otherwise it is skipped.
     """
 
-    def __init__(self, wanted: QueueRange, *, batch_size: int, pipeline: int, filtered: bool, strict: bool) -> None:
+    def __init__(self, wanted: OffsetRange, *, batch_size: int, pipeline: int, filtered: bool, strict: bool) -> None:
         self.range = wanted
         self._lane_size = max(FILTERED_LANE, batch_size) if filtered else batch_size
         self._batch_size = batch_size
@@ -91,7 +95,7 @@ class RangeFetch:
         return not self._lanes and self._next_lane_at >= self.range.end
 
     def wanted(self) -> list[Lane]:
-        """Lanes a pull should be sent for now; they count as in flight from here on."""
+        """Lanes to send a pull for now. They count as in flight from this call on."""
         while len(self._lanes) < self._pipeline and self._next_lane_at < self.range.end:
             end = min(self._next_lane_at + self._lane_size, self.range.end)
             self._lanes.append(Lane(self._next_lane_at, end))
@@ -103,41 +107,41 @@ class RangeFetch:
         return lanes
 
     def count_for(self, lane: Lane) -> int:
-        """Messages to ask for in the pull of `lane`."""
+        """The number of messages to request in the pull of `lane`."""
         return min(self._batch_size, lane.end - lane.at)
 
     def restart(self) -> None:
-        """No answer will come to what is in flight."""
+        """Forget the pulls in flight, whose responses will not come."""
         for lane in self._lanes:
             lane.in_flight = False
 
     def ready(self) -> list[bytes]:
-        """Bodies that are next in the order of the queue; each holds whole units of the range."""
+        """The next bodies in queue order. Each has whole units of the range."""
         bodies, self._ready = self._ready, []
         self._held -= sum(map(len, bodies))
         return bodies
 
-    def answered(self, lane: Lane, answer: PullAnswer) -> None:
-        """Take the outcome of the pull of `lane`. SourceError when the range cannot be read as promised."""
+    def on_response(self, lane: Lane, response: PullResponse) -> None:
+        """Process the response to the pull of `lane`. SourceError when the range cannot be read completely."""
         lane.in_flight = False
-        if answer.code == ResponseCode.SUCCESS:
-            self._require_progress(lane, answer)
-            body = answer.body if answer.next_offset <= lane.end else units_before(answer.body, lane.end)
+        if response.code == ResponseCode.SUCCESS:
+            self._require_progress(lane, response)
+            body = response.body if response.next_offset <= lane.end else units_before(response.body, lane.end)
             if body:
                 lane.bodies.append(body)
                 self._held += len(body)
-            lane.at = answer.next_offset
-        elif answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY and self._filtered:
-            self._require_progress(lane, answer)
-            lane.at = answer.next_offset
-        elif answer.code in GAPS:
-            self._step_over(lane, answer)
+            lane.at = response.next_offset
+        elif response.code == ResponseCode.PULL_RETRY_IMMEDIATELY and self._filtered:
+            self._require_progress(lane, response)
+            lane.at = response.next_offset
+        elif response.code in GAPS:
+            self._step_over(lane, response)
         else:
-            raise refused(str(self.range), answer.code, answer.remark)
+            raise refused(str(self.range), response.code, response.remark)
         self._advance()
 
     def _advance(self) -> None:
-        """Make ready what the first lane has, and let go of lanes that are done."""
+        """Move the bodies of the first lane to the ready ones, and drop lanes that are done."""
         while self._lanes:
             first = self._lanes[0]
             self._ready += first.bodies
@@ -146,22 +150,24 @@ class RangeFetch:
                 break
             self._lanes.popleft()
 
-    def _step_over(self, lane: Lane, answer: PullAnswer) -> None:
-        """Messages that were there when the read was planned are not: go on behind them, or fail."""
-        found = answer.next_offset if lane.at < answer.next_offset < lane.end else lane.end
+    def _step_over(self, lane: Lane, response: PullResponse) -> None:
+        """Skip messages that were deleted since the read was planned, or fail."""
+        found = response.next_offset if lane.at < response.next_offset < lane.end else lane.end
         if self._strict:
-            below = max(min(answer.min_offset, self.range.end) - lane.at, 0)
-            above = max(self.range.end - max(answer.max_offset, self.range.start), 0)
+            below = max(min(response.min_offset, self.range.end) - lane.at, 0)
+            above = max(self.range.end - max(response.max_offset, self.range.start), 0)
             lost = below + above or found - lane.at
             raise data_loss(
-                f"{self.range}: offset {lane.at} is gone, the broker has {answer.min_offset} to {answer.max_offset}; "
-                f"{lost} messages before offset {self.range.end} are lost"
+                f"{self.range}: offset {lane.at} is gone, the broker has {response.min_offset} to "
+                f"{response.max_offset}; {lost} messages before offset {self.range.end} are lost"
             )
         lane.at = found
 
-    def _require_progress(self, lane: Lane, answer: PullAnswer) -> None:
-        if answer.next_offset <= lane.at:
-            raise refused(str(self.range), answer.code, f"a pull at {lane.at} leads back to {answer.next_offset}")
+    def _require_progress(self, lane: Lane, response: PullResponse) -> None:
+        if response.next_offset <= lane.at:
+            raise refused(
+                str(self.range), response.code, f"a pull at {lane.at} returned the next offset {response.next_offset}"
+            )
 
 
 GAPS = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_OFFSET_MOVED)
@@ -182,11 +188,11 @@ def units_before(body: bytes, end: int) -> bytes:
 
 
 def data_loss(text: str) -> SourceError:
-    """Messages that should be there are not."""
+    """The error for messages that should be there and are not."""
     return SourceError("ORBITMQ_DATA_LOSS", f"{text}; set failOnDataLoss=false to read what is left")
 
 
-# What the codes of a refusal mean to the one who reads.
+# Error names for the codes of a rejected request.
 REFUSALS = {
     ResponseCode.NO_PERMISSION: "ORBITMQ_NO_PERMISSION",
     ResponseCode.TOPIC_NOT_EXIST: "ORBITMQ_TOPIC_NOT_FOUND",
@@ -194,11 +200,11 @@ REFUSALS = {
     ResponseCode.SUBSCRIPTION_PARSE_FAILED: "ORBITMQ_BAD_OPTION",
 }
 
-ACCESS_DENIED = "AclException"  # how brokers of either kind begin what they say to an account
+ACCESS_DENIED = "AclException"  # how both kinds of brokers begin the remark for a missing permission
 
 
 def refused(what: str, code: int, remark: str) -> SourceError:
-    """A broker or name server refused; the name of the error tells the common reasons apart."""
+    """The error for a request that a broker or name server rejected. Common reasons have a name of their own."""
     name = {int(known): name for known, name in REFUSALS.items()}.get(code, "ORBITMQ_BROKER_REFUSED")
     if ACCESS_DENIED in remark:  # with the code of any error
         name = "ORBITMQ_NO_PERMISSION"

@@ -1,5 +1,5 @@
-"""The forms a topic can be read in: orbitmq's own columns, those of Spark's Kafka source, those of the connector
-rocketmq-spark; each is a table as `orbitmq.spark.columns.COLUMNS`. Must not know brokers or options.
+"""The forms of a topic: the columns of orbitmq, of Spark's Kafka source, and of the connector rocketmq-spark. Each is
+a table like `orbitmq.spark.columns.COLUMNS`. Knows no brokers.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pyspark.sql.types import (
 
 from orbitmq.errors import SourceError
 from orbitmq.message.properties import KEYS
-from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, PROPERTIES, PROPERTIES_TYPES, Column, Rows
-from orbitmq.spark.connecting import bad_option
+from orbitmq.spark.cluster_options import bad_option
+from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, PROPERTIES, PROPERTIES_TYPES, ColumnSource, MessageColumn
 from orbitmq.spark.damage import CORRUPT
 from orbitmq.spark.row_options import RowOptions
 
@@ -34,70 +34,76 @@ HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructFie
 STORED = 1  # `timestampType` of Kafka for the time at which the broker stored a message; 0 would be the producer's
 
 
-def _first_keys(rows: Rows) -> pa.Array:
-    """The first key of each message: Kafka's messages have one."""
+def _first_keys(rows: ColumnSource) -> pa.Array:
+    """The first key of each message, as messages of Kafka have only one."""
     keys = rows.units.properties.column(KEYS)
     return pc.list_element(pc.split_pattern(keys, " "), 0).cast(pa.binary())
 
 
-def _headers(rows: Rows) -> pa.Array:
+def _headers(rows: ColumnSource) -> pa.Array:
     maps = rows.units.properties.maps()
     type_ = to_arrow_type(HEADERS_TYPE)
     pairs = pa.StructArray.from_arrays([maps.keys, maps.items.cast(pa.binary())], fields=list(type_.value_type))
     return pa.ListArray.from_arrays(maps.offsets, pairs, type=type_)
 
 
-def _json_properties(rows: Rows) -> pa.Array:
+def _json_properties(rows: ColumnSource) -> pa.Array:
     maps = rows.units.properties.maps().to_pylist()
     return pa.array([json.dumps(dict(pairs), ensure_ascii=False) for pairs in maps], pa.string())
 
 
-KAFKA: dict[str, Column] = {
-    "key": Column(BinaryType(), _first_keys),
+KAFKA: dict[str, MessageColumn] = {
+    "key": MessageColumn(BinaryType(), _first_keys),
     "value": COLUMNS["body"],
     "topic": COLUMNS["topic"],
     "partition": COLUMNS["queueId"],
     "offset": COLUMNS["queueOffset"],
     "timestamp": COLUMNS["storeTimestamp"],
-    "timestampType": Column(IntegerType(), lambda rows: pa.repeat(pa.scalar(STORED, pa.int32()), len(rows.units))),
-    HEADERS: Column(HEADERS_TYPE, _headers),
+    "timestampType": MessageColumn(
+        IntegerType(), lambda rows: pa.repeat(pa.scalar(STORED, pa.int32()), len(rows.units))
+    ),
+    HEADERS: MessageColumn(HEADERS_TYPE, _headers),
     "brokerName": COLUMNS["brokerName"],
 }
-ROCKETMQ_SPARK: dict[str, Column] = {
+ROCKETMQ_SPARK: dict[str, MessageColumn] = {
     "topic": COLUMNS["topic"],
     "flag": COLUMNS["flag"],
     "body": COLUMNS["body"],
-    PROPERTIES: Column(StringType(), _json_properties),
+    PROPERTIES: MessageColumn(StringType(), _json_properties),
     "brokerName": COLUMNS["brokerName"],
     "queueId": COLUMNS["queueId"],
     "queueOffset": COLUMNS["queueOffset"],
     "bornTimestamp": COLUMNS["bornTimestamp"],
     "storeTimestamp": COLUMNS["storeTimestamp"],
 }
-TOPIC_COLUMNS: dict[str, Column] = {
+TOPIC_COLUMNS: dict[str, MessageColumn] = {
     **COLUMNS,
-    CORRUPT: Column(StringType(), lambda rows: pa.nulls(len(rows.units), pa.string())),
+    CORRUPT: MessageColumn(StringType(), lambda rows: pa.nulls(len(rows.units), pa.string())),
 }
-FORMS: dict[str, Mapping[str, Column]] = {NATIVE: TOPIC_COLUMNS, "kafka": KAFKA, "rocketmq-spark": ROCKETMQ_SPARK}
+FORMS: dict[str, Mapping[str, MessageColumn]] = {
+    NATIVE: TOPIC_COLUMNS,
+    "kafka": KAFKA,
+    "rocketmq-spark": ROCKETMQ_SPARK,
+}
 BODIES = frozenset(("body", "value"))
 
 
 def schema_read(options: RowOptions, form: str = NATIVE) -> StructType:
-    """The schema of a read with these options whose user gave none. SourceError names the option at fault."""
+    """The schema of a read without a user's schema. SourceError names the invalid option."""
     with_corrupt = options.on_corrupt_record == "raw"
     return read_schema(options.column_names, options.include_properties, form, with_corrupt=with_corrupt)
 
 
 def require_corrupt(schema: StructType, options: RowOptions) -> None:
-    """SourceError when broken messages are to be rows that nothing would tell from others."""
+    """SourceError when damaged messages become rows, but no column marks them."""
     if options.on_corrupt_record == "raw" and CORRUPT not in schema.names:
-        raise bad_option(f"option onCorruptRecord: raw needs column {CORRUPT}, which tells such rows from messages")
+        raise bad_option(f"option onCorruptRecord: raw needs the column {CORRUPT}, which marks such rows")
 
 
 def read_schema(names: Sequence[str], properties: str, form: str = NATIVE, *, with_corrupt: bool = False) -> StructType:
-    """The schema of a read whose user gave none.
+    """The schema of a read without a user's schema.
 
-    `names` are the columns wanted, empty for the default ones; `properties` is `map`, `string` or `none`.
+    `names` are the selected columns, empty for the default ones; `properties` is `map`, `string` or `none`.
     SourceError names a column that is unknown, repeated or excluded.
     """
     columns = FORMS[form]
@@ -107,7 +113,7 @@ def read_schema(names: Sequence[str], properties: str, form: str = NATIVE, *, wi
     if unknown := [name for name in wanted if name not in columns]:
         raise bad_option(f"option columns: {_no_such_columns(unknown, columns)}")
     if len(set(wanted)) < len(wanted):
-        raise bad_option("option columns: a column is named twice")
+        raise bad_option("option columns: a column occurs twice")
     if excluded := sorted(left_out & set(wanted)):
         raise bad_option(f"option columns names {excluded[0]}, but includeProperties is none")
     types = {name: column.type for name, column in columns.items()}
@@ -133,5 +139,5 @@ def _types(name: str, type_: DataType) -> Sequence[DataType]:
     return tuple(PROPERTIES_TYPES.values()) if is_native else (type_,)
 
 
-def _no_such_columns(names: Sequence[str], columns: Mapping[str, Column]) -> str:
-    return f"no column {', '.join(names)}; there are {', '.join(columns)}"
+def _no_such_columns(names: Sequence[str], columns: Mapping[str, MessageColumn]) -> str:
+    return f"no column {', '.join(names)}; the columns are {', '.join(columns)}"

@@ -1,6 +1,6 @@
-"""From options and the offsets brokers have to the ranges that are read: pure, and the same for the same input.
+"""Computes the ranges to read from options and the offsets of brokers. Pure and deterministic.
 
-An offset text is JSON topic -> broker -> queue -> offset; where a topic lives on one broker its level may be left
+Offsets in an option are JSON topic -> broker -> queue -> offset. For a topic on one broker the broker level may be left
 out, as in Spark's Kafka source. -2 means earliest, -1 latest.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
-from orbitmq.spark.fetch import QueueRange, data_loss
+from orbitmq.spark.fetch import OffsetRange, data_loss, queue_name
 
 LOG = logging.getLogger(__name__)
 
@@ -30,9 +30,9 @@ Bounds = Mapping[MessageQueue, tuple[int, int]]  # first offset that can be read
 def parse_offsets(
     option: str, text: str, queues: Iterable[MessageQueue], *, strict: bool, names: Namespace = NO_NAMESPACE
 ) -> Offsets:
-    """The offsets of an option's text, or its times; topics are named without their namespace.
+    """The offsets or times in the text of an option, which names topics without their namespace.
 
-    SourceError for a text that is none, and for queues that do not exist unless not `strict`: then they are left out.
+    SourceError for an invalid text. Queues that do not exist are an error when `strict`, and skipped otherwise.
     """
     known = sorted(queues)
     offsets: dict[MessageQueue, int] = {}
@@ -41,7 +41,7 @@ def parse_offsets(
             if queue in known:
                 offsets[queue] = offset
             elif strict:
-                raise data_loss(f"option {option}: {queue} does not exist")
+                raise data_loss(f"option {option}: {queue_name(queue)} does not exist")
             else:
                 LOG.warning("event=queue_missing option=%s queue=%s", option, queue)
     return offsets
@@ -53,7 +53,7 @@ def _object(option: str, text: str) -> dict[str, Any]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise _bad(option, f"{text!r} is neither a known word nor JSON topic -> broker -> queue -> offset")
+        raise _bad(option, f"{text!r} is neither a keyword nor JSON topic -> broker -> queue -> offset")
     return value
 
 
@@ -63,7 +63,7 @@ def _queue_offsets(option: str, topic: str, level: Any, known: list[MessageQueue
         raise _bad(option, f"topic {topic} is not read here")
     if isinstance(level, dict) and not any(isinstance(below, dict) for below in level.values()):
         if len(brokers) > 1:
-            raise _bad(option, f"topic {topic} lives on {', '.join(brokers)}: name the broker above the queues")
+            raise _bad(option, f"topic {topic} is on {', '.join(brokers)}; add the broker level above the queues")
         level = {brokers[0]: level}
     try:
         return [
@@ -82,14 +82,14 @@ def _offset(value: Any) -> int:
 
 
 def starts(given: Offsets, bounds: Bounds, *, strict: bool) -> dict[MessageQueue, int]:
-    """The first offset to read of each queue. With `strict` an offset the broker does not have is an error."""
+    """The first offset to read of each queue. With `strict` an offset that the broker does not have is an error."""
     offsets = {}
     for queue, (low, high) in bounds.items():
         wanted = given.get(queue, EARLIEST)
         offsets[queue] = {EARLIEST: low, LATEST: high}.get(wanted, wanted)
         if not low <= offsets[queue] <= high:
             lost = f", {low - wanted} messages lost" if wanted < low else ""
-            text = f"{queue}: begin at {wanted} is not possible, the broker has {low} to {high}{lost}"
+            text = f"{queue_name(queue)}: cannot start at {wanted}, the broker has {low} to {high}{lost}"
             if strict:
                 raise data_loss(text)
             LOG.warning("event=data_loss begins_at=%d text=%s", low, text)
@@ -106,7 +106,7 @@ def ends(given: Offsets, bounds: Bounds, *, strict: bool) -> dict[MessageQueue, 
             raise _bad("endingOffsets", "a batch cannot end at earliest")
         offsets[queue] = high if wanted == LATEST else wanted
         if wanted > high:
-            text = f"{queue}: end at {wanted} is not possible, the broker has {low} to {high}"
+            text = f"{queue_name(queue)}: cannot end at {wanted}, the broker has {low} to {high}"
             if strict:
                 raise data_loss(text)
             LOG.warning("event=data_loss ends_at=%d text=%s", high, text)
@@ -114,8 +114,8 @@ def ends(given: Offsets, bounds: Bounds, *, strict: bool) -> dict[MessageQueue, 
     return offsets
 
 
-def split(ranges: Iterable[QueueRange], *, partitions_min: int, records_max: int) -> list[QueueRange]:
-    """The ranges that hold anything, in the order of their queues, long ones cut into even pieces.
+def split(ranges: Iterable[OffsetRange], *, partitions_min: int, records_max: int) -> list[OffsetRange]:
+    """The ranges that are not empty, in queue order, with long ones split into equal parts.
 
     No piece has more than `records_max` messages (0: any number). Towards `partitions_min` pieces are cut in
     proportion to the length of the ranges, but none below PIECE_SIZE_MIN.
@@ -130,7 +130,7 @@ def split(ranges: Iterable[QueueRange], *, partitions_min: int, records_max: int
         if records_max:
             count = max(count, -(-len(range_) // records_max))
         cuts = [range_.start + len(range_) * i // count for i in range(count + 1)]
-        pieces += [QueueRange(range_.queue, start, end) for start, end in pairwise(cuts)]
+        pieces += [OffsetRange(range_.queue, start, end) for start, end in pairwise(cuts)]
     return pieces
 
 

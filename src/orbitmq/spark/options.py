@@ -1,5 +1,4 @@
-"""The options of `spark.read.format("orbitmq")`, one declaration each; names are those of Spark's Kafka source
-where it has the option. Must not know how a read is done."""
+"""The options of `spark.read.format("orbitmq")`. Names are those of Spark's Kafka source where it has the option."""
 
 from __future__ import annotations
 
@@ -14,20 +13,20 @@ from orbitmq.message.config import SQL92, SUBSCRIBE_ALL, TAG
 from orbitmq.message.namespace import Namespace
 from orbitmq.message.topics import TOOLS_CONSUMER_GROUP, check_retry_topic
 from orbitmq.runtime.options import option
-from orbitmq.spark.connecting import ConnectionOptions, bad_option, parse_options, parts
+from orbitmq.spark.cluster_options import ClusterOptions, bad_option, parse_options, parts
 from orbitmq.spark.row_options import RowOptions
 
-# What users of other sources write, and what they mean here.
+# Option names of other sources, and the hint for each.
 FOREIGN_OPTIONS = {
-    "kafka.bootstrap.servers": "give nameServer, the addresses of the name servers",
-    "bootstrap.servers": "give nameServer, the addresses of the name servers",
-    "kafka.group.id": "give groupId",
-    "groupidprefix": "no group is made up here; give groupId",
-    "includeheaders": "the column properties holds them; see includeProperties",
-    "topic": "give subscribe, or the topic to load()",
+    "kafka.bootstrap.servers": "use nameServer, the addresses of the name servers",
+    "bootstrap.servers": "use nameServer, the addresses of the name servers",
+    "kafka.group.id": "use groupId",
+    "groupidprefix": "no group is generated; use groupId",
+    "includeheaders": "the column properties has them; see includeProperties",
+    "topic": "use subscribe, or pass the topic to load()",
 }
 GROUP = "group"  # a word of startingOffsets
-# Other spellings of options, in small letters.
+# Aliases of options, in lower case.
 ALIASES = {"orbitmq.nameservers": "nameServer", "maxrowspertrigger": "maxOffsetsPerTrigger"}
 
 DURATION = r"(\d+)\s*(ms|s|m|min|h|d|)"
@@ -35,197 +34,206 @@ MILLISECONDS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_60
 
 
 @dataclass(frozen=True)
-class ReadOptions(RowOptions, ConnectionOptions):
-    """How topics are read, once or as a stream."""
+class ReadOptions(RowOptions, ClusterOptions):
+    """Options of reads, for batches and streams."""
 
     namespace: str = option(
         "namespace",
         "",
-        "Namespace of the topics and of groupId, which are given and shown without it; checkpoints have both.",
+        "Namespace of the topics and of groupId. Options and rows use names without the namespace, checkpoints use "
+        "full names.",
     )
     subscribe: str = option(
-        "subscribe", "", "Topics to read, separated by commas; the argument of `load` means the same."
+        "subscribe", "", "Topics to read, separated by commas. The argument of `load` means the same."
     )
     subscribe_pattern: str = option(
         "subscribePattern",
         "",
-        "Regular expression; read the topics whose whole name it matches, beside those of subscribe. Streams look for "
-        "new topics at each batch.",
+        "Regular expression. Reads the topics whose whole name matches, in addition to those of subscribe. Streams "
+        "look for new topics at each batch.",
     )
     assign: str = option(
         "assign",
         "",
-        "Queues to read and no others, JSON topic -> broker -> list of queues. A topic on one broker needs no broker "
-        "level.",
+        "Queues to read, and no others: JSON topic -> broker -> list of queues. For a topic on one broker you can "
+        "leave out the broker level.",
     )
-    path: str = option("path", "", "What `load` was given.")
+    path: str = option("path", "", "The argument of `load`.")
     system_topics: bool = option(
         "includeSystemTopics",
         False,
-        "Whether subscribePattern finds topics of brokers and groups, too: retries, dead letters, schedules, traces.",
+        "Whether subscribePattern also matches topics of brokers and groups: retries, dead letters, schedules, traces.",
     )
     starting_offsets: str = option(
         "startingOffsets",
         "",
-        "Where to begin: earliest, latest (streams), group for where the group of groupId stands, or JSON topic -> "
-        "broker -> queue -> offset, -2 for earliest, -1 for latest. A topic on one broker needs no broker level; "
-        "queues left out begin at earliest. Without it batches begin at earliest, streams at latest.",
+        "Where to start: earliest, latest (streams only), group (the committed offsets of groupId), or JSON topic -> "
+        "broker -> queue -> offset, where -2 is earliest and -1 is latest. For a topic on one broker you can leave "
+        "out the broker level. Queues that are not listed start at earliest. Without this option batches start at "
+        "earliest, streams at latest.",
     )
     ending_offsets: str = option(
         "endingOffsets",
         "latest",
-        "Batches: where to end, exclusive: latest, or JSON as for startingOffsets, -1 for latest.",
+        "Batches: where to end, exclusive: latest, or JSON as for startingOffsets, where -1 is latest.",
     )
     starting_timestamp: int = option(
         "startingTimestamp",
         -1,
-        "Begin with the first message stored at or after this time; goes before startingOffsetsByTimestamp.",
+        "Start with the first message stored at or after this time. Takes precedence over startingOffsetsByTimestamp.",
         unit="ms since 1970",
         minimum=-1,
     )
     starting_timestamps: str = option(
         "startingOffsetsByTimestamp",
         "",
-        "The same for each queue, JSON topic -> broker -> queue -> ms since 1970; queues left out begin at earliest. "
-        "Goes before startingOffsets.",
+        "The same for each queue: JSON topic -> broker -> queue -> ms since 1970. Queues that are not listed start "
+        "at earliest. Takes precedence over startingOffsets.",
     )
     ending_timestamp: int = option(
         "endingTimestamp",
         -1,
-        "Batches: end before the first message stored at or after this time; goes before endingOffsetsByTimestamp.",
+        "Batches: end before the first message stored at or after this time. Takes precedence over "
+        "endingOffsetsByTimestamp.",
         unit="ms since 1970",
         minimum=-1,
     )
     ending_timestamps: str = option(
         "endingOffsetsByTimestamp",
         "",
-        "Batches: the same for each queue, JSON topic -> broker -> queue -> ms since 1970; queues left out end at "
-        "latest. Goes before endingOffsets.",
+        "Batches: the same for each queue: JSON topic -> broker -> queue -> ms since 1970. Queues that are not "
+        "listed end at latest. Takes precedence over endingOffsets.",
     )
     late_start: str = option(
         "startingOffsetsByTimestampStrategy",
         "error",
-        "When a queue has no message at or after the time to begin with: fail, or begin at its end.",
+        "What to do when a queue has no message at or after the starting time: fail (error), or start at its end "
+        "(latest).",
         choices=("error", "latest"),
     )
     rows_max: int = option(
         "maxOffsetsPerTrigger",
         0,
-        "Streams: messages of one batch, shared among the queues in proportion to what they hold, at least one each; 0 "
-        "for no limit. Also written maxRowsPerTrigger.",
+        "Streams: maximum messages of a batch, divided among the queues in proportion to their backlog, at least one "
+        "each. 0 is no limit. Alias: maxRowsPerTrigger.",
         minimum=0,
     )
     bytes_max: int = option(
         "maxBytesPerTrigger",
         0,
-        "Streams: the same in bytes as stored, counted with the mean size of messages sampled; 0 for no limit.",
+        "Streams: maximum stored bytes of a batch, estimated from the mean size of sampled messages. 0 is no limit.",
         unit="bytes",
         minimum=0,
     )
     rows_min: int = option(
         "minOffsetsPerTrigger",
         0,
-        "Streams: wait for so many messages before a batch; not with the trigger availableNow.",
+        "Streams: wait for this many messages before a batch starts. Ignored with the trigger availableNow.",
         minimum=0,
     )
     delay_max: str = option(
         "maxTriggerDelay",
         "15m",
-        "Streams: the longest wait for minOffsetsPerTrigger, as `500ms`, `30s`, `15m`, `2h`.",
+        "Streams: the longest wait for minOffsetsPerTrigger, such as `500ms`, `30s`, `15m`, `2h`.",
         pattern=DURATION,
     )
     partitions_min: int = option(
         "minPartitions",
         0,
-        "Split long queues until there are about this many partitions; pieces keep at least 20,000 messages.",
+        "Split long queues until there are about this many partitions. Each part keeps at least 20,000 messages.",
         minimum=0,
     )
     partition_records_max: int = option(
-        "maxRecordsPerPartition", 0, "Split queues so that no partition has more messages; 0 for no limit.", minimum=0
+        "maxRecordsPerPartition",
+        0,
+        "Split queues so that no partition has more messages than this. 0 is no limit.",
+        minimum=0,
     )
     group_id: str = option(
         "groupId",
         "",
-        "Consumer group the pulls name, and whose offsets startingOffsets=group and commitOffsets mean. It is never "
-        f"joined. Pulls without one name {TOOLS_CONSUMER_GROUP}, a group every broker has.",
+        "Consumer group of the pull requests, of startingOffsets=group and of commitOffsets. The reader never joins "
+        f"it. Without it, pulls use {TOOLS_CONSUMER_GROUP}, a group that every broker has.",
     )
     commit_offsets: bool = option(
         "commitOffsets",
         False,
-        "Streams: tell the brokers how far the query is, as offsets of groupId, so that tools show its lag. The query "
-        "itself begins where its checkpoint says. The group must have no running consumers.",
+        "Streams: commit the progress of the query to the brokers as offsets of groupId, so that tools show its lag. "
+        "The query itself resumes from its checkpoint. The group must have no running consumers.",
     )
     sub_expression: str = option(
         "subExpression",
         "*",
-        "Tags to read, `TagA || TagB`, or with filterType=SQL92 a condition, `price > 100 AND TAGS = 'TagA'`; `*` for "
-        "all messages. Offsets then have gaps.",
+        "Tags to read, such as `TagA || TagB`, or with filterType=SQL92 a condition such as `price > 100 AND TAGS = "
+        "'TagA'`. `*` reads all messages. A filter leaves gaps between offsets.",
     )
     filter_type: str = option(
         "filterType",
         TAG,
-        "What subExpression is: TAG, or SQL92 for an expression over the properties.",
+        "Type of subExpression: TAG, or SQL92 for an expression over the properties.",
         choices=(TAG, SQL92),
     )
     filter_side: str = option(
         "filterSide",
         "broker",
-        "Who applies subExpression: the broker, or each task, which reads everything and so notices what is lost. "
-        "Brokers filter by SQL92 with enablePropertyFilter only; tasks need the package lark for it.",
+        "Where subExpression is applied: by the broker, or by each task, which then reads all messages and detects "
+        "data loss. Brokers apply SQL92 only with enablePropertyFilter; tasks need the package lark for it.",
         choices=("broker", "task"),
     )
     pushes_filters: bool = option(
         "filterPushdown",
         False,
-        "Batches: let conditions of the query narrow what is read (topic, brokerName, queueId, queueOffset, "
-        "storeTimestamp, tags, keys). Spark needs spark.sql.python.filterPushdown.enabled=true for it, and a DataFrame "
-        "of its own for each query: it applies the conditions of one query to all others of the same DataFrame.",
+        "Batches: let conditions of the query reduce what is read (topic, brokerName, queueId, queueOffset, "
+        "storeTimestamp, tags, keys). Requires spark.sql.python.filterPushdown.enabled=true, and a separate "
+        "DataFrame for each query: Spark applies the conditions of one query to all others of the same DataFrame.",
     )
     form: str = option(
         "schema",
         "native",
-        "The columns: orbitmq's own, those of Spark's Kafka source, or those of the connector rocketmq-spark.",
+        "The columns: those of orbitmq, of Spark's Kafka source, or of the connector rocketmq-spark.",
         choices=("native", "kafka", "rocketmq-spark"),
     )
     pull_batch_size: int = option(
         "pullBatchSize",
         1024,
-        "Messages asked for at once; brokers answer fewer when they limit pulls.",
+        "Messages requested by one pull. Brokers that limit pulls return fewer.",
         minimum=1,
         maximum=32_000,
     )
-    pull_pipeline: int = option(
-        "pullPipeline", 8, "Pulls in flight at a time for one partition.", minimum=1, maximum=256
-    )
+    pull_pipeline: int = option("pullPipeline", 8, "Pull requests in flight for one partition.", minimum=1, maximum=256)
     pull_timeout_ms: int = option(
-        "pullTimeoutMs", 30_000, "How long to wait for an answer before another address is tried.", unit="ms", minimum=1
+        "pullTimeoutMs",
+        30_000,
+        "How long to wait for a response before the next address is tried.",
+        unit="ms",
+        minimum=1,
     )
     slaves: str = option(
         "readFromSlave",
         "auto",
-        "Whom tasks read from: auto is the master, and a slave when it does not answer; always begins with a slave; "
-        "never means the master alone.",
+        "Where tasks read: auto reads from the master, and from a slave when the master does not respond; always "
+        "starts with a slave; never reads from the master only.",
         choices=("auto", "always", "never"),
     )
     unavailable: str = option(
         "brokerUnavailable",
         "hold",
-        "Streams: when a broker does not answer while a batch is planned, hold its queues where they are and go on "
-        "with the others, or fail. Batches fail.",
+        "Streams: when a broker does not respond while a batch is planned, hold its queues at their offsets and "
+        "continue with the others, or fail. Batches always fail.",
         choices=("hold", "fail"),
     )
     unavailable_timeout_ms: int = option(
         "brokerUnavailableTimeoutMs",
         600_000,
-        "Streams: how long queues are held, then the query fails.",
+        "Streams: how long queues are held before the query fails.",
         unit="ms",
         minimum=0,
     )
     fetch_retries: int = option(
-        "fetchOffset.numRetries", 3, "How often a failed question for routes and offsets is repeated.", minimum=0
+        "fetchOffset.numRetries", 3, "How often a failed request for routes and offsets is retried.", minimum=0
     )
     fetch_retry_interval_ms: int = option(
-        "fetchOffset.retryIntervalMs", 1000, "The pause before it is repeated.", unit="ms", minimum=0
+        "fetchOffset.retryIntervalMs", 1000, "Pause before such a retry.", unit="ms", minimum=0
     )
 
     @property
@@ -235,7 +243,7 @@ class ReadOptions(RowOptions, ConnectionOptions):
 
     @property
     def names(self) -> Namespace:
-        """Whose topics and groups these are."""
+        """The namespace of topics and groups."""
         return Namespace(self.namespace)
 
     @property
@@ -255,7 +263,7 @@ class ReadOptions(RowOptions, ConnectionOptions):
 
     @property
     def tags(self) -> frozenset[str]:
-        """The tags of `sub_expression`, empty for all messages; a broker lets some others of equal hash through."""
+        """The tags of `sub_expression`, empty for all messages. Brokers also return other tags with an equal hash."""
         if self.filter_type != TAG:
             return frozenset()
         try:
@@ -265,25 +273,25 @@ class ReadOptions(RowOptions, ConnectionOptions):
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Parse the options of a read; names are not case-sensitive. SourceError names the option at fault."""
+    """Parse the options of a read. Names are not case-sensitive. SourceError names the invalid option."""
     options = parse_options(ReadOptions, {ALIASES.get(key.lower(), key): given[key] for key in given}, FOREIGN_OPTIONS)
     if options.subscribe and options.path and options.subscribe != options.path:
-        raise bad_option(f"option subscribe names {options.subscribe}, load() names {options.path}; give one of them")
+        raise bad_option(f"option subscribe is {options.subscribe}, but load() got {options.path}; use one of them")
     chosen = {"subscribe": options.topics, "subscribePattern": options.subscribe_pattern, "assign": options.assign}
     named = [name for name, value in chosen.items() if value]
     if not named:
-        raise bad_option("no topic is named; give option subscribe, subscribePattern or assign, or the topic to load()")
+        raise bad_option("no topic; set option subscribe, subscribePattern or assign, or pass the topic to load()")
     if options.assign and len(named) > 1:
-        raise bad_option(f"options {' and '.join(named)} are both given; give one of them")
+        raise bad_option(f"options {' and '.join(named)} exclude each other; use one of them")
     if options.on_corrupt_record == "raw" and options.form != "native":
-        raise bad_option(f"option onCorruptRecord: raw needs a column that schema={options.form} has not")
+        raise bad_option(f"option onCorruptRecord: raw needs a column that schema={options.form} does not have")
     _check_group(options)
     _check_expression(options)
     return options
 
 
 def _check_expression(options: ReadOptions) -> None:
-    """SourceError unless the expression means something; where the parser is missing, the broker says it."""
+    """SourceError for an invalid expression. Without the parser only the broker can tell."""
     _ = options.tags
     if options.filter_type != SQL92 or options.sub_expression == SUBSCRIBE_ALL:
         return
@@ -305,13 +313,13 @@ def _check_group(options: ReadOptions) -> None:
             raise bad_option(f"option groupId: {error}") from error
         return
     if options.starting_offsets.strip().lower() == GROUP:
-        raise bad_option("option startingOffsets is group; give its name as groupId")
+        raise bad_option("option startingOffsets is group; set groupId to its name")
     if options.commit_offsets:
-        raise bad_option("option commitOffsets is true; give a groupId whose offsets they are to be")
+        raise bad_option("option commitOffsets needs groupId, the group to commit offsets for")
 
 
 def check_stream(options: ReadOptions) -> None:
-    """SourceError when options of a stream cannot be."""
+    """SourceError for options that a stream cannot have."""
     ends = ReadOptions.table()
     for key in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
         name, declared = ends[key]

@@ -1,5 +1,5 @@
-"""Reads a range of a queue from a broker: sends the pulls `orbitmq.spark.fetch` wants over one channel and moves on
-to another address of the broker when it breaks. Must not know Arrow or Spark."""
+"""Reads a range of a queue from a broker: sends the pulls of `orbitmq.spark.fetch` over one channel, and fails over to
+another address of the broker when the connection breaks. Knows no Arrow or Spark."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from orbitmq.message.config import SUBSCRIBE_ALL, TAG
 from orbitmq.message.flags import pull_flag
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.channel import PLAIN, Channel, Protection
-from orbitmq.spark.fetch import Lane, PullAnswer, QueueRange, RangeFetch
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.spark.fetch import Lane, OffsetRange, PullResponse, RangeFetch
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader
+from orbitmq.wire.requests import RequestCode
 
 BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL)
 BUSY_PAUSE_S = 0.1
-BUSY_MAX = 100  # answers in a row; with the pause ten seconds, then the task fails and Spark decides
+BUSY_MAX = 100  # responses in a row: ten seconds with the pauses, then the task fails and Spark decides
 BROKEN = (RemotingError, FrameError, HeaderError)
 
 
 @dataclass(frozen=True)
-class PullSettings:
-    """How ranges are pulled; the options of a read that a task needs."""
+class FetchSettings:
+    """How ranges are pulled: the options of a read that a task needs."""
 
     group: str
     expression: str
-    """What the broker filters by; `*` for nothing."""
+    """Filter expression for the broker. `*` is no filter."""
     batch_size: int
     pipeline: int
     timeout_ms: int
@@ -48,9 +49,9 @@ class RangeReader:
 
     def __init__(
         self,
-        wanted: QueueRange,
+        wanted: OffsetRange,
         addresses: tuple[str, ...],
-        settings: PullSettings,
+        settings: FetchSettings,
         *,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -64,11 +65,11 @@ class RangeReader:
             filtered=settings.filtered,
             strict=settings.strict,
         )
-        self._failures = 0  # connections lost since the last answer that was of use
-        self._busy = 0  # answers in a row that said the broker is busy
+        self._failures = 0  # connections lost since the last useful response
+        self._busy = 0  # responses in a row that said the broker is busy
 
     def bodies(self) -> Iterator[list[bytes]]:
-        """Runs of units in the order of the queue, as answers come. SourceError when the range cannot be read."""
+        """Runs of units in the order of the queue, as responses come. SourceError when the range cannot be read."""
         while not self._fetch.finished:
             address = self._addresses[self._failures % len(self._addresses)]
             try:
@@ -77,28 +78,28 @@ class RangeReader:
             except BROKEN as error:
                 self._failures += 1
                 self._fetch.restart()
-                if self._failures > len(self._addresses):  # the first address got a second chance
+                if self._failures > len(self._addresses):  # the first address was tried twice
                     raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{self._fetch.range}: {error}") from error
 
     def _drain(self, channel: Channel) -> Iterator[list[bytes]]:
-        """Pull until the range is complete; the next pulls are under way while the caller works on a result."""
+        """Pull until the range is complete; the next pulls are in flight while the caller processes a result."""
         in_flight: dict[int | None, Lane] = {}
         self._ask(channel, in_flight)
         while in_flight:
-            for answer in channel.receive():
-                lane = in_flight.pop(answer.opaque, None)
+            for response in channel.receive():
+                lane = in_flight.pop(response.opaque, None)
                 if lane is not None:
-                    self._take(lane, answer)
-            self._ask(channel, in_flight)  # once for all that came: writing costs more than anything else here
+                    self._take(lane, response)
+            self._ask(channel, in_flight)  # one write for all: writing costs more than anything else here
             if bodies := self._fetch.ready():
                 yield bodies
 
-    def _take(self, lane: Lane, answer: Command) -> None:
-        if answer.code in BUSY:
-            self._wait_for_busy_broker(lane, answer)
+    def _take(self, lane: Lane, response: Command) -> None:
+        if response.code in BUSY:
+            self._wait_for_busy_broker(lane, response)
         else:
             self._busy = 0
-            self._fetch.answered(lane, _pull_answer(answer))
+            self._fetch.on_response(lane, _pull_response(response))
             self._failures = 0
 
     def _ask(self, channel: Channel, in_flight: dict[int | None, Lane]) -> None:
@@ -119,17 +120,17 @@ class RangeReader:
             settings.kind,
         )
 
-    def _wait_for_busy_broker(self, lane: Lane, answer: Command) -> None:
+    def _wait_for_busy_broker(self, lane: Lane, response: Command) -> None:
         lane.in_flight = False
         self._busy += 1
         if self._busy > BUSY_MAX:
-            text = f"{self._fetch.range}: the broker stays busy: code {answer.code}, {answer.remark}"
+            text = f"{self._fetch.range}: the broker stays busy: code {response.code}, {response.remark}"
             raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", text)
         self._pause(BUSY_PAUSE_S)
 
 
 def pull_request(queue: MessageQueue, offset: int, count: int, group: str, expression: str, kind: str = TAG) -> Command:
-    """A pull that carries its subscription, so that the group need not be a registered consumer; it never waits."""
+    """A pull with its own subscription, so that the group needs no registered consumer. Never a long poll."""
     header = PullMessageHeader(
         consumer_group=group,
         topic=queue.topic,
@@ -155,10 +156,12 @@ POSITIONED = (
 )
 
 
-def _pull_answer(answer: Command) -> PullAnswer:
+def _pull_response(response: Command) -> PullResponse:
     """HeaderError when offsets are missing where the code requires them."""
-    remark = answer.remark or ""
-    if answer.code not in POSITIONED:
-        return PullAnswer(answer.code, remark, 0, 0, 0, b"")
-    header = answer.header(PullMessageResponseHeader)
-    return PullAnswer(answer.code, remark, header.next_begin_offset, header.min_offset, header.max_offset, answer.body)
+    remark = response.remark or ""
+    if response.code not in POSITIONED:
+        return PullResponse(response.code, remark, 0, 0, 0, b"")
+    header = response.header(PullMessageResponseHeader)
+    return PullResponse(
+        response.code, remark, header.next_begin_offset, header.min_offset, header.max_offset, response.body
+    )

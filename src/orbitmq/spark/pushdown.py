@@ -1,7 +1,7 @@
-"""What the conditions of a query tell about what it needs to read. Pure but for Spark's classes of conditions.
+"""Which messages the conditions of a query leave to read. Pure except for Spark's condition classes.
 
-Conditions narrow the reading only; Spark is told that none of them was taken, so it applies them all again. What is
-read must therefore be no less than what they want, and may be more.
+Conditions only reduce what is read. The reader returns all of them to Spark, which applies them again. So a read may
+return more rows than the conditions select, but never fewer.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pyspark.sql.datasource import (
 
 from orbitmq.message.model import MessageQueue
 
-PLAIN_TAG = re.compile(r"[\w-]+")  # what stands in a tag expression as itself
-FAR = 1 << 62  # behind every offset and every time
+PLAIN_TAG = re.compile(r"[\w-]+")  # a tag that needs no quoting in a tag expression
+FAR = 1 << 62  # greater than every offset and every time
 COMPARE: dict[type, Callable[[Any, Any], bool]] = {
     EqualTo: operator.eq,
     EqualNullSafe: operator.eq,
@@ -42,13 +42,13 @@ QUEUE_COLUMNS = {"topic": "topic", "brokerName": "broker_name", "queueId": "queu
 
 @dataclass(frozen=True)
 class Pushed:
-    """What is left to read. The tuples are from a first value to before a second one."""
+    """What is left to read. Ranges are from the first value to before the second."""
 
     queue_conditions: tuple[Condition, ...] = ()
     offsets: tuple[int, int] = (0, FAR)
     times_ms: tuple[int, int] = (0, FAR)
     values: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Column -> the values it may have."""
+    """Column -> its allowed values."""
 
     def includes(self, queue: MessageQueue) -> bool:
         """Whether the queue can have rows of the query."""
@@ -56,7 +56,7 @@ class Pushed:
 
     @property
     def plain_tags(self) -> frozenset[str]:
-        """The tags a broker may filter by; none when it cannot."""
+        """The tags for the filter of the broker, empty when it cannot filter by them."""
         tags = self.values.get("tags", frozenset())
         return tags if all(map(PLAIN_TAG.fullmatch, tags)) else frozenset()
 
@@ -65,7 +65,7 @@ NOTHING_PUSHED = Pushed()
 
 
 def pushed(conditions: Iterable[Filter]) -> Pushed:
-    """What conditions that all hold leave to read; those that say nothing here are passed over."""
+    """What a conjunction of conditions leaves to read. Unsupported conditions are ignored."""
     queue_conditions: list[Condition] = []
     offsets = times_ms = (0, FAR)
     values: dict[str, frozenset[str]] = {}

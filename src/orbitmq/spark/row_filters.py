@@ -1,4 +1,4 @@
-"""Which messages of a run a task keeps, decided before any column is made. Each filter travels to the executors."""
+"""Filters that tasks apply to a run of messages before columns are decoded. They are sent to the executors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orbitmq.spark.units import Units
 
 
 class RowFilter(Protocol):
-    """Says of each unit of a run whether it is wanted."""
+    """Selects units of a run."""
 
     def wanted(self, units: Units) -> NDArray[np.bool_]: ...
 
@@ -35,7 +35,7 @@ class PropertyIn:
 
 @dataclass(frozen=True)
 class Sql92:
-    """The messages an SQL92 expression wants, by the rules of a broker."""
+    """The messages that match an SQL92 expression, by the rules of a broker."""
 
     text: str
 
@@ -49,7 +49,7 @@ class Sql92:
 
 
 class _Row:
-    """The properties of one message; only those the expression asks for become Python values."""
+    """The properties of one message. Only those that the expression uses become Python values."""
 
     def __init__(self, units: Units) -> None:
         self.number = 0

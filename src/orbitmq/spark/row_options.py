@@ -1,12 +1,11 @@
-"""Options of every read of messages, from brokers and from store directories: what becomes a column, and what of
-messages that are lost or damaged. Must not know where messages are read."""
+"""Options that reads from brokers and from store directories share: columns, data loss, damaged messages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from orbitmq.runtime.options import Options, option
-from orbitmq.spark.connecting import parts
+from orbitmq.spark.cluster_options import parts
 
 
 @dataclass(frozen=True)
@@ -17,23 +16,23 @@ class RowOptions(Options):
     include_properties: str = option(
         "includeProperties",
         "map",
-        "The column `properties`: a map, the stored text, or none.",
+        "The column `properties`: a map, the stored text (string), or no such column (none).",
         choices=("map", "string", "none"),
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
         True,
-        "Fail when messages of the range are gone; otherwise read what is left and log how much is lost.",
+        "Fail when messages of the range are gone. Otherwise read the rest and log how many are lost.",
     )
     on_corrupt_record: str = option(
         "onCorruptRecord",
         "fail",
-        "What becomes of a message that does not match its checksum or cannot be decoded: an error, a line in the log, "
-        "or a row with the bytes as stored in `body` and the reason in column `corrupt`.",
+        "What to do with a message that does not match its checksum or cannot be decoded: fail, skip it and log it, "
+        "or return a row with the stored bytes in `body` and the reason in the column `corrupt` (raw).",
         choices=("fail", "skip", "raw"),
     )
-    verify_crc: bool = option("verifyCrc", True, "Check the CRC of every body read.")
-    decompress: bool = option("decompress", True, "Unpack compressed bodies.")
+    verify_crc: bool = option("verifyCrc", True, "Check the CRC of each body.")
+    decompress: bool = option("decompress", True, "Decompress bodies.")
 
     @property
     def column_names(self) -> tuple[str, ...]:

@@ -1,5 +1,4 @@
-"""What a Spark program calls: make the data source known to a session, carry it to the executors, name a view.
-Must not know how topics are read."""
+"""The functions for Spark programs: register the data sources, ship orbitmq to the executors, create a view."""
 
 from __future__ import annotations
 
@@ -22,18 +21,18 @@ from orbitmq.errors import SourceError
 from orbitmq.spark.source import TopicSource
 from orbitmq.spark.stores.source import StoreSource
 
-WORKER_PACKAGES = ("pyspark", "pyarrow", "numpy", "msgspec")  # what a task imports besides orbitmq itself
-PACKED = (".py", ".html")  # sources, and the pages that jobs fill in
+WORKER_PACKAGES = ("pyspark", "pyarrow", "numpy", "msgspec")  # imports of a task besides orbitmq
+PACKED = (".py", ".html")  # sources, and templates of jobs
 PYTHON_PATH = "PYTHONPATH"
 VERSION = re.compile(r"\d+\.\d+")
 CHECK_TIMEOUT_S = 60  # the first import of pyarrow from a cold disk takes several seconds
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("orbitmq")` and `format("orbitmq-store")` known to the session.
+    """Register `format("orbitmq")` and `format("orbitmq-store")` with the session.
 
     Not needed where orbitmq is installed for the workers' Python: Spark finds `pyspark_orbitmq` there by itself.
-    SourceError ORBITMQ_WORKER_PYTHON when the Python that Spark starts on the driver is none, or lacks a package.
+    SourceError ORBITMQ_WORKER_PYTHON when the workers' Python on the driver does not run, or lacks a package.
     """
     if not is_remote():
         check_worker_python(spark.sparkContext.pythonExec)
@@ -43,12 +42,12 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(StoreSource)
 
 
-@cache  # a job asks before it starts Spark, and `register` again
+@cache  # called by a job before it starts Spark, and again by `register`
 def check_worker_python(python: str) -> None:
-    """Spark plans reads with PYSPARK_PYTHON, by default `python3` of the path, whatever Python the driver runs in;
-    without the packages that ends in a stack trace that does not say so.
+    """Check the Python of the workers. Spark plans reads with PYSPARK_PYTHON, by default `python3`, whatever Python the
+    driver runs in. Without the packages this ends in an obscure stack trace.
 
-    SourceError ORBITMQ_WORKER_PYTHON where it is no Python, one of another version, or lacks a package.
+    SourceError ORBITMQ_WORKER_PYTHON when it is not Python, has another version, or lacks a package.
     """
     if shutil.which(python) == sys.executable:
         return
@@ -69,8 +68,8 @@ def _wrong_with(tried: subprocess.CompletedProcess[str]) -> str:
     if tried.returncode:
         return f"fails: {_last_line(tried.stderr)}"
     if not VERSION.fullmatch(told):
-        return "is no Python"
-    return "" if told == own else f"is {told}, and the driver's is {own}"
+        return "is not a Python interpreter"
+    return "" if told == own else f"has version {told}, but the driver has {own}"
 
 
 def _last_line(text: str) -> str:
@@ -78,16 +77,16 @@ def _last_line(text: str) -> str:
 
 
 def create_view(spark: SparkSession, name: str, **options: str | int | bool) -> DataFrame:
-    """Give a topic a name for SQL: `create_view(spark, "orders", nameServer="...", subscribe="orders")`.
+    """Create a SQL view of a topic: `create_view(spark, "orders", nameServer="...", subscribe="orders")`.
 
-    The view lasts as long as the session; each query of it reads the topic anew. Returns the DataFrame behind it.
-    SourceError for option filterPushdown, which is for DataFrames of a single query.
+    The view lasts as long as the session, and each query reads the topic again. Returns the DataFrame of the view.
+    SourceError for the option filterPushdown, which needs a DataFrame for each query.
     """
     if any(name.lower() == "filterpushdown" and str(value).lower() != "false" for name, value in options.items()):
         raise SourceError(
             "ORBITMQ_BAD_OPTION",
-            "option filterPushdown: Spark would apply the conditions of one query of a view to all others; load() a "
-            "DataFrame for the query instead",
+            "option filterPushdown: Spark would apply the conditions of one query of a view to all others; use load() "
+            "for each query instead",
         )
     frame = spark.read.format(TopicSource.name()).options(**options).load()
     frame.createOrReplaceTempView(name)
@@ -95,10 +94,10 @@ def create_view(spark: SparkSession, name: str, **options: str | int | bool) -> 
 
 
 def ship(spark: SparkSession) -> Path:
-    """Carry the orbitmq of this process to executors that have none installed.
+    """Ship the orbitmq of this process to executors that do not have it.
 
-    They still need the packages of WORKER_PACKAGES, and lz4 or zstandard for bodies packed with them.
-    Returns the archive, which lives as long as this process.
+    They still need the packages of WORKER_PACKAGES, and lz4 or zstandard for bodies compressed with these.
+    Returns the archive, which is removed when this process ends.
     """
     archive = _archive()
     if is_remote():
@@ -111,17 +110,17 @@ def ship(spark: SparkSession) -> Path:
 
 @cache
 def _archive() -> Path:
-    """One a process: Spark refuses a second file of the same name."""
+    """One for each process: Spark rejects a second file of the same name."""
     folder = Path(tempfile.mkdtemp(prefix="orbitmq-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return pack(folder / f"orbitmq-{orbitmq.__version__}.zip")
 
 
 def _show_to_planners(spark: SparkSession, archive: Path) -> None:
-    """Have the Python that plans streams on the driver import from the archive, too.
+    """Let the Python that plans streams on the driver import from the archive.
 
-    Spark 4.3 looks for shipped files there in a directory that it never fills; the path of the environment is read
-    everywhere. Executors have no file of that name, and pass it over.
+    Spark 4.3 searches shipped files there in a directory that it never fills, but PYTHONPATH is read everywhere.
+    Executors have no file of that name, and ignore it.
     """
     environment = spark.sparkContext.environment
     paths = environment.get(PYTHON_PATH, "").split(os.pathsep)

@@ -1,9 +1,9 @@
-"""Writes frames into topics: what a task does with its Arrow batches, and what the driver says at the end.
+"""Writes frames into topics: the tasks that send Arrow batches, and the report of the driver.
 
-A task returns when every message it was given is stored, or fails. With effectively-once it first looks whether it
-was begun before: the first message it sends to each broker of a topic carries the task's mark among its KEYS and is
-acknowledged before any other goes there, so one question to the key index of each broker is enough; only if the mark is
-found are the keys listed that are stored since, and rows with those left out. Must not know the reading side.
+A task returns when all its messages are stored, or fails. With effectively-once it first checks whether it was started
+before. The first message it sends to each broker of a topic carries the task's mark among its KEYS, and is acknowledged
+before any other message goes there. So one query to the key index of each broker is enough. Only if the mark is found,
+the task lists the keys stored since then, and skips the rows with those keys. Knows nothing of reads.
 """
 
 from __future__ import annotations
@@ -36,32 +36,35 @@ from orbitmq.errors import SourceError
 from orbitmq.message.ids import UniqueIds
 from orbitmq.spark.sink_brokers import NO_BROKERS, KnownBrokers
 from orbitmq.spark.sink_columns import SinkColumns, bad_row
-from orbitmq.spark.sink_encoding import ANY_QUEUE, Encoded, Rows
-from orbitmq.spark.sink_keys import Mark, TaskIdentity, row_keys
+from orbitmq.spark.sink_keys import TaskIdentity, TaskMark, row_keys
 from orbitmq.spark.sink_options import WriteOptions, require_topic
-from orbitmq.spark.sink_report import Written, together
-from orbitmq.spark.sink_sending import Sender, TopicRoute
-from orbitmq.spark.sink_stored import Stored, StoredKeys
+from orbitmq.spark.sink_report import WriteReport, merged
+from orbitmq.spark.sink_requests import ANY_QUEUE, EncodedRows, SinkRows
+from orbitmq.spark.sink_sender import SinkSender, TopicRoute
+from orbitmq.spark.sink_stored import StoredKeys, StoredPlaces
 
 LOG = logging.getLogger(__name__)
 
-Places = NDArray[np.int64]  # of each row: which queue of the route, or ANY_QUEUE
-OVERSIZE_KEPT = 64 << 10  # bytes of a body too large that go to the dead letter topic: enough to see what it was
-QUERY_AND_BATCH = ("sql.streaming.queryId", "streaming.sql.batchId")  # where Spark tells a task what it works for
+Places = NDArray[np.int64]  # of each row: the index of its queue in the route, or ANY_QUEUE
+OVERSIZE_KEPT = 64 << 10  # bytes of an oversize body that go to the dead letter topic: enough to recognise it
+QUERY_AND_BATCH = (
+    "sql.streaming.queryId",
+    "streaming.sql.batchId",
+)  # local properties in which Spark gives a task its query and batch
 OVERSIZE_COLUMNS = SinkColumns({"body": 0, "keys": 1, "properties": 2})
 
 
 @dataclass
-class Lane:
-    """What a task knows of one topic: what it stored there before, and the mark its first messages carry, if any."""
+class TopicProgress:
+    """The state of a task for one topic: what it stored before, and the mark of its first messages, if any."""
 
     route: TopicRoute
-    stored: Stored
-    mark: Mark | None
+    stored: StoredPlaces
+    mark: TaskMark | None
 
 
 class SinkTask:
-    """One task: the rows of one partition on their way to the brokers."""
+    """One task: sends the rows of one partition."""
 
     def __init__(
         self, options: WriteOptions, columns: SinkColumns, task: TaskIdentity, known: KnownBrokers = NO_BROKERS
@@ -70,17 +73,17 @@ class SinkTask:
         self._columns = columns
         self._task = task
         self._known = known
-        self._lanes: dict[str, Lane] = {}
+        self._topics: dict[str, TopicProgress] = {}
         self._rows = 0
-        self._ids = _unique_ids()
-        self._sender: Sender
-        self.written = Written()
+        self._ids = UniqueIds(address_bytes(client_address(own_addresses())), os.getpid(), os.urandom(4))
+        self._sender: SinkSender
+        self.written = WriteReport()
 
-    async def run(self, batches: Iterator[pa.RecordBatch]) -> Written:
-        """Send everything; returns when all of it is stored. SourceError tells what could not be."""
+    async def run(self, batches: Iterator[pa.RecordBatch]) -> WriteReport:
+        """Send all rows. Returns when all are stored. SourceError says what could not be sent."""
         try:
-            async with Sender(self._options, self.written) as self._sender:
-                # The next batch is waited for beside the loop: answers and time limits go on meanwhile.
+            async with SinkSender(self._options, self.written) as self._sender:
+                # A thread waits for the next batch, so that the event loop handles responses and timeouts.
                 while (batch := await asyncio.to_thread(next, batches, None)) is not None:
                     await self._write(batch)
                 await self._sender.drain()
@@ -94,56 +97,56 @@ class SinkTask:
         keyed = self._options.key_place != "none"
         keys = row_keys(batch, self._columns, self._task, self._rows) if keyed else []
         self._rows += batch.num_rows
-        for topic, rows in self._by_topic(Rows(batch, keys)):
+        for topic, rows in self._by_topic(SinkRows(batch, keys)):
             await self._write_topic(topic, rows, self._columns)
 
-    def _by_topic(self, rows: Rows) -> Iterator[tuple[str, Rows]]:
-        """The rows of each topic, in their order; topics as brokers know them."""
+    def _by_topic(self, rows: SinkRows) -> Iterator[tuple[str, SinkRows]]:
+        """The rows of each topic, in their order. Topics have their full names."""
         wrap = self._options.names.wrap
         if self._options.topic or not len(rows):
             yield from [(wrap(self._options.topic), rows)] if len(rows) else []
             return
         topics = self._columns.text(rows.batch, "topic")
         if topics is None or topics.null_count:
-            raise bad_row("a row has no topic; fill column topic or give option topic")
+            raise bad_row("a row has no topic; fill the column topic or set the option topic")
         encoded = topics.dictionary_encode()
         codes = encoded.indices.to_numpy(False)
         for code, topic in enumerate(encoded.dictionary.to_pylist()):
             require_topic("column topic", topic)
             yield wrap(topic), rows.where(codes == code)
 
-    async def _write_topic(self, topic: str, rows: Rows, columns: SinkColumns) -> None:
-        lane = self._lanes.get(topic)
-        if lane is None:
-            lane = self._lanes[topic] = await self._open(topic)
-        if lane.stored:
-            new = np.array([key not in lane.stored for key in rows.keys], np.bool_)
+    async def _write_topic(self, topic: str, rows: SinkRows, columns: SinkColumns) -> None:
+        progress = self._topics.get(topic)
+        if progress is None:
+            progress = self._topics[topic] = await self._open(topic)
+        if progress.stored:
+            new = np.array([key not in progress.stored for key in rows.keys], np.bool_)
             self.written.skipped += len(rows) - int(new.sum())
             rows = rows.where(new)
         if not len(rows):
             return
-        places = self._queues(lane.route, rows.batch, columns)
-        if lane.mark is not None and self._sender.to_mark(topic, places).any():
-            rows, places = await self._send_marked(topic, rows, places, columns, lane.mark)
+        places = self._queues(progress.route, rows.batch, columns)
+        if progress.mark is not None and self._sender.to_mark(topic, places).any():
+            rows, places = await self._send_marked(topic, rows, places, columns, progress.mark)
         await self._send(topic, rows, places, columns)
 
-    async def _open(self, topic: str) -> Lane:
-        """The lane of a topic, after a look whether this task was there before."""
+    async def _open(self, topic: str) -> TopicProgress:
+        """The progress of a topic, after a check whether this task was started before."""
         if not self._options.effectively_once:
-            return Lane(await self._sender.route(topic), {}, None)
-        found = await self._sender.look(topic, self._task.mark, self._known)
+            return TopicProgress(await self._sender.route(topic), {}, None)
+        found = await self._sender.find_marks(topic, self._task.mark, self._known)
         route = await self._sender.route(topic)
-        mark = Mark(self._task.mark, frozenset(route.masters))
+        mark = TaskMark(self._task.mark, frozenset(route.masters))
         if found.since_ms is None:
-            return Lane(route, {}, mark)
+            return TopicProgress(route, {}, mark)
         stored = await asyncio.to_thread(StoredKeys(self._options).since, topic, found.since_ms, list(route.masters))
         LOG.info("event=task_resumed topic=%s stored=%d", topic, len(stored))
-        return Lane(route, stored, mark)
+        return TopicProgress(route, stored, mark)
 
     async def _send_marked(
-        self, topic: str, rows: Rows, places: Places, columns: SinkColumns, mark: Mark
-    ) -> tuple[Rows, Places]:
-        """Send the first row to each broker that holds no mark and see all of them stored; returns the others."""
+        self, topic: str, rows: SinkRows, places: Places, columns: SinkColumns, mark: TaskMark
+    ) -> tuple[SinkRows, Places]:
+        """Send the first row for each broker without a mark, and wait until all are stored. Returns the other rows."""
         fits = await self._fitting(topic, rows, self._encoded(topic, rows, columns))
         rows, places = rows.where(fits), places[fits]
         marked = self._sender.to_mark(topic, places)
@@ -154,7 +157,7 @@ class SinkTask:
         await self._sender.drain()
         return rows.where(~marked), places[~marked]
 
-    async def _send(self, topic: str, rows: Rows, places: Places, columns: SinkColumns) -> None:
+    async def _send(self, topic: str, rows: SinkRows, places: Places, columns: SinkColumns) -> None:
         if not len(rows):
             return
         encoded = self._encoded(topic, rows, columns)
@@ -167,37 +170,39 @@ class SinkTask:
         for request in encoded.requests(places):
             await self._sender.submit(request)
 
-    def _encoded(self, topic: str, rows: Rows, columns: SinkColumns, mark: Mark | None = None) -> Encoded:
+    def _encoded(self, topic: str, rows: SinkRows, columns: SinkColumns, mark: TaskMark | None = None) -> EncodedRows:
         now_ms = int(time.time() * 1000)
-        return Encoded(rows, columns, self._options, topic, lambda: self._ids.create(now_ms), mark)
+        return EncodedRows(rows, columns, self._options, topic, lambda: self._ids.create(now_ms), mark)
 
-    async def _fitting(self, topic: str, rows: Rows, encoded: Encoded) -> NDArray[np.bool_]:
-        """Which rows are small enough; the others are sent to the topic for those."""
+    async def _fitting(self, topic: str, rows: SinkRows, encoded: EncodedRows) -> NDArray[np.bool_]:
+        """Which rows are small enough. The others are sent to the dead letter topic."""
         fits = encoded.fits()
         if not fits.all():
             await self._divert(topic, encoded, rows, fits)
         return fits
 
-    async def _divert(self, topic: str, encoded: Encoded, rows: Rows, fits: NDArray[np.bool_]) -> None:
-        """Send what is too large to the topic for it, cut and described; or fail."""
+    async def _divert(self, topic: str, encoded: EncodedRows, rows: SinkRows, fits: NDArray[np.bool_]) -> None:
+        """Send oversize rows, truncated and described, to the dead letter topic; or fail."""
         first = int(np.argmin(fits))
         elsewhere = self._options.names.wrap(self._options.dead_letter_topic)
         if not elsewhere or elsewhere == topic:
             body, properties = encoded.size_of(first)
             raise SourceError(
                 "ORBITMQ_OVERSIZE",
-                f"a message to topic {topic} has {body} bytes of body and {properties} of properties, at most "
-                f"{self._options.size_max} and 32,255 go; onOversize=dlq:<topic> sends such messages there",
+                f"a message to topic {topic} has {body} bytes of body and {properties} of properties; the "
+                f"limits are {self._options.size_max} and 32,255; onOversize=dlq:<topic> sends such messages there",
             )
         cut = [self._cut(topic, encoded, rows, row) for row in np.flatnonzero(~fits).tolist()]
         names = ["body", "keys", "properties"]
         types = [pa.binary(), pa.string(), pa.map_(pa.string(), pa.string())]
         arrays = [pa.array(column, type_) for column, type_ in zip(zip(*cut, strict=True), types, strict=True)]
-        diverted = Rows(pa.RecordBatch.from_arrays(arrays, names), rows.where(~fits).keys)
+        diverted = SinkRows(pa.RecordBatch.from_arrays(arrays, names), rows.where(~fits).keys)
         self.written.oversize += len(diverted)
         await self._write_topic(elsewhere, diverted, OVERSIZE_COLUMNS)
 
-    def _cut(self, topic: str, encoded: Encoded, rows: Rows, row: int) -> tuple[bytes, str | None, dict[str, str]]:
+    def _cut(
+        self, topic: str, encoded: EncodedRows, rows: SinkRows, row: int
+    ) -> tuple[bytes, str | None, dict[str, str]]:
         body = self._columns.body(rows.batch)[row].as_py()
         keys = self._columns.keys(rows.batch)
         size, properties_size = encoded.size_of(row)
@@ -214,7 +219,7 @@ class SinkTask:
         )
 
     def _queues(self, route: TopicRoute, batch: pa.RecordBatch, columns: SinkColumns) -> Places:
-        """The place of each row's queue among those of the route, ANY_QUEUE for any."""
+        """The index of each row's queue in the route, ANY_QUEUE for any."""
         if self._options.selector == "keyHash":
             keys = columns.text(batch, "shardingKey")
             return _hashed(columns.keys(batch) if keys is None else keys, batch.num_rows, len(route.queues))
@@ -225,7 +230,7 @@ class SinkTask:
 
 
 def _hashed(keys: pa.StringArray | None, count: int, queues: int) -> Places:
-    """As Java's hash selector; rows without a key go anywhere."""
+    """Queues by the hash selector of Java. Rows without a key go to any queue."""
     if keys is None:
         return np.full(count, ANY_QUEUE)
     encoded = keys.dictionary_encode()
@@ -240,34 +245,30 @@ def _fixed(route: TopicRoute, ids: Sequence[int | None], names: pa.StringArray |
     }
     brokers = sorted({queue.broker_name for queue in route.queues})
     if names is None and len(brokers) > 1:
-        raise bad_row(f"the topic lives on {', '.join(brokers)}: column brokerName must say which is meant")
+        raise bad_row(f"the topic is on {', '.join(brokers)}; add the column brokerName")
     wanted = zip([brokers[0]] * len(ids) if names is None else names.to_pylist(), ids, strict=True)
     found = [places.get(place, len(places)) for place in wanted]
     if len(places) in found:
         row = found.index(len(places))
-        raise bad_row(f"queue {ids[row]} of broker {brokers[0] if names is None else names[row]} is not to be written")
+        raise bad_row(f"queue {ids[row]} of broker {brokers[0] if names is None else names[row]} is not writable")
     return np.array(found, np.int64)
 
 
-def _unique_ids() -> UniqueIds:
-    return UniqueIds(address_bytes(client_address(own_addresses())), os.getpid(), os.urandom(4))
-
-
 class Reporting:
-    """What the driver says of a batch: a line in the log, and one in the file of option reportPath."""
+    """Reports a batch on the driver: a line in the log, and one in the file of the option reportPath."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._path = options.report_path
 
     def committed(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
-        total = together(message for message in messages if isinstance(message, Written))
+        total = merged(message for message in messages if isinstance(message, WriteReport))
         LOG.info("event=committed%s %s", _named(batch), total.summary())
         self._append(total.line("commit", batch))
 
     def aborted(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
-        """What tasks stored before the write failed stays stored; a failed task's error says what it had stored."""
+        """Messages that tasks stored before the failure stay. The error of a failed task says what it had stored."""
         failed = sum(message is None for message in messages)
-        total = together(message for message in messages if isinstance(message, Written))
+        total = merged(message for message in messages if isinstance(message, WriteReport))
         text = "event=aborted%s failed_tasks=%d already_stored=%s"
         LOG.warning(text, _named(batch), failed, total.summary())
         self._append(total.line("abort", batch, failed))
@@ -277,17 +278,17 @@ class Reporting:
             try:
                 with Path(self._path).open("a", encoding="utf-8") as file:
                     file.write(line + "\n")
-            except OSError as error:  # everything is stored: the write must not fail for its report
+            except OSError as error:  # all messages are stored: a missing report must not fail the write
                 LOG.warning("event=report_failed path=%s error=%s", self._path, error)
 
 
 def _named(batch: int | None) -> str:
-    """The batch of a stream; a batch write has none."""
+    """The batch of a stream, for the log."""
     return "" if batch is None else f" batch={batch}"
 
 
 class TopicWriter(DataSourceArrowWriter):
-    """A batch write; travels to the executors."""
+    """A batch write. It is sent to the executors."""
 
     def __init__(self, options: WriteOptions, columns: SinkColumns, known: KnownBrokers) -> None:
         self._options = options
@@ -296,7 +297,7 @@ class TopicWriter(DataSourceArrowWriter):
         self._job = options.job_id or uuid.uuid4().hex
         self._reporting = Reporting(options)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReport:
         task = TaskIdentity(self._job, "", _task_context().partitionId())
         return asyncio.run(SinkTask(self._options, self._columns, task, self._known).run(iterator))
 
@@ -308,7 +309,7 @@ class TopicWriter(DataSourceArrowWriter):
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
-    """A streaming write; travels to the executors."""
+    """A streaming write. It is sent to the executors."""
 
     def __init__(self, options: WriteOptions, columns: SinkColumns, known: KnownBrokers) -> None:
         self._options = options
@@ -316,7 +317,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         self._known = known
         self._reporting = Reporting(options)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReport:
         context = _task_context()
         query, batch = (context.getLocalProperty(name) or "" for name in QUERY_AND_BATCH)
         task = TaskIdentity(self._options.job_id or query, batch, context.partitionId())

@@ -1,8 +1,8 @@
-"""Which brokers may hold what a task has sent before, so that a repeated task asks each of them or fails.
+"""Which brokers may hold messages of a task, so that a repeated task queries each of them or fails.
 
-A broker that dies leaves the route, and nothing tells any more what it stored. That it was there is known all the same:
-to the driver, which looks when a write begins; to the marks of the task on other brokers; and to option
-`expectBrokers`. Must not know messages.
+A broker that dies leaves the route, and what it stored is unknown. But its existence is known: to the driver, which
+looks up the brokers when a write starts, from the task's marks on other brokers, and from the option `expectBrokers`.
+Knows no messages.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MASTER_ID
-from orbitmq.spark.cluster import Cluster, Retries
+from orbitmq.spark.cluster_client import ClusterClient, Retries
 from orbitmq.spark.sink_options import WriteOptions
 
 RETRIES = Retries(3, 1000)
@@ -20,24 +20,24 @@ RETRIES = Retries(3, 1000)
 
 @dataclass(frozen=True)
 class KnownBrokers:
-    """Those that had a master when a write began, and those the options name; travels to the executors."""
+    """The brokers with a master when a write started, and those of the options. It is sent to the executors."""
 
     of_topics: Mapping[str, frozenset[str]]
-    """Of the topics the options name."""
+    """Brokers of the topics that the options name."""
     of_cluster: frozenset[str]
-    """All there were, where rows choose their topics; none where the options do."""
+    """All brokers when rows choose their topics, none when the options do."""
 
 
 NO_BROKERS = KnownBrokers({}, frozenset())
 
 
-def cluster_of(options: WriteOptions) -> Cluster:
-    """The cluster as the driver asks it, and the threads of a task."""
-    return Cluster(options.name_servers, options.send_timeout_ms, RETRIES, options.protection)
+def cluster_of(options: WriteOptions) -> ClusterClient:
+    """The client of the driver, and of the threads of a task."""
+    return ClusterClient(options.name_servers, options.send_timeout_ms, RETRIES, options.protection)
 
 
 def known_brokers(options: WriteOptions) -> KnownBrokers:
-    """What the driver sees now; none unless the write is effectively-once. SourceError when no name server answers."""
+    """The brokers now, none unless the write is effectively-once. SourceError when no name server responds."""
     if not options.effectively_once:
         return NO_BROKERS
     cluster = cluster_of(options)
@@ -48,19 +48,19 @@ def known_brokers(options: WriteOptions) -> KnownBrokers:
     return KnownBrokers({**of_topics, topic: of_topics[topic] | options.broker_names}, frozenset())
 
 
-def masters(cluster: Cluster) -> frozenset[str]:
+def masters(cluster: ClusterClient) -> frozenset[str]:
     """The brokers of a cluster whose masters are registered."""
     return frozenset(name for name, data in cluster.info().brokers.items() if MASTER_ID in data.addresses)
 
 
-def _masters_of(cluster: Cluster, topic: str) -> frozenset[str]:
-    """None for a topic there is not: the tasks tell that."""
+def _masters_of(cluster: ClusterClient, topic: str) -> frozenset[str]:
+    """Empty for a topic that does not exist: the tasks report that."""
     places, _ = cluster.look_up([topic])
     return frozenset(queue.broker_name for queue, place in places.items() if place.has_master)
 
 
 def require_brokers(wanted: Collection[str], there: Collection[str]) -> None:
-    """SourceError ORBITMQ_BROKER_UNAVAILABLE when one of those wanted is not there."""
+    """SourceError ORBITMQ_BROKER_UNAVAILABLE when a wanted broker is missing."""
     missing = sorted(set(wanted) - set(there))
     if missing:
         raise SourceError(

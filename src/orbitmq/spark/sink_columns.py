@@ -1,7 +1,7 @@
-"""The columns a write takes: one table of names, aliases and types, and each as an Arrow array of one form.
+"""The columns of a write: a table of names, aliases and types, and conversions to Arrow arrays.
 
-Frames that were read with this package or with Spark's Kafka source can be written as they are: columns of theirs that
-say where a message came from are let through. Must not know brokers.
+Frames read with this package or with Spark's Kafka source can be written unchanged: their columns about the origin of a
+message are ignored. Knows no brokers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NUMBER = (ByteType, ShortType, IntegerType, LongType)
 
 @dataclass(frozen=True)
 class SinkColumn:
-    """One column: what else it may be called, the Spark types it may have, and what it means."""
+    """A column: its Spark types, its description and its alias."""
 
     types: tuple[type[DataType], ...]
     text: str
@@ -41,33 +41,35 @@ class SinkColumn:
 
 
 SINK_COLUMNS: dict[str, SinkColumn] = {
-    "body": SinkColumn(TEXT, "The message itself. Required; neither null nor empty.", "value"),
-    "topic": SinkColumn(TEXT, "Its topic, unless option `topic` names one for all."),
-    "keys": SinkColumn((*TEXT, ArrayType), "Its keys: one text with spaces between them, or an array.", "key"),
-    "tags": SinkColumn(TEXT, "Its tag."),
+    "body": SinkColumn(TEXT, "Body of the message. Required; neither null nor empty.", "value"),
+    "topic": SinkColumn(TEXT, "Topic, unless the option `topic` sets one for all messages."),
+    "keys": SinkColumn((*TEXT, ArrayType), "Keys: a string with spaces between them, or an array.", "key"),
+    "tags": SinkColumn(TEXT, "Tag."),
     "properties": SinkColumn(
         (MapType, ArrayType),
-        "Its other properties: a map, or an array of structs of a name and a value. Names that belong to the system "
-        "are left out, but for KEYS and TAGS where there is no column of them.",
+        "Other properties: a map, or an array of structs of a name and a value. Reserved names are ignored, except "
+        "KEYS and TAGS when there is no such column.",
         "headers",
     ),
-    "flag": SinkColumn(NUMBER, "Its flag, a number for the application; 0."),
-    "delayLevel": SinkColumn(NUMBER, "Delay level; 0 and null deliver at once."),
+    "flag": SinkColumn(NUMBER, "Flag, a number for the application. Default: 0."),
+    "delayLevel": SinkColumn(NUMBER, "Delay level. 0 and null deliver at once."),
     "deliverTime": SinkColumn(
         (TimestampType, *NUMBER),
-        "When to deliver, a time or ms since 1970, for brokers of RocketMQ 5; older ones and orbitmq deliver at once.",
+        "Delivery time, a timestamp or ms since 1970, for brokers of RocketMQ 5. Others deliver at once.",
     ),
-    "shardingKey": SinkColumn(TEXT, "With queueSelector=keyHash: rows of equal keys go to one queue, in their order."),
-    "queueId": SinkColumn(NUMBER, "With queueSelector=fixed: the queue."),
-    "brokerName": SinkColumn(TEXT, "With queueSelector=fixed: its broker; may be left out with one broker."),
-    "queueOffset": SinkColumn(NUMBER, "Together with topic, brokerName and queueId: where a message was read."),
+    "shardingKey": SinkColumn(
+        TEXT, "With queueSelector=keyHash: rows with equal values go to one queue, in their order."
+    ),
+    "queueId": SinkColumn(NUMBER, "With queueSelector=fixed: id of the queue."),
+    "brokerName": SinkColumn(TEXT, "With queueSelector=fixed: its broker. Optional with a single broker."),
+    "queueOffset": SinkColumn(NUMBER, "With topic, brokerName and queueId: where the message was read."),
     "bornTimestamp": SinkColumn(
-        (TimestampType, *NUMBER), "When it was made; kept with sendMode=single, otherwise it is the time of sending."
+        (TimestampType, *NUMBER), "Creation time. Kept with sendMode=single, otherwise replaced by the time of sending."
     ),
-    "idempotencyKey": SinkColumn(TEXT, "What makes the message the one it is, for deliveryGuarantee=effectively-once."),
+    "idempotencyKey": SinkColumn(TEXT, "Identity of the message, for deliveryGuarantee=effectively-once."),
 }
 ALIASES = {column.alias: name for name, column in SINK_COLUMNS.items() if column.alias}
-# Columns of reads that say where a message was, which a write does not need.
+# Columns of reads about the origin of a message, which a write ignores.
 LET_THROUGH = frozenset(
     {
         "msgId", "storeTimestamp", "bornHost", "storeHost", "reconsumeTimes", "sysFlag", "bodyCrc", "physOffset",
@@ -78,7 +80,7 @@ LET_THROUGH = frozenset(
 
 @dataclass(frozen=True)
 class SinkColumns:
-    """Which place of a frame each column has."""
+    """The position of each column in a frame."""
 
     places: dict[str, int]
 
@@ -95,7 +97,7 @@ class SinkColumns:
         body = _narrow(body).cast(pa.binary()) if not pa.types.is_binary(body.type) else body
         if body.null_count or (len(body) and pc.min(pc.binary_length(body)).as_py() == 0):
             place = pc.index(pc.fill_null(pc.equal(pc.binary_length(body), 0), True), True).as_py()
-            raise bad_row(f"row {place} of a batch of {len(body)} has no body; brokers take none without: filter them")
+            raise bad_row(f"row {place} of a batch of {len(body)} has no body, which brokers reject; filter such rows")
         return body
 
     def keys(self, batch: pa.RecordBatch) -> pa.StringArray | None:
@@ -129,20 +131,20 @@ class SinkColumns:
 
 
 def sink_columns(schema: StructType, *, topic_given: bool) -> SinkColumns:
-    """The places of the columns of a frame. SourceError names one that is unknown, missing or of another type."""
+    """The positions of the columns of a frame. SourceError for a column that is unknown, missing or of a wrong type."""
     places: dict[str, int] = {}
     for place, field in enumerate(schema):
         name = ALIASES.get(field.name, field.name)
         if name in LET_THROUGH:
             continue
         if name not in SINK_COLUMNS:
-            raise _bad_schema(f"{_no_such_column(field.name)}; select those the message is made of")
+            raise _bad_schema(f"{_no_such_column(field.name)}; select the columns of the message")
         if name in places:
-            raise _bad_schema(f"column {field.name} is there twice: {name} and {SINK_COLUMNS[name].alias} are the same")
+            raise _bad_schema(f"column {field.name} occurs twice: {name} and {SINK_COLUMNS[name].alias} are the same")
         _require_type(field.name, field.dataType, SINK_COLUMNS[name].types)
         places[name] = place
     if "body" not in places:
-        raise _bad_schema("there is no column body (or value); make one, e.g. to_json(struct(*)) AS body")
+        raise _bad_schema("there is no column body (or value); add one, e.g. to_json(struct(*)) AS body")
     if "topic" not in places and not topic_given:
         raise _bad_schema("there is neither option topic nor a column topic")
     return SinkColumns(places)
@@ -163,11 +165,11 @@ def _require_type(name: str, found: DataType, allowed: Sequence[type[DataType]])
 
 def _no_such_column(name: str) -> str:
     known = ", ".join(f"{known} (or {c.alias})" if c.alias else known for known, c in SINK_COLUMNS.items())
-    return f"a message has no {name}; there are {known}"
+    return f"a message has no {name}; the columns are {known}"
 
 
 def as_text(name: str, values: pa.Array) -> pa.StringArray:
-    """The values as UTF-8 texts; SourceError when bytes are none."""
+    """The values as UTF-8 strings. SourceError when bytes are not UTF-8."""
     try:
         return values if pa.types.is_string(values.type) else _narrow(values).cast(pa.string())
     except pa.ArrowInvalid as error:
@@ -182,7 +184,7 @@ def _narrow(values: pa.Array) -> pa.Array:
 
 
 def bad_row(text: str) -> SourceError:
-    """A row that cannot be a message."""
+    """The error for a row that cannot be a message."""
     return SourceError("ORBITMQ_BAD_ROW", text)
 
 

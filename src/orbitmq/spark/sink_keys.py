@@ -1,4 +1,4 @@
-"""Idempotency keys: what makes a row the same message when its write is repeated. Pure; must not know brokers.
+"""Idempotency keys: they identify a message when its write is repeated. Pure; knows no brokers.
 
 A key is the first 16 bytes of BLAKE2b, as 32 hexadecimal digits, over fields joined by 0x00:
 
@@ -27,16 +27,16 @@ from orbitmq.message.checksum import crc32
 from orbitmq.spark.sink_columns import SinkColumns
 
 IDEMPOTENCY_KEY = "ORBIT_IK"  # the property
-TASK_BROKERS = "ORBIT_BROKERS"  # beside a mark: the brokers the task may write to, separated by commas
+TASK_BROKERS = "ORBIT_BROKERS"  # with a mark: the brokers the task may write to, separated by commas
 KEY_SIZE = 16
 COORDINATES = ("topic", "brokerName", "queueId", "queueOffset")
 SEPARATOR = "\x00"
-PIECE = 64  # bodies that are bytes of Python at a time: few enough to stay in the processor's cache
+PIECE = 64  # bodies converted at a time: few enough to stay in the CPU cache
 
 
 @dataclass(frozen=True)
 class TaskIdentity:
-    """Whose rows these are: one partition of one batch of a job, the same when Spark repeats the task."""
+    """One partition of one batch of a job, the same when Spark repeats the task."""
 
     job: str
     batch: str
@@ -48,15 +48,15 @@ class TaskIdentity:
 
 
 @dataclass(frozen=True)
-class Mark:
-    """What tells that a task was here: a word among the KEYS, and the brokers it may write to."""
+class TaskMark:
+    """The mark of a task: a word among the KEYS, and the brokers that the task may write to."""
 
     word: str
     brokers: frozenset[str]
 
 
 def digest(*fields: object) -> str:
-    """The key of these fields."""
+    """The key for these fields."""
     return _digest(SEPARATOR.join(map(str, fields)))
 
 
@@ -85,7 +85,7 @@ def _by_place(batch: pa.RecordBatch, columns: SinkColumns, task: TaskIdentity, f
 
 
 def _checksums(batch: pa.RecordBatch, columns: SinkColumns) -> list[int]:
-    """A number for what each row says."""
+    """A checksum over the content of each row."""
     body = columns.body(batch)
     pieces = (body.slice(start, PIECE).to_pylist() for start in range(0, len(body), PIECE))
     sums = [crc32(text) for piece in pieces for text in piece]

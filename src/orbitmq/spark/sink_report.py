@@ -1,4 +1,4 @@
-"""What a task, a batch or a whole write has stored: counts, and first and last offset of each queue. Pure."""
+"""The report of a task, a batch or a write: counts, and the first and last offset of each queue. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from orbitmq.message.model import MessageQueue
 
 
 @dataclass
-class QueueSpan:
-    """Messages of one queue; other producers' ones may lie between `first` and `last`."""
+class StoredSpan:
+    """Stored messages of one queue. Messages of other producers may be between `first` and `last`."""
 
     count: int = 0
     first: int = -1
@@ -27,33 +27,33 @@ class QueueSpan:
 
 
 @dataclass
-class Written(WriterCommitMessage):
-    """What was stored. `skipped` rows were there already, `oversize` ones went to the topic for those; `unconfirmed`
-    counts answers by status that said stored, but not flushed or replicated as safely as configured.
+class WriteReport(WriterCommitMessage):
+    """Counts of a write. `skipped` rows were stored before, `oversize` ones went to the dead letter topic.
+    `unconfirmed` counts messages by status that are stored, but not flushed or replicated as configured.
     """
 
     messages: int = 0
     skipped: int = 0
     oversize: int = 0
     unconfirmed: dict[str, int] = field(default_factory=dict)
-    queues: dict[MessageQueue, QueueSpan] = field(default_factory=dict)
+    queues: dict[MessageQueue, StoredSpan] = field(default_factory=dict)
 
     def stored(self, queue: MessageQueue, offset: int, count: int) -> None:
         self.messages += count
-        self.queues.setdefault(queue, QueueSpan()).add(count, offset, offset + count - 1)
+        self.queues.setdefault(queue, StoredSpan()).add(count, offset, offset + count - 1)
 
     def not_confirmed(self, status: str, count: int) -> None:
         self.unconfirmed[status] = self.unconfirmed.get(status, 0) + count
 
-    def merge(self, other: Written) -> None:
-        """Add what another task has stored."""
+    def merge(self, other: WriteReport) -> None:
+        """Add the counts of another task."""
         self.messages += other.messages
         self.skipped += other.skipped
         self.oversize += other.oversize
         for status, count in other.unconfirmed.items():
             self.not_confirmed(status, count)
         for queue, span in other.queues.items():
-            self.queues.setdefault(queue, QueueSpan()).add(span.count, span.first, span.last)
+            self.queues.setdefault(queue, StoredSpan()).add(span.count, span.first, span.last)
 
     def summary(self) -> str:
         """The counts in one line."""
@@ -72,9 +72,9 @@ class Written(WriterCommitMessage):
         return json.dumps({**about, **told, "unconfirmed": self.unconfirmed, "queues": queues})
 
 
-def together(parts: Iterable[Written]) -> Written:
+def merged(parts: Iterable[WriteReport]) -> WriteReport:
     """The sum of what tasks have stored."""
-    total = Written()
+    total = WriteReport()
     for part in parts:
         total.merge(part)
     return total

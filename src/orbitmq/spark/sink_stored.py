@@ -1,7 +1,7 @@
-"""What of a task is stored already: what its marks tell, and the list of idempotency keys that messages since a point
-in time carry. Blocking; must not know how messages are sent.
+"""Finds the messages of a task that are stored already, by its marks and by the idempotency keys of messages since a
+point in time. Blocking; knows nothing of sending.
 
-Only masters are believed: a slave may lack what its master stored last."""
+It reads from masters only: a slave may lack the latest messages."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from orbitmq.message.config import SUBSCRIBE_ALL
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import KEYS
 from orbitmq.spark.batches import regions
-from orbitmq.spark.cluster import Addresses
-from orbitmq.spark.fetch import QueueRange
-from orbitmq.spark.pulls import PullSettings, RangeReader
+from orbitmq.spark.cluster_client import Addresses
+from orbitmq.spark.fetch import OffsetRange, queue_name
+from orbitmq.spark.pulls import FetchSettings, RangeReader
 from orbitmq.spark.sink_brokers import cluster_of, masters, require_brokers
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, TASK_BROKERS
 from orbitmq.spark.sink_options import WriteOptions
@@ -26,19 +26,19 @@ from orbitmq.spark.units import Units, unit_positions
 
 LOG = logging.getLogger(__name__)
 
-SKEW_MS = 60_000  # clocks of brokers and executors are believed to differ by less
-KEYS_MAX = 8_000_000  # keys held at a time: some 1 GiB of a worker
+SKEW_MS = 60_000  # assumed maximum difference of the clocks of brokers and executors
+KEYS_MAX = 8_000_000  # keys in memory, about 1 GiB of a worker
 READ_GROUP = "TOOLS_CONSUMER"  # every broker has it; its offsets never change
 
-Stored = dict[str, tuple[MessageQueue, int]]  # idempotency key -> where its message is
+StoredPlaces = dict[str, tuple[MessageQueue, int]]  # idempotency key -> queue and offset of its message
 
 
 class StoredKeys:
-    """Reads topics that the task writes."""
+    """Reads the idempotency keys from the topics that the task writes."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._cluster = cluster_of(options)
-        self._pulls = PullSettings(
+        self._pulls = FetchSettings(
             group=READ_GROUP,
             expression=SUBSCRIBE_ALL,
             batch_size=1024,
@@ -49,14 +49,16 @@ class StoredKeys:
         )
 
     def brokers(self) -> frozenset[str]:
-        """Those of the whole cluster whose masters are registered."""
+        """The brokers of the cluster whose masters are registered."""
         return masters(self._cluster)
 
-    def since(self, topic: str, time_ms: int, brokers: Collection[str], only: MessageQueue | None = None) -> Stored:
-        """The keys of all messages of a topic, or of one queue, that were stored from a minute before `time_ms` on.
+    def since(
+        self, topic: str, time_ms: int, brokers: Collection[str], only: MessageQueue | None = None
+    ) -> StoredPlaces:
+        """The keys of all messages of a topic, or of one queue, stored at or after a minute before `time_ms`.
 
-        SourceError ORBITMQ_BROKER_UNAVAILABLE when one of the `brokers` has no master or no queue that can be read:
-        what it holds must not be taken for nothing.
+        SourceError ORBITMQ_BROKER_UNAVAILABLE when one of the `brokers` has no master or no readable queue, since its
+        messages would be missed.
         """
         places = self._cluster.queues(topic)
         queues = {queue: place.addresses[:1] for queue, place in places.items() if place.has_master}
@@ -64,13 +66,13 @@ class StoredKeys:
         if only is not None:
             queues = {only: _addresses_of(only, queues)}
         bounds = self._cluster.bounds(queues)
-        found: Stored = {}
+        found: StoredPlaces = {}
         for queue, addresses in queues.items():
             start = self._cluster.offset_at(queue, addresses, bounds[queue], time_ms - SKEW_MS, READ_GROUP)
-            self._list(QueueRange(queue, start, bounds[queue][1]), addresses, found)
+            self._list(OffsetRange(queue, start, bounds[queue][1]), addresses, found)
         return found
 
-    def _list(self, wanted: QueueRange, addresses: Addresses, found: Stored) -> None:
+    def _list(self, wanted: OffsetRange, addresses: Addresses, found: StoredPlaces) -> None:
         if not len(wanted):
             return
         for region in regions(RangeReader(wanted, addresses, self._pulls).bodies()):
@@ -85,32 +87,32 @@ class StoredKeys:
 
 def _addresses_of(queue: MessageQueue, queues: Mapping[MessageQueue, Addresses]) -> Addresses:
     if queue not in queues:
-        raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{queue} cannot be read at present")
+        raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{queue_name(queue)} cannot be read at present")
     return queues[queue]
 
 
 @dataclass(frozen=True)
-class Traces:
-    """What the marks of a task tell, those of all its earlier attempts together."""
+class FoundMarks:
+    """The marks of a task, of all its earlier attempts together."""
 
     since_ms: int | None
-    """When the first was stored, None when there is none."""
+    """When the first one was stored, None without any."""
     holders: frozenset[str]
-    """The brokers that have one."""
+    """The brokers that have a mark."""
     brokers: frozenset[str]
-    """Those the task may have written to."""
+    """The brokers that the task may have written to."""
 
 
-def traces(bodies: Iterable[tuple[str, bytes]], mark: str) -> Traces:
-    """Of units, each run with the broker it is from, those that have `mark` among their KEYS: an index finds hashes."""
+def found_marks(bodies: Iterable[tuple[str, bytes]], mark: str) -> FoundMarks:
+    """The marks among runs of units from an index query, each with its broker. An index finds hashes only."""
     found = [(broker, *each) for broker, body in bodies if body for each in _marked(body, mark)]
     holders = frozenset(broker for broker, _, _ in found)
     told = {name for _, _, text in found for name in text.split(",") if name}
-    return Traces(min((time for _, time, _ in found), default=None), holders, holders | told)
+    return FoundMarks(min((time for _, time, _ in found), default=None), holders, holders | told)
 
 
 def _marked(body: bytes, mark: str) -> list[tuple[int, str]]:
-    """Store time and brokers told, of each unit that has the mark."""
+    """Store time and brokers of each unit with the mark."""
     units = Units(body, unit_positions(body))
     keys, brokers = units.properties.column(KEYS), units.properties.column(TASK_BROKERS)
     marked = pc.fill_null(pc.match_substring(keys, mark), False).to_numpy(False)
@@ -119,6 +121,6 @@ def _marked(body: bytes, mark: str) -> list[tuple[int, str]]:
 
 
 def places_of(stored: Mapping[str, tuple[MessageQueue, int]], keys: Sequence[str]) -> list[tuple[MessageQueue, int]]:
-    """Where the messages with these keys are; empty unless all of them are there."""
+    """Queue and offset of the messages with these keys. Empty unless all are stored."""
     places = [stored[key] for key in keys if key in stored]
     return places if len(places) == len(keys) else []

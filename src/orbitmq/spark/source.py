@@ -1,7 +1,7 @@
 """The data source `orbitmq`: topics of a cluster as a DataFrame, read over the network, in one batch or as a stream.
 
-Spark calls it in three places: `schema` and the readers where `load` is called, planning in a process of the driver,
-`read` in a task. A batch must not hold connections between them.
+Spark calls `schema` and the readers where `load` is called, the planning in a process of the driver, and `read` in a
+task. A batch must not hold connections between these calls.
 """
 
 from __future__ import annotations
@@ -9,22 +9,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
+from orbitmq.spark.cluster_options import bad_option
 from orbitmq.spark.forms import NATIVE, check_schema, require_corrupt, schema_read
 from orbitmq.spark.options import ReadOptions, check_stream, read_options
-from orbitmq.spark.planning import plan
 from orbitmq.spark.pushdown import NOTHING_PUSHED, pushed
-from orbitmq.spark.reading import RangeTasks, cluster_of
-from orbitmq.spark.selecting import selection
+from orbitmq.spark.queue_selection import queue_selection
+from orbitmq.spark.read_plan import plan
+from orbitmq.spark.read_tasks import RangeTasks, cluster_of
+from orbitmq.spark.sink_columns import SinkColumns, sink_columns
+from orbitmq.spark.sink_options import WriteOptions, write_options
 from orbitmq.spark.stream import TopicStreamReader
-from orbitmq.spark.writing import TopicSink
 
 
-class TopicSource(TopicSink):
-    """`spark.read.format("orbitmq")`; the options are those of `orbitmq.spark.options.ReadOptions`. Writes go to the
-    base class."""
+class TopicSource(DataSource):
+    """`format("orbitmq")`. Reads take the options of `orbitmq.spark.options.ReadOptions`, writes those of
+    `orbitmq.spark.sink_options.WriteOptions`."""
 
     @classmethod
     def name(cls) -> str:
@@ -47,19 +57,41 @@ class TopicSource(TopicSink):
         require_corrupt(schema, options)
         return TopicStreamReader(options, schema)
 
+    # Writers are imported here, so that executors that only read load nothing of them.
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from orbitmq.spark.sink import TopicWriter
+        from orbitmq.spark.sink_brokers import known_brokers
+
+        options, columns = self._checked(schema, overwrite=overwrite)
+        return TopicWriter(options, columns, known_brokers(options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        from orbitmq.spark.sink import TopicStreamWriter
+        from orbitmq.spark.sink_brokers import known_brokers
+
+        options, columns = self._checked(schema, overwrite=overwrite)
+        return TopicStreamWriter(options, columns, known_brokers(options))  # Spark makes one for each batch
+
+    def _checked(self, schema: StructType, *, overwrite: bool) -> tuple[WriteOptions, SinkColumns]:
+        options = write_options(self.options)
+        if overwrite:
+            raise bad_option('a topic cannot be overwritten; use .mode("append"), for a stream outputMode("append")')
+        return options, sink_columns(schema, topic_given=bool(options.topic))
+
 
 class TopicReader(DataSourceReader):
-    """Plans a batch read on the driver and runs its tasks; it travels to the executors."""
+    """Plans a batch read on the driver and runs its tasks. It is sent to the executors."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._selection = selection(options)
+        self._selection = queue_selection(options)
         self._pushed = NOTHING_PUSHED
         self._tasks = RangeTasks(options, schema)
 
     def partitions(self) -> list[InputPartition]:
-        """The ranges of all queues; the same for the same options and the same offsets of the brokers."""
+        """The ranges of all queues, which depend only on the options and the offsets of the brokers."""
         cluster = cluster_of(self._options)
         places = self._selection.queues(cluster)
         queues = {queue: place.addresses for queue, place in places.items()}
@@ -72,11 +104,11 @@ class TopicReader(DataSourceReader):
 
 
 class NarrowingTopicReader(TopicReader):
-    """Lets the conditions of the query narrow what is read. Spark refuses a reader that can do so unless its
-    configuration allows it, so this is a class of its own."""
+    """Uses conditions of the query to reduce what is read. Spark rejects such a reader unless its configuration allows
+    it, so this is a class of its own."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take what is of use; all are given back, for Spark to apply them to the rows."""
+        """Use the supported conditions. All are returned, so that Spark applies them to the rows."""
         self._pushed = pushed(filters) if self._options.form == NATIVE else NOTHING_PUSHED
         self._tasks = RangeTasks(self._options, self._schema, self._pushed)
         return filters

@@ -1,9 +1,7 @@
-"""The stream `spark.readStream.format("orbitmq")`: tells Spark where a query begins, where its next batch ends, and
-which tasks read it.
+"""The stream `spark.readStream.format("orbitmq")`: the start of a query, the end of its next batch, and the tasks.
 
-One object lives in a process on the driver as long as the query runs; a copy of it goes to the tasks. Spark calls it
-in the order initialOffset, latestOffset, initialOffset again, partitions; the checkpoint decides over everything it
-remembers.
+One object lives in a process of the driver as long as the query runs. Tasks get a copy. Spark calls initialOffset,
+latestOffset, initialOffset again, and partitions. The checkpoint takes precedence over all state in memory.
 """
 
 from __future__ import annotations
@@ -28,24 +26,24 @@ from pyspark.sql.types import StructType
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.admission import NO_LIMITS, Limits, MeanSize, is_due, rows_allowed, shares
-from orbitmq.spark.advancing import Front, Seen, front
-from orbitmq.spark.fetch import QueueRange, data_loss
-from orbitmq.spark.group_offsets import Mirror
+from orbitmq.spark.admission import NO_LIMITS, MeanSize, TriggerLimits, is_due, rows_allowed, shares
+from orbitmq.spark.cluster_monitor import ClusterMonitor, UnavailablePolicy
+from orbitmq.spark.fetch import OffsetRange, data_loss
+from orbitmq.spark.group_offsets import OffsetReporter
+from orbitmq.spark.next_batch import ClusterSnapshot, NextBatch, next_batch
 from orbitmq.spark.options import ReadOptions
-from orbitmq.spark.planning import begins, cut
-from orbitmq.spark.reading import RangeTasks, cluster_of
-from orbitmq.spark.selecting import selection
+from orbitmq.spark.queue_selection import queue_selection
+from orbitmq.spark.read_plan import begins, cut
+from orbitmq.spark.read_tasks import RangeTasks, cluster_of
 from orbitmq.spark.stream_offset import StreamOffset, ranges
-from orbitmq.spark.survey import Patience, Survey
 
 LOG = logging.getLogger(__name__)
 
-SAMPLED_QUEUES = 8  # whose messages are looked at for their size, a batch; the longest ones say most
+SAMPLED_QUEUES = 8  # queues sampled for message sizes in a batch, the longest ones
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads topics as a stream. `clock` tells seconds, `pause` waits so many."""
+    """Reads topics as a stream. `clock` returns seconds, `pause` sleeps for seconds."""
 
     def __init__(
         self,
@@ -57,24 +55,24 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> None:
         self._options = options
         self._strict = options.fail_on_data_loss
-        self._limits = Limits(options.rows_max, options.bytes_max, options.rows_min, options.delay_max_ms)
+        self._limits = TriggerLimits(options.rows_max, options.bytes_max, options.rows_min, options.delay_max_ms)
         self._tasks = RangeTasks(options, schema)
-        self._selection = selection(options)
+        self._selection = queue_selection(options)
         self._cluster = cluster_of(options)
-        patience = Patience(options.unavailable == "hold", options.unavailable_timeout_ms)
-        self._survey = Survey(self._cluster, self._selection, patience, strict=self._strict, clock=clock)
-        self._mirror = Mirror(self._cluster, options.group) if options.commit_offsets else None
+        policy = UnavailablePolicy(options.unavailable == "hold", options.unavailable_timeout_ms)
+        self._monitor = ClusterMonitor(self._cluster, self._selection, policy, strict=self._strict, clock=clock)
+        self._reporter = OffsetReporter(self._cluster, options.group) if options.commit_offsets else None
         self._clock = clock
         self._pause = pause
         self._initial: dict[str, Any] | None = None
         self._last_batch_at = -math.inf
         self._latest: dict[str, Any] | None = None
         self._target: dict[MessageQueue, int] | None = None
-        self._unsurveyed: frozenset[str] = frozenset()  # brokers that were down when the target was fixed
+        self._down_at_target: frozenset[str] = frozenset()  # brokers that were down when the target was fixed
         self._sizes = MeanSize()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where the query begins; looked up once, as Spark asks twice and brokers go on in between."""
+        """The start of the query. Computed once: Spark calls twice, and offsets advance meanwhile."""
         if self._initial is None:
             places = self._selection.queues(self._cluster)
             queues = {queue: place.addresses for queue, place in places.items()}
@@ -83,7 +81,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The limit of the options that Spark shows; all of them hold together, whichever that is."""
+        """The limit that Spark shows. All limits of the options apply together."""
         limits = self._limits
         if limits.rows_max:
             return ReadMaxRows(limits.rows_max)
@@ -92,43 +90,43 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMinRows(limits.rows_min) if limits.rows_min else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix what this run reads: everything that is there now."""
-        seen = self._survey.look(())
+        """Set the target of this run: everything that is there now."""
+        seen = self._monitor.snapshot(())
         self._target = {queue: high for queue, (_, high) in seen.bounds.items()}
-        self._unsurveyed = self._survey.down
+        self._down_at_target = self._monitor.down
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The end of the next batch, or `start` itself when there is none to be made.
+        """The end of the next batch, or `start` itself when there is nothing to read.
 
-        SourceError for data loss, and for brokers that did not answer for longer than allowed.
+        SourceError for data loss, and for brokers that did not respond for longer than allowed.
         """
         begun = StreamOffset.of_json(start)
         limits = NO_LIMITS if isinstance(limit, ReadAllAvailable) else self._limits
         while True:
-            seen = self._survey.look(begun.at)
+            seen = self._monitor.snapshot(begun.at)
             self._fix_late_targets(begun, seen)
-            self._tell(begun)
-            found = front(begun, seen, strict=self._strict, target=self._target)
+            self._report(begun)
+            found = next_batch(begun, seen, strict=self._strict, target=self._target)
             end = self._end(found, limits)
             if (end.at, end.lost) != (begun.at, begun.lost):
                 return end.as_json()
             if self._target is None or not self._is_short_of_target(begun, seen):
                 return start
-            # Spark would take an answer without progress for the end of the run.
+            # Without progress Spark would end the run.
             self._pause(self._options.fetch_retry_interval_ms / 1000)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The ends of the queues when they were last looked at, for the progress of the query."""
+        """The ends of the queues at the last snapshot, for the progress of the query."""
         return self._latest
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The tasks of a batch; the same for the same offsets and options."""
+        """The tasks of a batch, which depend only on the offsets and the options."""
         if start == end:
             return []
         pieces = cut(self._options, ranges(StreamOffset.of_json(start), StreamOffset.of_json(end)))
-        places = self._survey.places
+        places = self._monitor.places
         if any(piece.queue not in places for piece in pieces):  # the batch was planned before a restart
-            places, _ = self._selection.look(self._cluster)
+            places, _ = self._selection.find(self._cluster)
         pieces = [piece for piece in pieces if piece.queue in places or self._without(piece)]
         return [self._tasks.partition(piece, places[piece.queue]) for piece in pieces]
 
@@ -136,7 +134,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of one task."""
         yield from self._tasks.read(partition)
 
-    def _end(self, found: Front, limits: Limits) -> StreamOffset:
+    def _end(self, found: NextBatch, limits: TriggerLimits) -> StreamOffset:
         waiting = found.waiting
         total = sum(waiting.values())
         self._latest = StreamOffset(found.highs).as_json()
@@ -148,38 +146,38 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         size = self._size(found, waiting) if limits.bytes_max else 0.0
         return found.advanced(shares(waiting, rows_allowed(total, limits, size)))
 
-    def _size(self, found: Front, waiting: Mapping[MessageQueue, int]) -> float:
-        """The bytes that wait, by the size of some messages of the longest queues."""
+    def _size(self, found: NextBatch, waiting: Mapping[MessageQueue, int]) -> float:
+        """The estimated bytes of the backlog, from samples of the longest queues."""
         longest = sorted(waiting, key=lambda queue: waiting[queue], reverse=True)[:SAMPLED_QUEUES]
         for queue in longest:
-            addresses = self._survey.places[queue].addresses
+            addresses = self._monitor.places[queue].addresses
             count, size = self._cluster.sample(queue, addresses, found.at[queue], self._options.pulling_group)
-            self._sizes.sampled(count, size)
-        return self._sizes.of(sum(waiting.values()))
+            self._sizes.add(count, size)
+        return self._sizes.estimate(sum(waiting.values()))
 
-    def _tell(self, begun: StreamOffset) -> None:
-        """Everything up to the start of the next batch is processed: Spark asks for it when the last one is done."""
-        if self._mirror is not None:
-            self._mirror.tell(begun.at, self._survey.places)
+    def _report(self, begun: StreamOffset) -> None:
+        """Commit the start of the next batch: Spark requests that batch when the previous one is done."""
+        if self._reporter is not None:
+            self._reporter.report(begun.at, self._monitor.places)
 
-    def _fix_late_targets(self, begun: StreamOffset, seen: Seen) -> None:
-        """Brokers that were down when the targets were fixed have theirs from their first answer on."""
+    def _fix_late_targets(self, begun: StreamOffset, seen: ClusterSnapshot) -> None:
+        """Set the targets of brokers that were down when the others were set, at their first response."""
         if self._target is not None:
             for queue, (_, high) in seen.bounds.items():
-                if queue in begun.at or queue.broker_name in self._unsurveyed:
+                if queue in begun.at or queue.broker_name in self._down_at_target:
                     self._target.setdefault(queue, high)
 
-    def _is_short_of_target(self, begun: StreamOffset, seen: Seen) -> bool:
-        """Whether a broker that does not answer keeps messages of this run back, or may."""
+    def _is_short_of_target(self, begun: StreamOffset, seen: ClusterSnapshot) -> bool:
+        """Whether an unavailable broker has, or may have, messages of this run."""
         target = self._target or {}
         behind = any(queue not in target or begun.at[queue] < target[queue] for queue in seen.held)
-        return behind or bool(self._unsurveyed & self._survey.down)
+        return behind or bool(self._down_at_target & self._monitor.down)
 
-    def _without(self, piece: QueueRange) -> bool:
-        """Go on without a range whose queue is no more; SourceError when that is not allowed, or is not known."""
+    def _without(self, piece: OffsetRange) -> bool:
+        """Skip a range whose queue was deleted. SourceError when that is not allowed, or its broker is unknown."""
         if piece.queue.broker_name not in self._cluster.info().brokers:
             raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{piece}: no name server knows its broker")
-        text = f"{piece} exists no more, {len(piece)} messages from offset {piece.start} on are lost"
+        text = f"{piece} no longer exists, {len(piece)} messages from offset {piece.start} on are lost"
         if self._strict:
             raise data_loss(text)
         LOG.warning("event=data_loss text=%s", text)

@@ -1,13 +1,13 @@
-"""How far a stream is, in the form Spark keeps in its checkpoint. Pure.
+"""The offset of a stream, as Spark keeps it in the checkpoint. Pure.
 
     {"from": {"orders": {"broker-a": {"0": 100}}}, "lost": 7, "q": {"orders": {"broker-a": {"0": 123}}}, "v": 1}
 
-`q` is the next offset of each queue. `from` has the queues whose batch does not begin where the batch before ended:
-those of the first batch, those that came later, and those whose messages were lost. Spark keeps ends of batches only
-and asks anew for the beginning when the first batch has to be repeated; what came between would be lost without it.
-`lost` counts the messages that were gone before they were read, since the query began.
+`q` is the next offset of each queue. `from` has the queues whose batch does not start where the previous batch ended:
+queues of the first batch, new queues, and queues that lost messages. Spark keeps only the ends of batches, and requests
+the initial offset again when it repeats the first batch; messages that arrived meanwhile would be lost without `from`.
+`lost` counts the messages that were deleted before they were read, since the query started.
 
-Spark compares offsets as texts, so that equal ones must be written equally.
+Spark compares offsets as text, so equal offsets must be written equally.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.fetch import QueueRange
+from orbitmq.spark.fetch import OffsetRange
 
 VERSION = 1
 
@@ -28,7 +28,7 @@ Offsets = Mapping[MessageQueue, int]
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """The end of one batch, and where its queues began if that is not the end of the batch before."""
+    """The end of one batch, and the starts of those queues that do not start at the end of the previous batch."""
 
     at: Offsets
     begins: Offsets = field(default_factory=dict)
@@ -43,29 +43,29 @@ class StreamOffset:
 
     @classmethod
     def of_json(cls, form: Any) -> StreamOffset:
-        """SourceError when the checkpoint is not one of this data source."""
+        """SourceError when the checkpoint is not of this data source."""
         try:
             if form["v"] != VERSION:
                 raise ValueError
             return cls(dict(_flat(form["q"])), dict(_flat(form.get("from", {}))), form.get("lost", 0))
         except (AttributeError, KeyError, TypeError, ValueError):
             raise SourceError(
-                "ORBITMQ_BAD_CHECKPOINT", f"{str(form)[:200]} is no offset of this version; give another checkpoint"
+                "ORBITMQ_BAD_CHECKPOINT", f"{str(form)[:200]} is not an offset of this version; use another checkpoint"
             ) from None
 
     @property
     def kept_begins(self) -> dict[MessageQueue, int]:
-        """Beginnings the next batch must repeat, as nothing of those queues was in a batch yet."""
+        """Starts that the next batch must repeat, as those queues were in no batch yet."""
         return {queue: at for queue, at in self.begins.items() if self.at.get(queue) == at}
 
 
-def ranges(start: StreamOffset, end: StreamOffset) -> Iterator[QueueRange]:
-    """What the batch from `start` to `end` reads; the same for the same offsets, whatever brokers have."""
+def ranges(start: StreamOffset, end: StreamOffset) -> Iterator[OffsetRange]:
+    """The ranges of the batch from `start` to `end`, which depend only on these offsets."""
     for queue, stop in end.at.items():
         begin = end.begins.get(queue, start.at.get(queue))
         if begin is None:
-            raise SourceError("ORBITMQ_BAD_CHECKPOINT", f"{QueueRange(queue, 0, stop)} has an end without a beginning")
-        yield QueueRange(queue, begin, stop)
+            raise SourceError("ORBITMQ_BAD_CHECKPOINT", f"{OffsetRange(queue, 0, stop)} has an end but no start")
+        yield OffsetRange(queue, begin, stop)
 
 
 def _nested(offsets: Offsets) -> dict[str, dict[str, dict[str, int]]]:

@@ -1,9 +1,9 @@
-"""Decodes runs of message units into Arrow arrays, a column at a time, without Python work per message.
+"""Decodes runs of message units into Arrow arrays, column by column, without Python work for each message.
 
-The layout is that of `orbitmq.message.unit`; the same bytes come in pull answers and lie in commit logs. The
-method: header fields are gathered through a view of the buffer that has one record per *byte*, indexed with the
-positions of the units; texts and bodies are taken out of one Arrow array whose offsets alternate between the start
-and the end of each slice, so that its even items are the slices. Must not know Spark, brokers or files.
+The layout is that of `orbitmq.message.unit`, the same in pull responses and in commit logs. Header fields are gathered
+through a view of the buffer with one record per *byte*, indexed by the positions of the units. Texts and bodies are
+taken from an Arrow array whose offsets alternate between the start and the end of each slice, so that its even items
+are the slices. Knows no Spark, brokers or files.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ HEXADECIMAL = np.frombuffer("".join(f"{byte:02X}" for byte in range(256)).encode
 
 
 def unit_positions(buffer: Buffer) -> Positions:
-    """Where each unit of a buffer that holds units only begins. UnitError names the first place that is no unit."""
+    """The start of each unit in a buffer of units only. UnitError names the first position without a unit."""
     positions, end = unit_run(buffer, len(buffer))
     if end == len(buffer):
         return np.array(positions, np.int64)
@@ -70,14 +70,14 @@ def unit_positions(buffer: Buffer) -> Positions:
 
 
 def unit_run(buffer: Buffer, limit: int) -> tuple[list[int], int]:
-    """Where units that follow one another from the start of a buffer on begin, as far as they are in it whole and begin
-    before `limit`; and where that ends. Only sizes and magic numbers are looked at.
+    """The starts of consecutive units from the start of a buffer, as long as they are whole and start before `limit`;
+    and the end of the last one. Only sizes and magic numbers are checked.
     """
     unpack = SIZE_AND_MAGIC.unpack_from
     positions: list[int] = []
     append = positions.append
     position = 0
-    with suppress(struct.error):  # the last unit goes on behind the buffer
+    with suppress(struct.error):  # the last unit continues after the buffer
         while position < limit:
             size, magic = unpack(buffer, position)
             if (magic != MAGIC and magic != MAGIC_LONG_TOPIC) or size < UNIT_OVERHEAD:
@@ -96,10 +96,10 @@ def records_at(buffer: Buffer, dtype: np.dtype[Any], at: Positions) -> NDArray[A
 
 
 class Units:
-    """A run of units of one buffer: fields are numpy arrays, texts and bodies Arrow arrays, each made when asked for.
+    """A run of units in one buffer. Fields are numpy arrays, texts and bodies are Arrow arrays, all decoded on demand.
 
-    There is at least one unit. `positions` are their ascending starts, each unit lies wholly inside `buffer`.
-    Lengths are checked at once, UnitError names the first unit whose lengths disagree. The buffer is not copied
+    There is at least one unit. `positions` are their ascending starts, and each unit is completely inside `buffer`.
+    Lengths are checked immediately: UnitError names the first unit with inconsistent lengths. The buffer is not copied
     and must not change.
     """
 
@@ -177,7 +177,7 @@ class Units:
         return slices(self._data, self._body_at, self._body_end)
 
     def bodies(self) -> pa.BinaryArray:
-        """Bodies as the producers gave them. UnitError when one cannot be unpacked."""
+        """Bodies as the producers sent them. UnitError when one cannot be decompressed."""
         stored = self.stored_bodies()
         packed = self._head["sys_flag"] & COMPRESSED != 0
         if not packed.any():
@@ -232,14 +232,14 @@ class Units:
         return as_text(slices(self._data, self._properties_at, self._properties_end))
 
     @cached_property
-    def properties(self) -> Properties:
+    def properties(self) -> UnitProperties:
         """The properties of every unit, split."""
         # One byte more in front: the last of the length, whose place serves as a separator before the first pair.
         texts = slices(self._data, self._properties_at - 1, self._properties_end)
-        return Properties(texts)
+        return UnitProperties(texts)
 
 
-class Properties:
+class UnitProperties:
     """The properties of a run of units as flat arrays of names and values, split by column operations.
 
     Follows `orbitmq.message.properties.decode_properties`: the first 0x01 of a pair ends its name, pairs with an

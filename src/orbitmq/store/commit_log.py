@@ -19,9 +19,9 @@ from orbitmq.message.unit import BLANK, BLANK_MAGIC, INT32
 from orbitmq.store.files import PAGE, Files, MappedFile, Read
 from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset
-from orbitmq.store.staging import Staging
+from orbitmq.store.transient_pool import Staging
 from orbitmq.store.walk import Walk, WalkEnd
-from orbitmq.store.warming import Warmer
+from orbitmq.store.warmer import Warmer
 
 if TYPE_CHECKING:
     from mypy_extensions import i64

@@ -7,14 +7,14 @@ rebuilt queue is the same as the first one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from orbitmq.message.batch import TAGS_START, PackedBatch
-from orbitmq.message.delay import delivery_timestamp
 from orbitmq.message.flags import TRANSACTION_PREPARED
-from orbitmq.message.hashing import tags_code
-from orbitmq.message.properties import DELAY, NAME_END, find_property
+from orbitmq.message.java_hash import tags_code
+from orbitmq.message.properties import find_property
 from orbitmq.message.unit import Unit, decode_unit
 from orbitmq.store.extended_queue import ExtendedQueue
 from orbitmq.store.multi_dispatch import MultiDispatch
@@ -23,10 +23,14 @@ from orbitmq.store.queues import ConsumeQueues, is_storable
 
 _log = logging.getLogger(__name__)
 
-_DELAY: Final = (DELAY + NAME_END).encode()
-
 NeedRoom = Callable[[Sequence[ConsumeQueue], int], object]  # for so many entries in each
 FilterBitmap = Callable[[str, bytes], bytes]  # topic and properties of a message -> which filters of the topic take it
+
+EntryCode = Callable[[bytes, int], int | None]
+"""Properties and store timestamp of a message -> what its queue entry holds instead of the hash of its tags, None for
+the hash. It must give the same at a recovery as when the message was put.
+"""
+TAGS_ONLY: Final[Mapping[str, EntryCode]] = MappingProxyType({})  # no topic has other entries
 
 
 def no_bitmap(topic: str, properties: bytes) -> bytes:  # noqa: ARG001
@@ -39,35 +43,33 @@ def is_queued(sys_flag: int) -> bool:
     return not sys_flag & TRANSACTION_PREPARED
 
 
-def delay_level(properties: bytes) -> int:
-    """The delay level a message asks for, 0 without one."""
-    text = find_property(properties, _DELAY)
-    return int(text) if text is not None and text.isdigit() else 0
-
-
 class Dispatcher:
-    """Enters messages into their queues. `store_timestamp` is that of the last one."""
+    """Enters messages into their queues. `store_timestamp` is that of the last one. `entry_codes` has a function for
+    each topic whose queue entries hold something else than the hash of the tags.
+    """
 
     def __init__(
         self,
         queues: ConsumeQueues,
-        delay_levels: tuple[int, ...],
+        entry_codes: Mapping[str, EntryCode] = TAGS_ONLY,
         multi_dispatch: MultiDispatch = MultiDispatch(),  # noqa: B008  a tuple
         bitmap_of: FilterBitmap = no_bitmap,
     ) -> None:
         self.store_timestamp = 0
         self.multi_dispatch = multi_dispatch
         self._queues = queues
-        self._delay_levels = delay_levels
+        self._entry_codes = entry_codes
         self._bitmap_of = bitmap_of
 
     def code_of(self, queue: ConsumeQueue, properties: bytes, store_timestamp: int) -> int:
-        """What a queue has to say of a message: the hash of its tags, or when a message of the delay topic is due."""
-        if queue.is_schedule:
-            level = delay_level(properties)
-            if level > 0:
-                return delivery_timestamp(self._delay_levels, min(level, len(self._delay_levels)), store_timestamp)
-        return tags_code(find_property(properties, TAGS_START))
+        """The code in the queue entry of a message: the hash of its tags, unless its topic has an `EntryCode`."""
+        entry_code = self._entry_codes.get(queue.topic)
+        code = entry_code(properties, store_timestamp) if entry_code is not None else None
+        return tags_code(find_property(properties, TAGS_START)) if code is None else code
+
+    def has_entry_code(self, topic: str) -> bool:
+        """Whether the queue entries of a topic may hold something else than the hash of the tags."""
+        return topic in self._entry_codes
 
     def resolved(self, queue: ConsumeQueue, entry: Entry, unit_at: Callable[[int], memoryview | None]) -> Entry:
         """The entry with what an address in it leads to; where that is lost, with what the message itself says."""
@@ -107,7 +109,7 @@ class Dispatcher:
     ) -> list[int]:
         """The same for new messages that follow one another in the log; they become the last of the queue."""
         codes = batch.codes
-        if queue.is_schedule:
+        if queue.topic in self._entry_codes:
             codes = [self.code_of(queue, text, store_timestamp) for text in batch.texts()]
         fields = codes
         if (extended := queue.extended) is not None:

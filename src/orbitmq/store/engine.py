@@ -7,38 +7,38 @@ look for files to remove; they never append, and what they want changed in the l
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from itertools import accumulate, islice, starmap
 from typing import Final, cast
 
 from orbitmq.errors import BodyTooLarge, MessageIllegal, StoreError, StorePoisoned
 from orbitmq.message.batch import PackedBatch, pack_batch
-from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.message.flags import TRANSACTION_MASK
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
 from orbitmq.message.topics import KEPT_TOPICS, TOPIC_LENGTH_MAX, is_lmq
 from orbitmq.message.unit import body_crc, pack_unit, unit_size
 from orbitmq.runtime.clock import Clock
-from orbitmq.store import reading, searching
+from orbitmq.store import pull_batch, time_search
 from orbitmq.store.arrivals import Arrivals, OnArrival
 from orbitmq.store.checkpoint import Checkpoint
-from orbitmq.store.cleaning import Cleaner, Deliver, KeepsFrom, keeps_nothing
+from orbitmq.store.cleaner import Cleaner, Deliver, KeepsFrom, keeps_nothing
 from orbitmq.store.commit_log import CommitLog
-from orbitmq.store.dispatch import Dispatcher, FilterBitmap, delay_level, is_queued, no_bitmap
+from orbitmq.store.dispatch import TAGS_ONLY, Dispatcher, EntryCode, FilterBitmap, is_queued, no_bitmap
 from orbitmq.store.extended_queue import Extension, is_address
 from orbitmq.store.files import DirectoryLock, Files
 from orbitmq.store.flush_waits import FlushCallback, FlushWaits
-from orbitmq.store.flushing import LogCommitter, LogFlusher, QueueFlusher
-from orbitmq.store.key_search import KeySearch, QueryResult
+from orbitmq.store.flusher import LogCommitter, LogFlusher, QueueFlusher
+from orbitmq.store.index.search import KeySearch, QueryResult
 from orbitmq.store.multi_dispatch import MultiDispatch, size_when_stored, with_offsets
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.positions import NO_OFFSET, PhysicalOffset, QueueOffset
+from orbitmq.store.pull_batch import EVERYTHING, BatchLimits, GetResult, GetStatus, Selection
 from orbitmq.store.queue import ConsumeQueue, Entry
 from orbitmq.store.queue_room import QueueRoom, RoomAwaited
 from orbitmq.store.queues import ConsumeQueues, check_storable
-from orbitmq.store.reading import EVERYTHING, BatchLimits, GetResult, GetStatus, Selection
 from orbitmq.store.records import (
     BUSY,
+    ILLEGAL_BATCH,
     NO_FILE,
     PROPERTIES_TOO_LONG,
     TOO_MANY_LIGHT_QUEUES,
@@ -51,8 +51,8 @@ from orbitmq.store.records import (
 )
 from orbitmq.store.recovery import recover
 from orbitmq.store.retention import DiskUse, FindUnread, Unread, nothing_unread
-from orbitmq.store.staging import BufferPool, Staging
-from orbitmq.store.warming import Warmer
+from orbitmq.store.transient_pool import BufferPool, Staging
+from orbitmq.store.warmer import Warmer
 from orbitmq.store.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class MessageStore:
 
     `on_arrival` is told of the messages that readers can get from now on, of those of a batch together unless they
     become visible one by one. `deliver` runs completion callbacks, which come from a worker thread: a broker gives its
-    event loop's `call_soon_threadsafe`. `delay_levels` are the milliseconds of each delay level, level 1 first.
+    event loop's `call_soon_threadsafe`. `entry_codes` are for topics whose queue entries do not hold the tags' hash.
     `filter_bitmap` tells which filters take a message, for the queues' extensions. From the place `keeps_from` tells,
     the log stays as long as the disk has room; what `find_unread` finds keeps it even then, until it has expired.
     """
@@ -86,7 +86,7 @@ class MessageStore:
         clock: Clock,
         on_arrival: OnArrival | None = None,
         deliver: Deliver = call,
-        delay_levels: tuple[int, ...] = parse_delay_levels(DEFAULT_DELAY_LEVELS),
+        entry_codes: Mapping[str, EntryCode] = TAGS_ONLY,
         filter_bitmap: FilterBitmap = no_bitmap,
         keeps_from: KeepsFrom = keeps_nothing,
         find_unread: FindUnread = nothing_unread,
@@ -112,7 +112,7 @@ class MessageStore:
             options.mapped_file_size_consume_queue_ext if options.enable_consume_queue_ext else 0,
         )
         self._multi_dispatch = MultiDispatch(options.enable_multi_dispatch, options.enable_lmq)
-        self._dispatcher = Dispatcher(self._queues, delay_levels, self._multi_dispatch, filter_bitmap)
+        self._dispatcher = Dispatcher(self._queues, entry_codes, self._multi_dispatch, filter_bitmap)
         self._checkpoint = Checkpoint(self._door, options.root / "checkpoint")
         self._limits = BatchLimits(options)
         self._batch_size_max = min(options.max_message_size * BATCH_GROWTH_MAX, self._log.units_size_max)
@@ -344,8 +344,8 @@ class MessageStore:
             raise self._refusal
         if self._cleaner.is_full:
             return UNAVAILABLE
-        if not record.body or record.sys_flag & TRANSACTION_MASK or delay_level(record.properties) > 0:
-            return illegal("a batch has a body, is in no transaction and is not delayed")
+        if not record.body or record.sys_flag & TRANSACTION_MASK:
+            return ILLEGAL_BATCH
         queue, now_ms = self._queues.find_or_create(record.topic, record.queue_id), self._clock.now_ms()
         try:
             offset, batch = self._log.end, self._packed(record, queue, now_ms)
@@ -504,7 +504,7 @@ class MessageStore:
         if queue is None:
             zero = QueueOffset(0)
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, zero, zero, zero, [])
-        return reading.get(self._log, queue, offset, max_count, wanted, self._limits)
+        return pull_batch.get(self._log, queue, offset, max_count, wanted, self._limits)
 
     def unit_at(self, physical_offset: int) -> memoryview | None:
         """The unit at a place of the log, None when nothing can be read there. Whether it is one is not checked."""
@@ -525,20 +525,20 @@ class MessageStore:
         for a queue that does not exist.
         """
         queue = self._open_queue(topic, queue_id)
-        return searching.offset_by_time(self._log, queue, timestamp) if queue is not None else QueueOffset(0)
+        return time_search.offset_by_time(self._log, queue, timestamp) if queue is not None else QueueOffset(0)
 
     def last_offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> QueueOffset:
         """The last message stored at or before `timestamp`, in milliseconds; the first one of the queue when there is
         none, 0 for a queue that does not exist.
         """
         queue = self._open_queue(topic, queue_id)
-        return searching.last_offset_by_time(self._log, queue, timestamp) if queue is not None else QueueOffset(0)
+        return time_search.last_offset_by_time(self._log, queue, timestamp) if queue is not None else QueueOffset(0)
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
         """Store time of the first message of the queue in milliseconds, -1 without one."""
         queue = self._open_queue(topic, queue_id)
         entry = queue.entry(queue.min_offset) if queue is not None else None
-        return searching.store_time(self._log, entry[0]) if entry is not None else -1
+        return time_search.store_time(self._log, entry[0]) if entry is not None else -1
 
     def query(self, topic: str, key: str, count: int, begin: int, end: int, *, at_once: bool = False) -> QueryResult:
         """Up to `count` messages that have `key` among their keys or as unique id, the newest of those stored from
@@ -604,11 +604,11 @@ class MessageStore:
 
     def remove_expired_queues(self) -> Iterator[tuple[str, int]]:
         """Remove queues whose last message is gone from the log, one a turn of the iteration. A message for one of
-        them later begins at offset 0. The delay queues stay.
+        them later begins at offset 0. Queues of a topic with an `EntryCode` stay.
         """
         for queue in self._queues:
             is_gone = NO_OFFSET < queue.max_physical_offset <= self._log.min_offset
-            if is_gone and not queue.is_schedule and self._remove_queue(queue):
+            if is_gone and not self._dispatcher.has_entry_code(queue.topic) and self._remove_queue(queue):
                 yield queue.topic, queue.queue_id
 
     def remove_unused_topics(self, used: Container[str]) -> Iterator[tuple[str, int]]:
@@ -667,7 +667,7 @@ class MessageStore:
     def earliest_message_time(self) -> int:
         """Store time of the first message of the log in milliseconds, -1 for an empty log."""
         first = self._log.min_offset
-        return searching.store_time(self._log, first) if first != NO_OFFSET else -1
+        return time_search.store_time(self._log, first) if first != NO_OFFSET else -1
 
     @property
     def is_busy(self) -> bool:

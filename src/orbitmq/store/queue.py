@@ -3,8 +3,8 @@
     offset | size | field
          0 |    8 | physical offset of the message
          8 |    4 | size of the message
-        12 |    8 | hash of its tags, or when it is due, for a message of the delay topic, or an address in the
-           |      | queue's extension
+        12 |    8 | its code: the hash of its tags, or what the broker has for its topic (when a message of the delay
+           |      | topic is due), or an address in the queue's extension
 
 Entries lie one after another from offset 0 on; the entry of queue offset n is at byte 20 * n. An entry without
 size was never written.
@@ -20,7 +20,6 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.store.extended_queue import NOTHING_FLUSHED, ExtendedQueue, Extension, is_address
 from orbitmq.store.files import MappedFile, check_spare_files
 from orbitmq.store.numbered import NumberedFiles, file_name
@@ -62,7 +61,6 @@ class ConsumeQueue:
         self.topic = topic
         self.topic_bytes = topic.encode()
         self.queue_id = queue_id
-        self.is_schedule = topic == SCHEDULE_TOPIC
         self.files = files
         self.extended = extended
         self.end = 0

@@ -17,8 +17,8 @@ from typing import Self
 from orbitmq.errors import StoreDamaged, StoreError
 from orbitmq.message.unit import BLANK, TOPIC_LENGTHS, UNIT_OVERHEAD, Unit, decode_unit
 from orbitmq.store.files import Files
-from orbitmq.store.index_check import shape_of
-from orbitmq.store.index_file import HEADER
+from orbitmq.store.index.file import HEADER
+from orbitmq.store.index.shape import shape_of
 from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.pieces import Pieces, read_at
 from orbitmq.store.positions import PhysicalOffset, QueueOffset

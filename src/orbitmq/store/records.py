@@ -31,7 +31,7 @@ class PutStatus(Enum):
 class PutRecord(msgspec.Struct, gc=False):
     """A message on its way into the store.
 
-    `properties` is the encoded text in UTF-8; tag and delay level are read out of it. The hosts' lengths decide the
+    `properties` is the encoded text in UTF-8; tags are read out of it. The hosts' lengths decide the
     IPv6 bits of the system flag, the caller need not set them. `is_known` is a message that the store holds already, on
     its way to another place: `maxMessageSize`, which may have been lowered since, does not count for it.
     """
@@ -104,3 +104,6 @@ def with_host_bits(record: PutRecord) -> int:
 def illegal(reason: str) -> PutResult:
     """The refusal of a message that no later try makes right."""
     return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
+
+
+ILLEGAL_BATCH: Final = illegal("a batch has a body, is in no transaction and is not delayed")

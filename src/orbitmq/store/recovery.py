@@ -23,7 +23,7 @@ from orbitmq.store.positions import NO_OFFSET
 from orbitmq.store.progress import Progress
 from orbitmq.store.queue import ENTRY_SIZE, ConsumeQueue, is_full
 from orbitmq.store.queues import ConsumeQueues
-from orbitmq.store.searching import store_time
+from orbitmq.store.time_search import store_time
 from orbitmq.store.walk import Walk, WalkEnd
 
 _log = logging.getLogger(__name__)

@@ -1,11 +1,12 @@
-"""A whole orbitmq for tests of applications that use RocketMQ: in the test's process, ready in a fraction of a second.
+"""A complete orbitmq cluster for tests of applications that use RocketMQ: it runs in the test's process and starts in a
+fraction of a second.
 
     from orbitmq.testing import Cluster
 
     with Cluster() as cluster:
         producer = Producer("orders", cluster.namesrv_address)
 
-pytest finds the fixtures `orbitmq` and `orbitmq_shared` by itself; see `orbitmq.testing.plugin`.
+pytest discovers the fixtures `orbitmq` and `orbitmq_shared`; see `orbitmq.testing.plugin`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["Cluster", "Fault", "Kind"]
 
 
 def __getattr__(name: str) -> object:
-    """Import at first use: pytest loads this room with every run, whether or not a test wants a broker."""
+    """Import at first use: pytest loads this package in every run, whether or not a test needs a broker."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from orbitmq.testing import cluster, faults

@@ -1,6 +1,6 @@
-"""Name server and brokers on free ports, on an event loop in a thread of their own, with faults and a clock to turn.
+"""A name server and brokers on free ports, on an event loop in a background thread, with faults and a clock to advance.
 
-Everything here may be called from any thread, and from a coroutine through `asyncio.to_thread` where it takes time.
+Call the methods from any thread; in a coroutine use `asyncio.to_thread` for those that block.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import asyncio
 import shutil
 import tempfile
 import threading
-from collections.abc import Coroutine, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import ascii_lowercase
 from types import MappingProxyType, TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import uvloop
 
@@ -32,18 +33,18 @@ from orbitmq.wire.codes import ResponseCode
 
 T = TypeVar("T")
 
-# Small files: a test writes little, and a gigabyte of address space a broker is slow to make and to remove.
+# Small files: a test writes little, and mapping and unmapping a gigabyte for each broker is slow.
 SMALL_FILES: Mapping[str, str] = {
     "mappedFileSizeCommitLog": str(16 << 20),
     "mappedFileSizeConsumeQueue": str(20 * 20_000),
     "maxHashSlotNum": "10000",
     "maxIndexNum": "40000",
 }
-CALL_SECONDS = 60.0  # for anything asked of the thread: a stop writes everything, and a slow disk takes its time
+CALL_SECONDS = 60.0  # for any call to the thread: a stop writes everything, and a disk may be slow
 
 
 class ShiftedClock(SystemClock):
-    """The machine's clock, and what a test has added."""
+    """The machine's clock, plus the time that a test has added."""
 
     def __init__(self) -> None:
         self.shift_ms = 0
@@ -62,14 +63,14 @@ class _Node:
 
 
 class Cluster:
-    """One name server and one broker, or as many as `brokers` says: broker-a, broker-b and so on, each a master.
+    """One name server and one broker, or several `brokers`: broker-a, broker-b and so on, each a master.
 
-    `with` starts and stops them; further keywords are keys of a broker.conf, and `options` those that are no Python
-    names. With one that begins with `tls.` name server and brokers take encrypted connections, too.
+    `with` starts and stops them. Further keywords are keys of a broker.conf; pass those that are no Python names in
+    `options`. With a key that begins with `tls.` the name server and the brokers accept encrypted connections, too.
 
-    Messages are kept in a directory of their own that goes with the cluster, unless `data_dir` is given.
-    What needs a running cluster, or its broker, raises InvalidStateError without; ConfigurationError names an option or
-    a number of brokers that is not allowed.
+    Messages are kept in a temporary directory that is removed with the cluster, unless you give a `data_dir`. Methods
+    that need a running cluster or broker raise InvalidStateError without one; ConfigurationError for an option or a
+    number of brokers that is not allowed.
     """
 
     def __init__(
@@ -87,7 +88,10 @@ class Cluster:
         self._options = {
             **SMALL_FILES,
             "listenPort": "0",
-            **{key: _text(value) for key, value in {**options, **more}.items()},
+            **{
+                key: (str(value).lower() if isinstance(value, bool) else str(value))
+                for key, value in {**options, **more}.items()
+            },
         }
         self._nodes = [_Node("store")] if brokers == 1 else [_named(letter) for letter in ascii_lowercase[:brokers]]
         is_encrypted = any(key.startswith("tls.") for key in self._options)
@@ -101,7 +105,7 @@ class Cluster:
     # ----------------------------------------------------------------------------------------------------- lifecycle
 
     def start(self) -> Self:
-        """Return when messages can be sent. InvalidStateError when it is started already."""
+        """Start the cluster; return when messages can be sent. InvalidStateError when it is started already."""
         if self._thread is not None:
             raise InvalidStateError("the cluster is started already")
         if self._home is None:
@@ -131,11 +135,11 @@ class Cluster:
             await self._start_broker(node)
 
     async def _start_broker(self, node: _Node) -> None:
-        assert self._names is not None, "the name server is first"
+        assert self._names is not None, "the name server starts first"
         assert self._home is not None, "a started cluster has a directory"
         pairs = {
             "storePathRootDir": str(self._home / node.directory),
-            "brokerFastFailureEnable": "false",  # a busy test machine must not refuse what waited a little
+            "brokerFastFailureEnable": "false",  # a busy test machine must not reject requests that waited
             **self._options,
             **node.options,
             "namesrvAddr": self._names.address,
@@ -149,11 +153,11 @@ class Cluster:
         )
         self._faults.install(broker.router, broker.options.broker_name)
         await broker.start()
-        node.options["listenPort"] = str(broker.port)  # a broker that comes back is where clients look for it
+        node.options["listenPort"] = str(broker.port)  # a restarted broker keeps its address
         node.broker = broker
 
     def stop(self) -> None:
-        """Stop both, and remove what they wrote unless `data_dir` was given."""
+        """Stop the cluster, and remove its files unless `data_dir` was given."""
         if self._thread is None:
             return
         try:
@@ -209,7 +213,7 @@ class Cluster:
 
     @property
     def broker_address(self) -> str:
-        """`host:port` of the broker, of several that of the first. InvalidStateError while it is killed."""
+        """`host:port` of the broker, or of the first one. InvalidStateError while it is killed."""
         return self._running(self._nodes[0]).address
 
     @property
@@ -237,7 +241,9 @@ class Cluster:
     # ------------------------------------------------------------------------------------------------------- contents
 
     def create_topic(self, name: str, queues: int = 4) -> None:
-        """Make a topic with so many queues on each broker before anything is sent to it, so that consumers find it."""
+        """Create a topic with this number of queues on each broker, so that consumers find it before a message is
+        sent.
+        """
 
         async def create() -> None:
             for broker in self._all_running():
@@ -247,7 +253,7 @@ class Cluster:
         self._call(create())
 
     def message_count(self, topic: str) -> int:
-        """How many messages the topic has on the running brokers, whatever was consumed."""
+        """The number of messages of the topic on the running brokers, consumed or not."""
 
         async def count() -> int:
             return sum(
@@ -259,7 +265,9 @@ class Cluster:
         return self._call(count())
 
     def backlog(self, group: str, topic: str) -> int:
-        """How many messages of the topic the group has not acknowledged; retries count for their own topic."""
+        """The number of messages of the topic that the group has not acknowledged; retries count for their own
+        topic.
+        """
 
         async def count() -> int:
             return sum(
@@ -273,8 +281,8 @@ class Cluster:
     # ----------------------------------------------------------------------------------------------------------- time
 
     def advance(self, seconds: float) -> None:
-        """Let time pass for messages: delayed ones and retries become due, transactions and files grow older. Clients
-        stay what they are; nobody is taken for dead because a test has turned the clock.
+        """Advance the clock for messages: delayed messages and retries become due, transactions and files grow older.
+        Heartbeats are not affected: no client expires because a test has advanced the clock.
         """
         self._clock.shift_ms += round(seconds * 1000)
 
@@ -290,29 +298,39 @@ class Cluster:
         topic: str | None = None,
         broker: str | None = None,
     ) -> Fault:
-        """Answer the next `times` requests with an error; with None all of them until the fault's `end`.
+        """Respond to the next `times` requests with an error; with None to all of them until you call the fault's
+        `end`.
 
         `request` is "send", "pull", "heartbeat", "commit", "send_back", "route", "end_transaction" or a request code;
-        ConfigurationError for anything else. `topic` and the name of a `broker` narrow it down.
+        ConfigurationError for anything else. `topic` and `broker`, the name of a broker, restrict the fault.
         """
         return self._faults.add(Kind.REFUSE, request, times, topic, broker, code=int(code), remark=remark)
 
     def drop(
         self, request: str | int, *, times: int | None = 1, topic: str | None = None, broker: str | None = None
     ) -> Fault:
-        """Let requests vanish: nothing is done, nothing answered. Else as `refuse`."""
+        """Lose requests: they have no effect and no response. Otherwise as `refuse`."""
         return self._faults.add(Kind.DROP, request, times, topic, broker)
 
-    def lose_answer(
+    def lose_response(
         self, request: str | int, *, times: int | None = 1, topic: str | None = None, broker: str | None = None
     ) -> Fault:
-        """Do what is asked and let the answer vanish: what makes duplicates. Else as `refuse`."""
-        return self._faults.add(Kind.LOSE_ANSWER, request, times, topic, broker)
+        """Process requests and lose their responses, which causes duplicates. Otherwise as `refuse`."""
+        return self._faults.add(Kind.LOSE_RESPONSE, request, times, topic, broker)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Fault]:
+            """The former name of a method."""
+            if name != "lose_answer":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            warnings.warn("Cluster.lose_answer is now Cluster.lose_response", DeprecationWarning, stacklevel=2)
+            return self.lose_response
 
     def disconnect(
         self, request: str | int, *, times: int | None = 1, topic: str | None = None, broker: str | None = None
     ) -> Fault:
-        """Close the connection instead of doing what is asked. Else as `refuse`."""
+        """Close the connection instead of processing requests. Otherwise as `refuse`."""
         return self._faults.add(Kind.DISCONNECT, request, times, topic, broker)
 
     def delay(
@@ -324,18 +342,18 @@ class Cluster:
         topic: str | None = None,
         broker: str | None = None,
     ) -> Fault:
-        """Do what is asked so much later. Else as `refuse`."""
+        """Process requests `seconds` later. Otherwise as `refuse`."""
         return self._faults.add(Kind.DELAY, request, times, topic, broker, seconds=seconds)
 
     def heal(self) -> None:
-        """End every fault; start the brokers that were killed."""
+        """End every fault and start the killed brokers."""
         self._faults.clear()
         self._start_again([node for node in self._nodes if node.broker is None])
 
     def kill(self, broker: str | None = None) -> None:
-        """End a broker as a crash does: connections break and nobody is told. The first one unless named.
+        """Kill a broker as a crash would: connections break without notice. By default the first one.
 
-        ConfigurationError when there is none of that name.
+        ConfigurationError if no broker has that name.
         """
         node = self._chosen(broker)
 
@@ -346,9 +364,9 @@ class Cluster:
         self._call(kill())
 
     def restart(self, broker: str | None = None) -> None:
-        """Start a killed broker on what it left, at the same address: the first one unless named.
+        """Start a killed broker with its files, at the same address. By default the first one.
 
-        InvalidStateError when it runs, ConfigurationError when there is none of that name.
+        InvalidStateError if it is running, ConfigurationError if no broker has that name.
         """
         node = self._chosen(broker)
         if node.broker is not None:
@@ -363,7 +381,3 @@ class Cluster:
 def _named(letter: str) -> _Node:
     name = f"broker-{letter}"
     return _Node(f"store-{letter}", {"brokerName": name})
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

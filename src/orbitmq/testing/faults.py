@@ -1,6 +1,6 @@
-"""Things that go wrong on purpose: requests refused, lost, late, or answered by a closed connection.
+"""Fault injection: requests that are refused, lost or late, or that close the connection.
 
-A fault stands before the handlers of a router and looks at requests only; it knows neither broker nor store.
+A fault wraps the handlers of a router and sees only requests; it knows neither broker nor store.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from inspect import isawaitable
 from orbitmq.errors import ConfigurationError
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Answer, Handler, Router
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import FLAG_ONEWAY, Command
+from orbitmq.wire.requests import RequestCode
 
 EVERY_TIME = 1 << 31
 
-# What an application sends goes under several codes: one message in either header form, and a batch.
+# A send has several request codes: one message in either header format, and a batch.
 NAMES: dict[str, frozenset[int]] = {
     "send": frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}),
     "pull": frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE}),
@@ -33,23 +33,26 @@ NAMES: dict[str, frozenset[int]] = {
 
 
 class Kind(Enum):
-    """What happens to a request that meets a fault."""
+    """What happens to a request that a fault matches."""
 
-    REFUSE = "answered with an error; nothing is done"
-    DROP = "nothing is done and nothing answered: the client waits until its time is over"
-    LOSE_ANSWER = "it is done, and the answer gets lost"
-    DISCONNECT = "nothing is done, the connection is closed"
-    DELAY = "it is done later"
+    REFUSE = "it has no effect, and its response is an error"
+    DROP = "it has no effect and no response: the client times out"
+    LOSE_RESPONSE = "it takes effect, and the response is lost"
+    DISCONNECT = "it has no effect, and the connection is closed"
+    DELAY = "it takes effect later"
+
+
+Kind.LOSE_ANSWER = Kind.LOSE_RESPONSE  # type: ignore[attr-defined]  # its former name, for one version
 
 
 @dataclass(eq=False)
 class Fault:
-    """One thing that goes wrong, the next `times` times. `hits` counts them; `end` takes it away."""
+    """A fault for the next `times` matching requests. `hits` counts them; `end` removes the fault."""
 
     kind: Kind
-    """What goes wrong."""
+    """What happens to the requests."""
     codes: frozenset[int]
-    """The request codes it meets."""
+    """The request codes that it matches."""
     times: int
     topic: str | None = None
     """Only requests for this topic; None for all."""
@@ -60,16 +63,16 @@ class Fault:
     remark: str = ""
     """Of the answer, when refused."""
     seconds: float = 0.0
-    """How late, when delayed."""
+    """The delay, for DELAY."""
     hits: int = 0
     _faults: Faults | None = field(default=None, repr=False)
 
     def end(self) -> None:
-        """From now on nothing goes wrong by this fault."""
+        """End this fault."""
         self.times = 0
 
     def meets(self, command: Command, broker: str | None = None) -> bool:
-        """Whether the request to that broker is one of those, and its turn is not over."""
+        """Whether the fault matches this request to that broker and has not ended."""
         if self.hits >= self.times or command.code not in self.codes or self.broker not in (None, broker):
             return False
         return self.topic is None or _topic(command) == self.topic
@@ -85,14 +88,14 @@ def _topic(command: Command) -> str | None:
 
 
 class Faults:
-    """Stands before every handler of the routers it was installed in. Faults may be added from any thread."""
+    """Wraps every handler of the routers that it was installed in. Add faults from any thread."""
 
     def __init__(self) -> None:
         self._active: list[Fault] = []
         self._guard = threading.Lock()
 
     def install(self, router: Router, broker: str | None = None) -> None:
-        """Before the router serves, which is that of a broker of this name."""
+        """Wrap the handlers of a router, that of the broker with this name. Call it before the router serves."""
         for code, handler in list(router.handlers.items()):
             router.handlers[code] = self._before(handler, broker)
 
@@ -108,7 +111,7 @@ class Faults:
         remark: str = "",
         seconds: float = 0.0,
     ) -> Fault:
-        """A fault that begins now. `request` is a name of NAMES or a request code."""
+        """Add a fault that starts now. `request` is a name of NAMES or a request code."""
         most = EVERY_TIME if times is None else times
         fault = Fault(kind, _codes(request), most, topic, broker, code, remark, seconds)
         with self._guard:
@@ -141,7 +144,7 @@ def _codes(request: str | int) -> frozenset[int]:
     if isinstance(request, int):
         return frozenset({int(request)})
     if request not in NAMES:
-        raise ConfigurationError(f"no request is called {request!r}; give a RequestCode or one of {', '.join(NAMES)}")
+        raise ConfigurationError(f"no request is called {request!r}; use a RequestCode or one of {', '.join(NAMES)}")
     return NAMES[request]
 
 
@@ -158,7 +161,7 @@ async def _go_wrong(fault: Fault, handler: Handler, connection: Connection, comm
     answer = handler(connection, command)
     if isawaitable(answer):
         answer = await answer
-    if fault.kind is Kind.LOSE_ANSWER:
-        command.flag |= FLAG_ONEWAY  # a handler that settles it later
+    if fault.kind is Kind.LOSE_RESPONSE:
+        command.flag |= FLAG_ONEWAY  # for a handler that completes it later
         return None
     return answer

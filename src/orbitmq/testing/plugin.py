@@ -1,11 +1,12 @@
-"""Fixtures of pytest; found by its entry point, imports nothing of orbitmq until one is used.
+"""The pytest fixtures; registered by an entry point, imports nothing of orbitmq until one is used.
 
     def test_an_order_is_booked(orbitmq):
         with Producer("orders", orbitmq.namesrv_address) as producer:
             producer.send(Message("orders", b"..."))
 
-`orbitmq` is new for each test and takes a few hundredths of a second; `orbitmq_shared` is one for the whole run, for
-tests that use topics and groups of their own. Options of the broker come from the marker `orbitmq_options`:
+`orbitmq` is a new cluster for each test and starts in a few hundredths of a second. `orbitmq_shared` is one cluster for
+the whole run, for tests that use their own topics and groups. Set options of the broker with the marker
+`orbitmq_options`:
 
     @pytest.mark.orbitmq_options(autoCreateTopicEnable=False)
     def test_...(orbitmq): ...
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line("markers", "orbitmq_options(**options): keys of a broker.conf for the fixture orbitmq")
 
 
 @pytest.fixture(name="orbitmq")
 def _orbitmq(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A name server and a broker of this test alone."""
+    """A name server and a broker for this test."""
     from orbitmq.testing.cluster import Cluster
 
     marker = request.node.get_closest_marker("orbitmq_options")

@@ -254,7 +254,7 @@ class ProducerTableInfo(Struct, frozen=True):
 # Queue locks
 
 
-class QueueLocks(Struct, frozen=True):
+class QueueLockRequest(Struct, frozen=True):
     """The queues a client asks to lock or to unlock (Java: LockBatchRequestBody, UnlockBatchRequestBody)."""
 
     client_id: str = ""
@@ -480,33 +480,40 @@ class ConsumeQueueEntries(Struct, frozen=True):
     subscription_data: SubscriptionData | None = None
 
 
-class OffsetMovedEvent(Struct, frozen=True):
-    """The body of a message to OFFSET_MOVED_EVENT."""
-
-    consumer_group: str
-    message_queue: MessageQueue
-    offset_new: int
-    offset_request: int
-
-
 # Access control 1.0
 
 
-class PlainAccess(Struct, frozen=True):
-    """One account; permissions are `name=PUB|SUB` texts (Java: PlainAccessConfig)."""
+class BloomBits(Struct, frozen=True):
+    """The bits of a subscription in the bitmaps of messages, and how many bits those have."""
 
-    access_key: str = ""
-    admin: bool = False
-    default_group_perm: str | None = None
-    default_topic_perm: str | None = None
-    group_perms: list[str] | None = None
-    secret_key: str | None = None
-    topic_perms: list[str] | None = None
-    white_remote_address: str | None = None
+    bit_num: int = 0
+    bit_pos: list[int] = field(default_factory=list)
 
 
-class AclConfig(Struct, frozen=True):
-    """All accounts of a broker (Java: GetBrokerClusterAclConfigResponseBody)."""
+class GroupFilter(Struct, frozen=True):
+    """The subscription of one group to one topic. Times are in ms; `dead_time` is 0 while the group subscribes."""
 
-    global_white_addrs: list[str] = field(default_factory=list)
-    plain_access_configs: list[PlainAccess] = field(default_factory=list)
+    consumer_group: str
+    topic: str
+    expression: str
+    expression_type: str
+    born_time: int = 0
+    dead_time: int = 0
+    client_version: int = 0
+    bloom_filter_data: BloomBits | None = None
+    dead: bool = False  # written for people, not read
+
+
+class TopicFilters(Struct, frozen=True):
+    """The subscriptions of one topic by group."""
+
+    topic: str = ""
+    group_filter_data: dict[str, GroupFilter] = field(default_factory=dict)
+
+
+class FilterTable(Struct, frozen=True):
+    """The file consumerFilter.json: the SQL92 subscriptions that a broker keeps over a restart, by topic
+    (Java: ConsumerFilterManager as it serializes itself).
+    """
+
+    filter_data_by_topic: dict[str, TopicFilters] = field(default_factory=dict)

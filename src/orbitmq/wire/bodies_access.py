@@ -1,4 +1,4 @@
-"""Bodies of the answers about access control; see `orbitmq.wire.bodies` for how they are declared."""
+"""Bodies of the responses about access control; see `orbitmq.wire.bodies` for how they are declared."""
 
 from __future__ import annotations
 

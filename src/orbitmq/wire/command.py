@@ -58,7 +58,7 @@ class Command(msgspec.Struct, gc=False):
     def response(
         self, code: int, remark: str | None = None, header: Header | None = None, body: bytes = b""
     ) -> Command:
-        """The answer to this request: same correlation number, same serialization."""
+        """The response to this request: same correlation number, same serialization."""
         return Command(
             code=code,
             ext=None if header is None else to_ext(header),

@@ -13,10 +13,10 @@ import msgspec
 
 from orbitmq.errors import BodyError, HeaderError
 from orbitmq.message import javajson
-from orbitmq.wire.codes import LANGUAGE_CODES, LANGUAGES, RequestCode, SerializeType
+from orbitmq.wire.codes import LANGUAGE_CODES, LANGUAGES, SerializeType
 from orbitmq.wire.command import FLAG_RESPONSE, LANGUAGE, Command, next_opaque
 from orbitmq.wire.header import Header, true_fields
-from orbitmq.wire.headers import PullMessageHeader, SendMessageHeader, SendMessageV2Header
+from orbitmq.wire.requests import RequestCode
 
 # ---------------------------------------------------------------------------------------------------------- JSON
 
@@ -36,19 +36,14 @@ def _straight(header: type[Header]) -> msgspec.json.Decoder[Command]:
     return msgspec.json.Decoder(kind, strict=False)
 
 
-_STRAIGHT_HEADERS: dict[int, type[Header]] = {
-    RequestCode.SEND_MESSAGE: SendMessageHeader,
-    RequestCode.SEND_MESSAGE_V2: SendMessageV2Header,
-    RequestCode.SEND_BATCH_MESSAGE: SendMessageV2Header,
-    RequestCode.PULL_MESSAGE: PullMessageHeader,
-    RequestCode.LITE_PULL_MESSAGE: PullMessageHeader,
-}
 # Peers write `code` first, so eleven bytes tell which decoder fits: `{"code":11,` or `{"code":310`.
 # Of a header that is no standard JSON, see javajson: 500 values, where there are 30 at most, a millisecond to read.
 _LENIENT_MAX: Final = 4_000
 _PREFIX: Final = 11
 _straight_decoders = {
-    f'{{"code":{code},'.encode()[:_PREFIX]: (code, _straight(header)) for code, header in _STRAIGHT_HEADERS.items()
+    f'{{"code":{int(code)},'.encode()[:_PREFIX]: (int(code), _straight(code.header))
+    for code in RequestCode
+    if code.is_straight
 }
 _decode_any = msgspec.json.Decoder(Command, strict=False).decode
 _encode_json = msgspec.json.encode

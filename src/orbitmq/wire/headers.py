@@ -1,4 +1,4 @@
-"""Header declarations of the requests clients send to a broker, and of their answers.
+"""Header declarations of the requests clients send to a broker, and of their responses.
 
 Names, types and Java's spelling where it differs; `wire.header` holds the one codec."""
 
@@ -146,7 +146,7 @@ class SearchOffsetHeader(Header):
 
 class SearchOffsetResponseHeader(Header):
     """The queue offset found. `boundary` is orbitmq's own, for requests that name one: the boundary the offset is of;
-    without it the offset may be that of the nearest message, as RocketMQ 4.9 answers.
+    without it the offset may be that of the nearest message, as RocketMQ 4.9 responds.
     """
 
     offset: Int64

@@ -1,4 +1,4 @@
-"""Header declarations of the requests about access control (ACL of 4.x), and of their answers."""
+"""Header declarations of the requests about access control (ACL of 4.x), and of their responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Header declarations of the requests tools send to a broker, and of their answers."""
+"""Header declarations of the requests tools send to a broker, and of their responses."""
 
 from __future__ import annotations
 

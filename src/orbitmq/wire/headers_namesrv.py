@@ -1,4 +1,4 @@
-"""Header declarations of the requests a name server answers."""
+"""Header declarations of the requests a name server handles."""
 
 from __future__ import annotations
 

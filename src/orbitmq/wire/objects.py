@@ -57,7 +57,7 @@ STRANGERS = Allowance()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Member:
+class JavaField:
     """One attribute of a declared class: how Java spells it and how it is read."""
 
     attribute: str
@@ -126,7 +126,7 @@ def _is_declared(kind: Any) -> bool:
 
 
 @cache
-def _members(kind: Any) -> tuple[Member, ...]:
+def _members(kind: Any) -> tuple[JavaField, ...]:
     """The members of a declared class in alphabetical order of Java's names."""
     hints = typing.get_type_hints(kind)
     if issubclass(kind, msgspec.Struct):
@@ -134,7 +134,7 @@ def _members(kind: Any) -> tuple[Member, ...]:
     else:
         names = {field.name: _camel(field.name) for field in dataclasses.fields(kind)}
     names.update(SPELLINGS.get(kind, {}))
-    members = [Member(attribute, name, _reader(hints[attribute])) for attribute, name in names.items()]
+    members = [JavaField(attribute, name, _reader(hints[attribute])) for attribute, name in names.items()]
     return tuple(sorted(members, key=lambda member: member.name))
 
 

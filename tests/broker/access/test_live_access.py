@@ -17,8 +17,7 @@ from orbitmq.broker.access import brake
 from orbitmq.broker.access.brake import FREE_TRIES, LATE_S
 from orbitmq.broker.access.control import REST_SECONDS, RESTS, AccessControl
 from orbitmq.broker.access.files import AclPlaces
-from orbitmq.broker.access.rules import NOT_FOR_BROKERS, RULES, Level
-from orbitmq.broker.access.shapes import SHAPES
+from orbitmq.broker.access.shapes import known_fields
 from orbitmq.broker.broker import Broker
 from orbitmq.errors import BrokerError, ConfigurationError, OrbitMQError
 from orbitmq.message.config import SubscriptionData
@@ -29,10 +28,12 @@ from orbitmq.message.properties import INNER_MULTI_DISPATCH
 from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.runtime.refusals import Limit
-from orbitmq.wire.bodies import ConsumerData, HeartbeatData, QueueLocks
-from orbitmq.wire.codes import RequestCode, SerializeType
+from orbitmq.wire.bodies import ConsumerData, HeartbeatData, QueueLockRequest
+from orbitmq.wire.codes import SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.objects import encode
+from orbitmq.wire.request import Peer
+from orbitmq.wire.requests import RequestCode, served_by
 from orbitmq.wire.signature import Credentials
 from tests.broker.test_live_slave import made_slave
 from tests.support.access import (
@@ -127,7 +128,7 @@ def body_for(code: int) -> bytes:
         consumers = [ConsumerData(GROUP, subscription_data_set=[SubscriptionData(TOPIC, "*")])]
         return encode(HeartbeatData("client", consumers))
     if code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
-        return encode(QueueLocks("client", GROUP, queues))
+        return encode(QueueLockRequest("client", GROUP, queues))
     return b""
 
 
@@ -140,8 +141,8 @@ async def test_the_table_holds_for_every_request_code(tmp_path: Path, monkeypatc
         message_id = offset_message_id(encode_host("127.0.0.1", broker.port), offset)
         for code in sorted(RequestCode):
             fields, body = fields_for(code, offset, message_id), body_for(code)
-            if (shape := SHAPES.get(code)) is not None:
-                fields = {name: text for name, text in fields.items() if name in shape.known()}
+            if code.is_exact:
+                fields = {name: text for name, text in fields.items() if name in known_fields(code)}
 
             async def asked(by: Credentials | None) -> str | None:
                 return await refusal(peer, signed(command_of(code, fields, body), by))  # noqa: B023 - asked at once
@@ -149,14 +150,14 @@ async def test_the_table_holds_for_every_request_code(tmp_path: Path, monkeypatc
             assert await asked(None) == "No accessKey is configured", code
             assert await asked(IMPOSTOR) == f"Check signature failed for accessKey={OWNER.access_key}", code
             assert await asked(STRANGER) == f"No acl config for {STRANGER.access_key}", code
-            rule = RULES.get(code)
+            is_handled, access = Peer.BROKER in code.served_by, code.access
             without = await asked(NOBODY)
-            if rule is not None and rule.level is Level.ADMIN:
+            if is_handled and access.is_admin:
                 missing = f"Need admin permission for request code={code}, but accessKey="
                 assert without == f"{missing}{NOBODY.access_key} is not"
                 assert await asked(OWNER) == f"{missing}{OWNER.access_key} is not"
                 assert await asked(ADMIN) is None, code
-            elif rule is not None and rule.needs is not None:
+            elif is_handled and access.needs:
                 assert (without or "").startswith("No default permission for "), code
                 assert await asked(OWNER) is None, code
             else:
@@ -199,18 +200,6 @@ async def test_what_clients_add_to_any_request_is_taken_from_administrators(tmp_
         assert command.ext is not None
         command.ext["__ZONE_NAME"] = "added behind the signature"
         assert await refusal(peer, command) is None
-
-
-async def test_every_request_of_administrators_has_a_shape(tmp_path: Path) -> None:
-    handled = guarded_broker(tmp_path).router.handlers
-    assert {code for code, rule in RULES.items() if rule.level is Level.ADMIN and code in handled} <= SHAPES.keys()
-
-
-async def test_every_request_code_has_a_rule(tmp_path: Path) -> None:
-    """A new code without a line in broker/access/rules.py would only be open to administrators; give it one."""
-    assert RULES.keys() | NOT_FOR_BROKERS == set(RequestCode)
-    assert not RULES.keys() & NOT_FOR_BROKERS
-    assert not guarded_broker(tmp_path).router.handlers.keys() & NOT_FOR_BROKERS
 
 
 async def test_a_code_that_is_handled_without_a_rule_needs_an_administrator(tmp_path: Path) -> None:
@@ -392,7 +381,7 @@ def test_a_file_that_everybody_can_read_is_warned_about(tmp_path: Path, caplog: 
     for mode, warned in ((0o600, False), (0o644, True)):
         path.chmod(mode)
         caplog.clear()
-        AccessControl(places, RULES, lambda _offset: None, ManualClock()).load()
+        AccessControl(places, {}, lambda _offset: None, ManualClock()).load()
         assert ("access_file_readable_by_all" in caplog.text) is warned
 
 
@@ -584,7 +573,7 @@ async def test_a_flood_of_refused_requests_leaves_few_lines(tmp_path: Path, capl
         st.sampled_from(["AccessKey", "Signature", "topic", "b", "offset", "consumerGroup"]) | st.text(max_size=5),
         st.sampled_from([OWNER.access_key, "", "-1", "99999999999999999999"]) | st.text(max_size=40),
     ),
-    code=st.sampled_from(sorted(RULES)) | st.integers(-(1 << 15), (1 << 15) - 1),
+    code=st.sampled_from(served_by(Peer.BROKER)) | st.integers(-(1 << 15), (1 << 15) - 1),
     body=st.binary(max_size=60) | st.sampled_from([b"{", b"[]", b'{"consumerDataSet":[{"groupName":null}]}']),
     by=st.sampled_from([None, OWNER, NOBODY, ADMIN]),
 )
@@ -614,7 +603,8 @@ def shared_control(tmp_path_factory: pytest.TempPathFactory) -> AccessControl:
 def loaded(home: Path) -> AccessControl:
     write_acl(home)
     places = AclPlaces(home / "conf/plain_acl.yml", home / "conf/acl")
-    control = AccessControl(places, RULES, lambda offset: TOPIC if offset == 0 else None, ManualClock())
+    requests = {int(one): one for one in served_by(Peer.BROKER)}
+    control = AccessControl(places, requests, lambda offset: TOPIC if offset == 0 else None, ManualClock())
     control.load()
     return control
 

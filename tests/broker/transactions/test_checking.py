@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from orbitmq.broker.clients import Client, Producers
+from orbitmq.broker.clients import ConnectedClient, Producers
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.topics import Topics
@@ -78,7 +78,7 @@ class Bench:
 
     def register(self, peer: Peer) -> None:
         connection = cast("Connection", peer)
-        self.producers.register("g", Client(connection, "c", "JAVA", 407, self.clock.now_ms()))
+        self.producers.register("g", ConnectedClient(connection, "c", "JAVA", 407, self.clock.now_ms()))
 
     def prepare(self, **properties: str) -> int:
         """A half message; its offset."""

@@ -18,13 +18,13 @@ from typing import cast
 
 import pytest
 
-from orbitmq.broker.clients import Client, Producers
+from orbitmq.broker.clients import ConnectedClient, Producers
+from orbitmq.broker.message_writer import MessageWriter
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.transactions import Transactions
-from orbitmq.broker.writing import Writing
 from orbitmq.errors import RequestRejected
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from orbitmq.message.hosts import encode_host
@@ -33,9 +33,9 @@ from orbitmq.net.connection import Connection
 from orbitmq.replication.master import Replicas
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.records import PutRecord, PutStatus
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_transaction import CheckTransactionStateHeader, EndTransactionHeader
+from orbitmq.wire.requests import RequestCode
 from tests.support.disk import FaultyDisk
 from tests.support.stores import abandon, open_store, units
 
@@ -76,11 +76,11 @@ class History:
         self.offsets.table = {key: dict(offsets) for key, offsets in self.saved.items()}
         options = BrokerOptions.parse({"brokerName": "b", "transactionCheckMax": "1000000"})
         producers = Producers()
-        producers.register("g", Client(cast("Connection", self), "c", "JAVA", 407, self.clock.now_ms()))
+        producers.register("g", ConnectedClient(cast("Connection", self), "c", "JAVA", 407, self.clock.now_ms()))
         topics = Topics(self.directory / "config", options, self.clock)
         topics.file.mark = lambda: None  # type: ignore[method-assign]  # what it would save is not of interest here
         replicas = Replicas(self.store, self.store.options, self.clock)
-        writing = Writing(self.store, 18, Statistics(self.store, "c", self.clock), replicas)
+        writing = MessageWriter(self.store, 18, Statistics(self.store, "c", self.clock), replicas)
         self.transactions = Transactions(self.store, writing, topics, self.offsets, producers, options, self.clock)
         self.transactions.use_host(HOST)
         self.loop.run_until_complete(self.transactions.checking.restore())

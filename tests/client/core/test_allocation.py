@@ -131,7 +131,7 @@ def test_a_member_far_from_all_queues_gets_some_only_with_the_fallback() -> None
 
 def test_a_room_nobody_knows_is_an_error() -> None:
     unknown = AllocateMachineRoomNearby(AllocateAveragely(), queue_room, lambda _: "")
-    with pytest.raises(ConfigurationError, match="machine room of a is not known"):
+    with pytest.raises(ConfigurationError, match="machine room of a is unknown"):
         allocate(unknown, "g", "a", [MessageQueue("T", "r@b", 0)], ["a"])
 
 

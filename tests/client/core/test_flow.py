@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orbitmq.client.core.flow import MIB, Hold, Thresholds
+from orbitmq.client.core.flow import MIB, PullPause, Thresholds
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.message.model import MessageExt
 
@@ -15,17 +15,17 @@ def cached(*offsets: int, size: int = 1) -> ProcessQueue:
 
 def test_more_messages_than_the_threshold_hold() -> None:
     assert Thresholds(count=3).hold(cached(1, 2, 3)) is None
-    assert Thresholds(count=3).hold(cached(1, 2, 3, 4)) is Hold.COUNT
+    assert Thresholds(count=3).hold(cached(1, 2, 3, 4)) is PullPause.COUNT
 
 
 def test_bytes_count_in_whole_mebibytes() -> None:
     assert Thresholds(size_mib=1).hold(cached(1, size=2 * MIB - 1)) is None
-    assert Thresholds(size_mib=1).hold(cached(1, size=2 * MIB)) is Hold.SIZE
+    assert Thresholds(size_mib=1).hold(cached(1, size=2 * MIB)) is PullPause.SIZE
 
 
 def test_one_old_message_holds_the_queue() -> None:
     assert Thresholds(span=10).hold(cached(1, 11)) is None
-    assert Thresholds(span=10).hold(cached(1, 12)) is Hold.SPAN
+    assert Thresholds(span=10).hold(cached(1, 12)) is PullPause.SPAN
 
 
 def test_thresholds_of_a_topic_are_divided_and_come_back() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.core.latency import HALF_LIFE_MS, PROFILES, FaultTable, Latencies, Profile, steps
+from orbitmq.client.core.latency import HALF_LIFE_MS, PROFILES, BrokerLatencies, FaultTable, Profile, steps
 from orbitmq.errors import ConfigurationError
 
 
@@ -48,7 +48,7 @@ def test_of_brokers_left_out_the_better_half_takes_turns() -> None:
 
 
 def test_averages_follow_the_answers_and_fade() -> None:
-    latencies = Latencies()
+    latencies = BrokerLatencies()
     assert latencies.fastest({"a", "b"}, 0) == {"a", "b"}
     for _ in range(20):
         latencies.note("a", 100, 0, failed=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orbitmq.client.core.allocation import AllocateAveragely
-from orbitmq.client.core.rebalance import Membership, change
+from orbitmq.client.core.rebalance import AllocationGuard, change
 from orbitmq.message.model import MessageQueue
 
 Q = [MessageQueue("T", "b", n) for n in range(4)]
@@ -18,7 +18,7 @@ def test_queues_of_other_topics_stay() -> None:
 
 
 def test_a_list_without_us_is_followed_only_when_repeated() -> None:
-    membership = Membership()
+    membership = AllocationGuard()
     assert membership.assignment(AllocateAveragely(), "g", "me", Q, ["me", "you"]) == Q[:2]
     assert membership.assignment(AllocateAveragely(), "g", "me", Q, ["you"]) is None
     assert membership.assignment(AllocateAveragely(), "g", "me", Q, ["me"]) == Q
@@ -27,5 +27,5 @@ def test_a_list_without_us_is_followed_only_when_repeated() -> None:
 
 
 def test_nothing_changes_without_members_or_queues() -> None:
-    assert Membership().assignment(AllocateAveragely(), "g", "me", Q, []) is None
-    assert Membership().assignment(AllocateAveragely(), "g", "me", [], ["me"]) is None
+    assert AllocationGuard().assignment(AllocateAveragely(), "g", "me", Q, []) is None
+    assert AllocationGuard().assignment(AllocateAveragely(), "g", "me", [], ["me"]) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.core.replies import arrived, asking, create_reply_message, reply_to_client
+from orbitmq.client.core.replies import create_reply_message, reply_message, reply_to_client, request_message
 from orbitmq.errors import ClientError
 from orbitmq.message.compression import COMPRESSION_FLAGS, ZLIB, compress
 from orbitmq.message.flags import COMPRESSED
@@ -17,7 +17,7 @@ WAITING = {"CORRELATION_ID": "4711", "REPLY_TO_CLIENT": "anna", "TTL": "3000"}
 
 def test_a_request_is_the_message_and_who_waits() -> None:
     message = Message("T", b"body", flag=7, tags="TagA", properties={"a": "b"})
-    asked = asking(message, "4711", "anna", 3000)
+    asked = request_message(message, "4711", "anna", 3000)
     assert (asked.topic, asked.body, asked.flag) == ("T", b"body", 7)
     assert asked.properties == {"TAGS": "TagA", "WAIT": "true", "a": "b", **WAITING}
     assert message.properties == {"TAGS": "TagA", "WAIT": "true", "a": "b"}, "the caller's message stays as it is"
@@ -46,7 +46,7 @@ def test_a_reply_arrives_unpacked_and_with_its_time() -> None:
     header = PushReplyMessageHeader(
         "g", "c1_REPLY_TOPIC", "TBW102", 4, 1, flag, 5, 7, "10.0.0.9:1", "10.0.0.1:10911", 6, properties
     )
-    found = arrived(header, compress(b"yes" * 2000, ZLIB, 5), 99)
+    found = reply_message(header, compress(b"yes" * 2000, ZLIB, 5), 99)
     assert (found.body, found.topic, found.flag, found.queue_id) == (b"yes" * 2000, "c1_REPLY_TOPIC", 7, 1)
     assert found.properties == {"UNIQ_KEY": "AB", "ARRIVE_TIME": "99", **WAITING}
     assert (found.msg_id, found.born_host, found.store_timestamp) == ("AB", "10.0.0.9:1", 6)

@@ -126,7 +126,7 @@ def test_what_a_broker_refused_comes_with_its_story_and_a_remedy() -> None:
     error = BrokerError(ResponseCode.SYSTEM_BUSY, "busy", "10.0.0.1:10911")
     sending.failed(error)
     with pytest.raises(
-        BrokerError, match=r"DESC: busy FROM: 10.0.0.1:10911; message to topic T.*1 attempts \(a\); .*send less"
+        BrokerError, match=r"DESC: busy FROM: 10.0.0.1:10911; message to topic T.*1 attempts \(a\); .*send fewer"
     ):
         sending.outcome()
     assert error.remark == "busy"

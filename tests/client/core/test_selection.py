@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client.core.latency import PROFILES, FaultTable, Latencies
+from orbitmq.client.core.latency import PROFILES, BrokerLatencies, FaultTable
 from orbitmq.client.core.selection import (
     COUNTER_MASK,
     TURNS_MAX,
-    Choosing,
+    QueueChooser,
     RoundRobin,
     Turns,
     position_of_key,
@@ -115,11 +115,11 @@ def test_a_key_has_one_queue() -> None:
 # ------------------------------------------------------------------------------------- brokers that are slow or failed
 
 
-def choosing(**tables: Any) -> Choosing:
-    return Choosing(Random(1), **tables)
+def choosing(**tables: Any) -> QueueChooser:
+    return QueueChooser(Random(1), **tables)
 
 
-def chosen(made: Choosing, count: int = 60, *, avoid: str | None = None, now_ms: int = 0) -> Counter[MessageQueue]:
+def chosen(made: QueueChooser, count: int = 60, *, avoid: str | None = None, now_ms: int = 0) -> Counter[MessageQueue]:
     turn = made.turns("T").shared
     return Counter(made.choose(turn, QUEUES, avoid, now_ms) for _ in range(count))
 
@@ -147,7 +147,7 @@ def test_when_all_are_left_out_messages_go_to_the_least_bad() -> None:
 
 
 def test_most_messages_go_to_the_fastest_and_some_find_out_about_the_others() -> None:
-    made = choosing(latencies=Latencies())
+    made = choosing(latencies=BrokerLatencies())
     for _ in range(10):
         made.note("a", 9, 0, failed=False)
         made.note("b", 3, 0, failed=False)

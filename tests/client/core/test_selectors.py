@@ -7,7 +7,7 @@ import pytest
 from orbitmq.client.core.selectors import MessageSelector, subscription_of
 from orbitmq.errors import MessageIllegal
 from orbitmq.message.config import SQL92, SubscriptionData
-from orbitmq.message.hashing import string_hash
+from orbitmq.message.java_hash import string_hash
 
 
 def test_a_text_and_a_tag_selector_are_tags() -> None:

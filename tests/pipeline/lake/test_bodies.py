@@ -145,7 +145,7 @@ def test_raw_bodies_get_no_columns() -> None:
     [
         ("{", "no schema of Avro"),
         ('{"type": "orders"}', "no schema of Avro"),
-        ('{"type": "array", "items": "int"}', "give a record"),
+        ('{"type": "array", "items": "int"}', "use a record"),
         ('{"type": "record", "name": "R", "fields": [{"name": "f", "type": ["int", "string"]}]}', "a union of 2 types"),
         ('{"type": "record", "name": "R", "fields": [{"name": "f", "type": ["null", "R"]}]}', "R holds itself"),
     ],

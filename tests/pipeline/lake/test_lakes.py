@@ -10,14 +10,14 @@ import pytest
 
 from orbitmq.errors import ConfigurationError, LakeConflict, LakeError
 from orbitmq.pipeline.lake import parquet_log
+from orbitmq.pipeline.lake.formats import FORMATS, PARQUET, existing_lake, formats_at, open_lake
 from orbitmq.pipeline.lake.lakes import GRACE_MS, ORPHAN_AGE_MS, Lake, sweep
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.opening import FORMATS, PARQUET, existing_lake, formats_at, open_lake
+from orbitmq.pipeline.lake.message_files import LakeWriter, merged
 from orbitmq.pipeline.lake.parquet_log import ParquetLake
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import LakeWriter, merged, read_messages
+from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
-from tests.support.lakes import batch, rows
+from tests.support.lakes import batch, read_messages, rows
 
 QUERY, OTHER = "6d7c0c1e-query", "other"
 
@@ -25,7 +25,7 @@ QUERY, OTHER = "6d7c0c1e-query", "other"
 @pytest.fixture(params=FORMATS)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Lake]:
     """Opens the same lake again, as another process would."""
-    return lambda: open_lake(request.param, Place(str(tmp_path / "lake")), SystemClock().now_ms)
+    return lambda: open_lake(request.param, StorageLocation(str(tmp_path / "lake")), SystemClock().now_ms)
 
 
 def written(lake: Lake, topic: str, offsets: range) -> list[LakeFile]:
@@ -105,7 +105,7 @@ def test_what_another_format_published_is_safe(opened: Callable[[], Lake]) -> No
     """To a lake of another format every file would be an orphan."""
     lake = opened()
     assert formats_at(lake.place) == []
-    with pytest.raises(LakeError, match=r"there is no lake at .*: nothing was archived there yet"):
+    with pytest.raises(LakeError, match=r"there is no lake at .*; archive something there first"):
         existing_lake(PARQUET, lake.place, lambda: 0)
     lake.commit(QUERY, 0, written(lake, "T", range(3)))
     (kind,) = formats_at(lake.place)
@@ -123,27 +123,27 @@ def test_nothing_is_swept_where_nothing_is_published(opened: Callable[[], Lake])
 
 
 def test_an_unknown_format_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="no lake format 'orc'; there are parquet, delta, iceberg"):
-        open_lake("orc", Place(str(tmp_path)), lambda: 0)
+    with pytest.raises(ConfigurationError, match="unknown lake format 'orc'; the formats are parquet, delta, iceberg"):
+        open_lake("orc", StorageLocation(str(tmp_path)), lambda: 0)
 
 
 def test_plain_parquet_wants_a_folder() -> None:
     with pytest.raises(LakeError, match="use the format delta or iceberg"):
-        open_lake(PARQUET, Place("s3://bucket/lake"), lambda: 0)
+        open_lake(PARQUET, StorageLocation("s3://bucket/lake"), lambda: 0)
 
 
 def test_a_log_of_a_later_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "_orbit_log").mkdir()
     (tmp_path / "_orbit_log" / "lake.json").write_text('{"format": 2}')
     with pytest.raises(LakeError, match="a later format"):
-        open_lake(PARQUET, Place(str(tmp_path)), lambda: 0)
+        open_lake(PARQUET, StorageLocation(str(tmp_path)), lambda: 0)
 
 
 @pytest.fixture
 def folding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], ParquetLake]:
     """Opens a lake whose log is folded when it has four entries."""
     monkeypatch.setattr(parquet_log, "FOLDED_FROM", 4)
-    return lambda: ParquetLake(Place(str(tmp_path)), lambda: 0)
+    return lambda: ParquetLake(StorageLocation(str(tmp_path)), lambda: 0)
 
 
 def entries(lake: ParquetLake) -> dict[str, int]:
@@ -209,7 +209,7 @@ def test_who_reads_while_the_log_is_folded_misses_nothing(
 
 
 def test_a_damaged_log_entry_is_named(tmp_path: Path) -> None:
-    lake = open_lake(PARQUET, Place(str(tmp_path)), lambda: 0)
+    lake = open_lake(PARQUET, StorageLocation(str(tmp_path)), lambda: 0)
     lake.commit(QUERY, 0, written(lake, "T", range(1)))
     (entry,) = (tmp_path / "_orbit_log" / "batches" / QUERY).iterdir()
     entry.write_bytes(entry.read_bytes()[:-3])

@@ -248,14 +248,16 @@ def test_corrupt_bytes_may_come_as_rows(damaged: tuple[Path, int]) -> None:
 
 def test_raw_rows_need_the_column_that_tells_them_apart(tmp_path: Path) -> None:
     open_store(tmp_path).close()
-    with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_OPTION: option onCorruptRecord: raw needs column corrupt"):
+    with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_OPTION: option onCorruptRecord: raw needs the column corrupt"):
         rows(tmp_path, onCorruptRecord="raw", columns="body")
 
 
 def test_a_queue_that_leads_to_no_message_is_named(damaged: tuple[Path, int]) -> None:
     root, place = damaged
     flip(root, place + 4)  # its magic number
-    with pytest.raises(SourceError, match=rf"physical offset {place} to .*a queue leads here, but there is no such"):
+    with pytest.raises(
+        SourceError, match=rf"physical offset {place} to .*a queue entry points here, but there is no such"
+    ):
         rows(root, topics="T", topicsBy="queues")
     assert len(rows(root, topics="T", topicsBy="queues", onCorruptRecord="skip")) == 39
 

@@ -12,9 +12,7 @@ from typing import Any
 from orbitmq.broker.access.addresses import Matches, pattern
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.topics import RETRY_PREFIX, TRACE_TOPIC
-
-DENY, ANY, PUB, SUB = 1, 2, 4, 8
-"""RocketMQ's numbers. ANY is only ever needed: either of PUB and SUB grants it."""
+from orbitmq.wire.request import ANY, DENY, PUB, SUB
 
 _WRITTEN = {"PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB}
 _KEY_SIZE_MIN = 7  # RocketMQ refuses shorter access and secret keys

@@ -5,16 +5,17 @@ Java's broker answers some of them with silence while access control is off; her
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Iterable
 
 from orbitmq.broker.access import files
 from orbitmq.broker.access.accounts import Config, check_keys, is_permission
 from orbitmq.broker.access.control import AccessControl
+from orbitmq.broker.advertised import AdvertisedBroker
 from orbitmq.errors import ConfigurationError, RequestRejected
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.wire.bodies_access import AccountConfig, AclConfig
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_access import (
     AclVersionHeader,
@@ -23,6 +24,7 @@ from orbitmq.wire.headers_access import (
     UpdateGlobalWhiteAddressesHeader,
 )
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 
 OFF = "access control is off: option aclEnable is false"
 
@@ -30,10 +32,9 @@ OFF = "access control is off: option aclEnable is false"
 class AccessAdministration:
     """Handlers over the access control files; `control` is None while access control is off."""
 
-    def __init__(self, control: AccessControl | None, broker: Callable[[], tuple[str, str, str]]) -> None:
+    def __init__(self, control: AccessControl | None, identity: AdvertisedBroker) -> None:
         self._control = control
-        self._broker = broker
-        """Name, address and cluster of the broker."""
+        self._identity = identity
 
     def add_to(self, router: Router) -> None:
         router.add_change(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, self.put_account)
@@ -79,9 +80,9 @@ class AccessAdministration:
 
     def versions(self, _connection: Connection, command: Command) -> Command:
         control = self._active(ResponseCode.SYSTEM_ERROR)
-        name, address, cluster = self._broker()
         by_file = {str(file.path): file.version for file in control.policy.files}
-        header = AclVersionHeader(encode(control.version()).decode(), encode(by_file).decode(), name, address, cluster)
+        versions = encode(control.version()).decode(), encode(by_file).decode()
+        header = AclVersionHeader(*versions, self._identity.name, self._identity.address(), self._identity.cluster)
         return command.response(ResponseCode.SUCCESS, header=header)
 
     def everything(self, _connection: Connection, command: Command) -> Command:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from orbitmq.broker.access.accounts import Account, account_of, resource_text
 from orbitmq.broker.access.addresses import Matches, address_of, pattern
 from orbitmq.broker.access.brake import LATE_S, SignatureBrake
 from orbitmq.broker.access.files import AclFile, AclPlaces, Document, Signature
-from orbitmq.broker.access.rules import Level, TopicAt, rule_of
+from orbitmq.broker.access.needs import TopicAt, needed
 from orbitmq.broker.access.shapes import misfit
 from orbitmq.errors import ConfigurationError, RequestRejected
 from orbitmq.message.config import DataVersion
@@ -27,6 +27,7 @@ from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.refusals import Limit
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.request import Request
 from orbitmq.wire.signature import ACCESS_KEY, signed_fields
 
 _log = logging.getLogger(__name__)
@@ -79,7 +80,7 @@ def policy_of(found: Sequence[AclFile]) -> Policy:
 class AccessControl:
     """The check before every handler. `load` before use; `start` keeps looking for changed files until `stop`."""
 
-    def __init__(self, places: AclPlaces, handled: Container[int], topic_at: TopicAt, clock: Clock) -> None:
+    def __init__(self, places: AclPlaces, handled: Mapping[int, Request], topic_at: TopicAt, clock: Clock) -> None:
         self._places = places
         self._handled = handled
         self._topic_at = topic_at
@@ -206,8 +207,11 @@ class AccessControl:
         if signed is None:
             denial = self._denial(connection, command, f"Check signature failed for accessKey={access_key}")
             return self._wrong(connection, denial)
-        self._check_permission(connection, command, account)
-        if (reason := misfit(command.code, signed, command.body)) is not None:
+        request = self._handled.get(command.code)
+        if request is None:
+            return None  # it is answered as a code that nobody handles
+        self._check_permission(connection, command, account, request)
+        if (reason := misfit(request, signed, command.body)) is not None:
             raise self._denial(connection, command, f"{reason}, and the signature covers it", reason)
         return None
 
@@ -233,14 +237,14 @@ class AccessControl:
             known = connection.attributes[_IS_WHITE] = policy, policy.is_white(connection.peer[0])
         return bool(known[1])
 
-    def _check_permission(self, connection: Connection, command: Command, account: Account) -> None:
-        rule = rule_of(command.code, is_handled=command.code in self._handled)
-        if rule.level is Level.ADMIN and not account.is_admin:
+    def _check_permission(self, connection: Connection, command: Command, account: Account, request: Request) -> None:
+        access = request.access
+        if access.is_admin and not account.is_admin:
             text = f"Need admin permission for request code={command.code}, but accessKey={account.access_key} is not"
             raise self._denial(connection, command, text)
-        if rule.needs is None or account.may_everything:
+        if not access.needs or account.may_everything:
             return
-        missing = account.missing(rule.needs(command, self._topic_at))
+        missing = account.missing(needed(request, command, self._topic_at))
         if missing is not None:
             text = f"No default permission for {resource_text(_shown(missing))}"
             raise self._denial(connection, command, text, f"{text}, accessKey={account.access_key}")

@@ -9,58 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Answer, Handler, Router
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import FLAG_ONEWAY, Command
+from orbitmq.wire.request import Fenced, Request
 
 _log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 0.2
 PAUSE_SECONDS = 1.0  # A promotion by force waits longer than that for the master's answer (`promotion.ASK_MS`).
-
-SENDS = (
-    RequestCode.SEND_MESSAGE,
-    RequestCode.SEND_MESSAGE_V2,
-    RequestCode.SEND_BATCH_MESSAGE,
-    RequestCode.SEND_REPLY_MESSAGE,
-    RequestCode.SEND_REPLY_MESSAGE_V2,
-)
-CHANGES = (
-    RequestCode.UPDATE_AND_CREATE_TOPIC,
-    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
-    RequestCode.DELETE_TOPIC_IN_BROKER,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-    RequestCode.DELETE_SUBSCRIPTIONGROUP,
-    RequestCode.RESUME_CHECK_HALF_MESSAGE,
-    RequestCode.END_TRANSACTION,
-    RequestCode.CONSUMER_SEND_MSG_BACK,
-)
-# A single message may still be looked at by its place in this log: what it finds is what was asked for.
-READS = (
-    RequestCode.PULL_MESSAGE,
-    RequestCode.LITE_PULL_MESSAGE,
-    RequestCode.QUERY_MESSAGE,
-    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
-    RequestCode.GET_MAX_OFFSET,
-    RequestCode.GET_MIN_OFFSET,
-    RequestCode.GET_EARLIEST_MSG_STORETIME,
-    RequestCode.LOCK_BATCH_MQ,
-)
-PROGRESS = (
-    RequestCode.QUERY_CONSUMER_OFFSET,
-    RequestCode.UPDATE_CONSUMER_OFFSET,
-    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
-    RequestCode.CLONE_GROUP_OFFSET,
-    RequestCode.GET_ALL_CONSUMER_OFFSET,
-    RequestCode.GET_ALL_DELAY_OFFSET,
-)
-"""Progress of consumers, of the broker's own work and what changes it: of another log it is worth nothing."""
-TABLES = (RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-"""What slaves copy of their master beside these."""
 
 
 class Fence:
@@ -83,11 +43,12 @@ class Fence:
         self._confirming: asyncio.Task[None] | None = None
         self._must_confirm = False
 
-    def put_around(self, router: Router, codes: Iterable[int]) -> None:
-        """Have requests of these codes pass the fence, those that the router handles."""
-        for code in codes:
-            if (handler := router.handlers.get(int(code))) is not None:
-                router.handlers[int(code)] = self._fenced(handler)
+    def put_around(self, router: Router, *, is_master: bool) -> None:
+        """Have requests pass the fence where their rows say so. A single message may still be looked at by its place in
+        this log: what it finds is what was asked for.
+        """
+        places = {Fenced.EVERYWHERE, Fenced.AT_MASTER} if is_master else {Fenced.EVERYWHERE}
+        router.wrap(lambda request, handler: self._fenced(handler, request) if request.fenced in places else handler)
 
     def beat(self) -> None:
         """The event loop runs; to be called every BEAT_SECONDS, from the start on."""
@@ -115,31 +76,36 @@ class Fence:
         finally:
             self._confirming = None
 
-    def _fenced(self, handler: Handler) -> Handler:
+    def _fenced(self, handler: Handler, request: Request) -> Handler:
         def fenced(connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
             if self._clock() - self._beat > PAUSE_SECONDS:
                 self._look()
             if self._confirming is not None:
-                return self._later(self._confirming, handler, connection, command)
+                return self._later(self._confirming, handler, request, connection, command)
             if reason := self._reason():
-                return self._refused(command, reason)
+                return self._refused(request, command, reason)
             return handler(connection, command)
 
         return fenced
 
     async def _later(
-        self, confirming: asyncio.Task[None], handler: Handler, connection: Connection, command: Command
+        self,
+        confirming: asyncio.Task[None],
+        handler: Handler,
+        request: Request,
+        connection: Connection,
+        command: Command,
     ) -> Answer:
         await asyncio.wait((confirming,))
         if reason := self._reason():
-            return self._refused(command, reason)
+            return self._refused(request, command, reason)
         answer = handler(connection, command)
         return await answer if isinstance(answer, Awaitable) else answer
 
-    def _refused(self, command: Command, reason: str) -> Answer:
+    def _refused(self, request: Request, command: Command, reason: str) -> Answer:
         if command.flag & FLAG_ONEWAY:
             return None
-        if command.code in SENDS:
+        if request.is_send:
             return self._refuse_send(command, ResponseCode.SERVICE_NOT_AVAILABLE, reason)
         answer = command.response(ResponseCode.SERVICE_NOT_AVAILABLE, reason)
         answer.ext = {}

@@ -21,14 +21,15 @@ from orbitmq.message.model import MASTER_ID
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
-from orbitmq.operations.figures import answer_of
+from orbitmq.operations.mastership import SLAVE, exchange_mastership, has_other_name
 from orbitmq.operations.routes import cluster_info
 from orbitmq.operations.settings import broker_settings
-from orbitmq.operations.standing import SLAVE, exchange_standing, has_other_name
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.operations.statistics import probe
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_namesrv import RegisterBrokerResponseHeader
-from orbitmq.wire.standing import EPOCH_MAX, BrokerStandingHeader
+from orbitmq.wire.mastership import EPOCH_MAX, BrokerMastershipHeader
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +57,8 @@ class OtherMaster(NamedTuple):
 
 class MasterWatch:
     """`stopped` is called, once and at once, when a later master is known, and what it returns is awaited beside;
-    `superseded` says then which."""
+    `superseded` says then which.
+    """
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class MasterWatch:
         self._doing: set[asyncio.Task[None]] = set()
 
     def add_to(self, router: Router) -> None:
-        router.add(RequestCode.BROKER_STANDING, self.standing)
+        router.add(RequestCode.EXCHANGE_MASTERSHIP, self.exchange)
 
     async def begin(self, now_ms: int) -> None:
         """Before anything is served. A slave's store that is a master's by its configuration alone is one promotion
@@ -111,7 +113,7 @@ class MasterWatch:
                 other = await self._listed(server)
                 if other in (None, self._address(), asked_already):
                     continue
-                answer = await answer_of(self._remoting, other, ASK_MS)
+                answer = await probe(self._remoting, other, ASK_MS)
             except OrbitMQError:
                 continue  # who does not answer does not stand in the way
             if await has_other_name(self._remoting, other, self._name, timeout_ms=ASK_MS):
@@ -132,9 +134,9 @@ class MasterWatch:
         await asyncio.gather(*self._doing, return_exceptions=True)
 
     @property
-    def own(self) -> BrokerStandingHeader:
+    def own(self) -> BrokerMastershipHeader:
         """What other brokers of the name are told."""
-        return BrokerStandingHeader(
+        return BrokerMastershipHeader(
             self._name, self._address(), is_master=True, epoch=self.epoch, refusal=self.superseded
         )
 
@@ -234,7 +236,7 @@ class MasterWatch:
     async def _ask(self, address: str) -> bool:
         """Tell the broker at `address` of this master, and judge what it says of itself. Whether it answers."""
         try:
-            other = await exchange_standing(self._remoting, address, self.own, timeout_ms=ASK_MS)
+            other = await exchange_mastership(self._remoting, address, self.own, timeout_ms=ASK_MS)
             if other is None:
                 self._note(address, await self._rocketmq_master(address))
                 return True
@@ -256,9 +258,9 @@ class MasterWatch:
 
     # ------------------------------------------------------------------------------------------------------- judging
 
-    def standing(self, _connection: Connection, command: Command) -> Command:
+    def exchange(self, _connection: Connection, command: Command) -> Command:
         """Another broker tells of itself."""
-        other = command.header(BrokerStandingHeader)
+        other = command.header(BrokerMastershipHeader)
         if other.broker_name != self._name:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"this is {self._name}, not {other.broker_name}")
         if other.epoch >= EPOCH_MAX or max(len(other.broker_addr), len(other.refusal)) > TEXT_LENGTH_MAX:
@@ -271,8 +273,8 @@ class MasterWatch:
             self._refused.pop(other.broker_addr, None)
         return command.response(ResponseCode.SUCCESS, header=self.own)
 
-    def told(self, found: RegisterBrokerResponseHeader) -> None:
-        """A name server answers a registration: with the later master, where it knows one."""
+    def note_registration(self, found: RegisterBrokerResponseHeader) -> None:
+        """The response of a name server to a registration: it names a later master if there is one."""
         if found.master_addr and found.master_epoch is not None and self.epoch < found.master_epoch < EPOCH_MAX:
             self._step_down(found.master_epoch, found.master_addr)
 
@@ -282,7 +284,7 @@ class MasterWatch:
             self.epoch = epoch + 1
             self._do(self._record.note(epoch=self.epoch, led=True))
 
-    def _judge(self, address: str, other: BrokerStandingHeader, *, may_be_asked: bool) -> None:
+    def _judge(self, address: str, other: BrokerMastershipHeader, *, may_be_asked: bool) -> None:
         if other.resigned and not other.is_master:
             self._follow_up(other.epoch)
             self._note(address, None)
@@ -313,7 +315,7 @@ class MasterWatch:
                 self._name, self._address(), address, other.serves, other.words,
             )  # fmt: skip
 
-    def _note_refused(self, slave: BrokerStandingHeader) -> None:
+    def _note_refused(self, slave: BrokerMastershipHeader) -> None:
         since = time.monotonic() - FORGOTTEN_SECONDS
         self._refused = {one: told for one, told in self._refused.items() if told[1] >= since}
         if slave.broker_addr not in self._refused:

@@ -78,6 +78,8 @@ class MetadataCopy:
         """A message has been copied: of a topic that is not known here yet, if it is a new one, so the tables are asked
         for at once. Should the master die now, its consumers find the topic here.
         """
+        if self._task is None:
+            return  # the first copy has all of them
         if topic not in self._topics.table and topic not in self._asked_for and len(self._asked_for) < ASKED_FOR_MAX:
             self._asked_for.add(topic)
             self._asked.set()

@@ -14,28 +14,29 @@ from pathlib import Path
 
 from orbitmq.broker.mastership.record import MastershipRecord
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.broker.restoring import find_topics
 from orbitmq.broker.settings import rewrite_configuration
 from orbitmq.broker.slave.kept_role import keep_role
+from orbitmq.broker.table_recovery import find_topics
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import ConfigurationError, OrbitMQError, RequestRejected
 from orbitmq.message.model import MASTER_ID
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
-from orbitmq.operations.figures import answer_of
+from orbitmq.operations.mastership import has_other_name
 from orbitmq.operations.routes import cluster_info
-from orbitmq.operations.standing import has_other_name
+from orbitmq.operations.statistics import probe
 from orbitmq.replication.agreement import log_limits
 from orbitmq.replication.slave import Following, is_refused
 from orbitmq.runtime.clock import Clock
-from orbitmq.runtime.finishing import Finishing
+from orbitmq.runtime.shielded import ShieldedTasks
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER
 from orbitmq.store.replica import ReplicaStore
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
+from orbitmq.wire.mastership import PromoteSlaveHeader, PromotionReport
 from orbitmq.wire.objects import encode
-from orbitmq.wire.promotion import PromoteSlaveHeader, PromotionReport
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 
@@ -70,10 +71,10 @@ class Promotion:
         self._record = record
         self._clock = clock
         self._working = asyncio.Lock()
-        self._finishing = Finishing()
+        self._shielded = ShieldedTasks()
 
     def add_to(self, router: Router) -> None:
-        self._finishing = router.finishing
+        self._shielded = router.shielded
         router.add(RequestCode.PROMOTE_SLAVE, self.promote)
 
     async def promote(self, connection: Connection, command: Command) -> Command:
@@ -87,7 +88,7 @@ class Promotion:
             if done:
                 # From here on it is done, whether or not somebody still waits for the answer. Not before: to ask for
                 # the master takes time, and a broker that is stopped meanwhile could not hear it answer.
-                saved = await self._finishing.run(self._take_over(role, connection, forced=header.force))
+                saved = await self._shielded.run(self._take_over(role, connection, forced=header.force))
         report = self._report(role, alive, doubts, done=done, saved=saved)
         return command.response(ResponseCode.SUCCESS, body=encode(report))
 
@@ -186,7 +187,7 @@ class Promotion:
             listed.add(known)
         for address in sorted(listed):
             try:
-                answer = await answer_of(self._remoting, address, ASK_MS)
+                answer = await probe(self._remoting, address, ASK_MS)
                 if not await has_other_name(self._remoting, address, self._options.broker_name, timeout_ms=ASK_MS):
                     return f"the master at {address} {answer}", doubts
             except OrbitMQError as error:

@@ -18,14 +18,15 @@ from orbitmq.message.model import MASTER_ID
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting, split_address
 from orbitmq.net.routing import Router
+from orbitmq.operations.mastership import broker_role, exchange_mastership
 from orbitmq.operations.routes import cluster_info
 from orbitmq.operations.settings import broker_settings
-from orbitmq.operations.standing import broker_role, exchange_standing
 from orbitmq.replication.slave import REPLICATION_DISTANCE
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_namesrv import RegisterBrokerResponseHeader
-from orbitmq.wire.standing import BrokerStandingHeader
+from orbitmq.wire.mastership import BrokerMastershipHeader
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 
@@ -55,18 +56,18 @@ class Readiness:
         self.reason = "" if record.known.follows else f"this slave of {name} has not been compared with its master yet"
 
     def add_to(self, router: Router) -> None:
-        router.add(RequestCode.BROKER_STANDING, self.standing)
+        router.add(RequestCode.EXCHANGE_MASTERSHIP, self.exchange)
 
-    def standing(self, _connection: Connection, command: Command) -> Command:
+    def exchange(self, _connection: Connection, command: Command) -> Command:
         """A master asks whether this is one, too."""
-        if (name := command.header(BrokerStandingHeader).broker_name) != self._name:
+        if (name := command.header(BrokerMastershipHeader).broker_name) != self._name:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"this is {self._name}, not {name}")
         return command.response(ResponseCode.SUCCESS, header=self._own)
 
     @property
-    def _own(self) -> BrokerStandingHeader:
+    def _own(self) -> BrokerMastershipHeader:
         known = self._record.known
-        return BrokerStandingHeader(
+        return BrokerMastershipHeader(
             self._name, self._address(), is_master=False, epoch=known.epoch, refusal=self._refusal, resigned=known.led
         )
 
@@ -75,7 +76,7 @@ class Readiness:
         when it is a former one.
         """
         try:
-            other = await exchange_standing(self._remoting, master, self._own, timeout_ms=ASK_MS)
+            other = await exchange_mastership(self._remoting, master, self._own, timeout_ms=ASK_MS)
         except BrokerError as error:
             other = None
             _log.warning("event=master_standing_unknown master=%s error=%s", master, error)
@@ -121,7 +122,7 @@ class Readiness:
         await self._record.note(follows=False)
         await self._become(f"this slave of {self._name} does not follow its master: {reason}")
         with contextlib.suppress(OrbitMQError):
-            await exchange_standing(self._remoting, master, self._own, timeout_ms=ASK_MS)
+            await exchange_mastership(self._remoting, master, self._own, timeout_ms=ASK_MS)
 
     async def _become(self, reason: str) -> None:
         turned = bool(reason) is not bool(self.reason)

@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from orbitmq.net.connection import Connection
-from orbitmq.net.routing import Router
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.net.routing import Handler, Router
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import FLAG_ONEWAY, Command
-
-_SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
-_CHANGES = (
-    RequestCode.UPDATE_AND_CREATE_TOPIC,
-    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
-    RequestCode.DELETE_TOPIC_IN_BROKER,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-    RequestCode.DELETE_SUBSCRIPTIONGROUP,
-    RequestCode.RESUME_CHECK_HALF_MESSAGE,
-)
+from orbitmq.wire.request import Slave
+from orbitmq.wire.requests import RequestCode
 
 
 def refuse_masters_work(router: Router, broker_name: str, refusal: Callable[[Command, int, str], Command]) -> None:
@@ -38,9 +29,12 @@ def refuse_masters_work(router: Router, broker_name: str, refusal: Callable[[Com
         remark = f"this is a slave of {broker_name}: transactions end at its master"
         return command.response(ResponseCode.SLAVE_NOT_AVAILABLE, remark)
 
-    router.add(_SENDS, send)
-    router.add(_CHANGES, change)
-    router.add(RequestCode.END_TRANSACTION, end_transaction)
+    refusals: dict[Slave, Handler] = {
+        Slave.REFUSES_SEND: send,
+        Slave.REFUSES_CHANGE: change,
+        Slave.REFUSES_END: end_transaction,
+    }
+    router.wrap(lambda request, handler: refusals.get(request.slave, handler))
 
 
 def refuse_promotion(router: Router, broker_name: str) -> None:

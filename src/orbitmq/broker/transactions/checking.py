@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 
 from orbitmq.broker.clients import Producers
+from orbitmq.broker.message_writer import room
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.topics import Topics
@@ -31,7 +32,6 @@ from orbitmq.broker.transactions.half import (
 )
 from orbitmq.broker.transactions.ledger import Ledger, State
 from orbitmq.broker.transactions.verdict import HOUR_MS, Limits, Verdict, judge
-from orbitmq.broker.writing import room
 from orbitmq.errors import OrbitMQError, UnitError
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
@@ -43,9 +43,9 @@ from orbitmq.runtime.refusals import Refusals
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.queue_room import RoomAwaited
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import request
 from orbitmq.wire.headers_transaction import CheckTransactionStateHeader
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 

@@ -13,23 +13,24 @@ from functools import partial
 from inspect import isawaitable
 from typing import TypeAlias
 
+from orbitmq.broker.message_writer import MessageWriter
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.broker.sending import outcome_of
+from orbitmq.broker.send_handler import outcome_of
 from orbitmq.broker.transactions.half import COPY_GROWTH, QUEUE_ID, Half, committed, make_half, op_record, read_half
 from orbitmq.broker.transactions.ledger import WINDOW_MAX, Ledger, State
-from orbitmq.broker.writing import Writing
 from orbitmq.errors import RequestRejected
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC
 from orbitmq.net.routing import Answer, Router
 from orbitmq.runtime.clock import Clock
-from orbitmq.runtime.finishing import Finishing
+from orbitmq.runtime.shielded import ShieldedTasks
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.queue_room import RoomAwaited
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_transaction import EndTransactionHeader
+from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 
@@ -46,14 +47,14 @@ class Deciding:
     """The handler of END_TRANSACTION, and what a send of a half message does instead of an ordinary put."""
 
     def __init__(
-        self, store: MessageStore, writing: Writing, ledger: Ledger, options: BrokerOptions, clock: Clock
+        self, store: MessageStore, writing: MessageWriter, ledger: Ledger, options: BrokerOptions, clock: Clock
     ) -> None:
         self._store = store
         self._writing = writing
         self._ledger = ledger
         self._options = options
         self._clock = clock
-        self._finishing = Finishing()
+        self._shielded = ShieldedTasks()
         self._under_way: dict[int, _Done] = {}  # place of a half message -> its last decision that is made later
         self.store_host = b""  # known when the port is
         self.on_end: Callable[[str, bool, int], object] | None = None
@@ -62,12 +63,12 @@ class Deciding:
         """
 
     def add_to(self, router: Router) -> None:
-        self._finishing = router.finishing
+        self._shielded = router.shielded
         router.add(RequestCode.END_TRANSACTION, self.end)
 
     def prepare(self, record: PutRecord, text: str, at_once: bool = False) -> PutResult:
         """Store a message as the half of a transaction; `text` is its properties. RequestRejected, and what
-        `Writing.put` raises.
+        `MessageWriter.put` raises.
         """
         if self._options.reject_transaction_message:
             remark = f"the broker[{self._options.broker_ip1}] sending transaction message is forbidden"
@@ -101,7 +102,7 @@ class Deciding:
             except RoomAwaited:
                 pass
         self._under_way[place] = done = asyncio.get_running_loop().create_future()
-        return self._finishing.run(self._decide_later(command, header, earlier, done))
+        return self._shielded.run(self._decide_later(command, header, earlier, done))
 
     def _is_hidden(self, place: int) -> bool:
         """Of a half message whose sender did not wait until it can be read, and may not wait now."""

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NoReturn
 
+from orbitmq.broker.message_writer import MessageWriter
 from orbitmq.broker.transactions.checking import Checking
 from orbitmq.broker.transactions.half import QUEUE_ID, Half, copy_record, read_half, resumed_copy
 from orbitmq.broker.transactions.ledger import Ledger, State
 from orbitmq.broker.transactions.verdict import due_ms
-from orbitmq.broker.writing import Writing
 from orbitmq.errors import OrbitMQError, RequestRejected
 from orbitmq.message.ids import decode_offset_message_id, offset_message_id
 from orbitmq.message.properties import KEYS
@@ -21,10 +21,11 @@ from orbitmq.runtime.clock import Clock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.records import PutResult, PutStatus
 from orbitmq.wire.bodies_transaction import PendingTransaction, PendingTransactions
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_transaction import PendingTransactionsHeader, ResumeCheckHalfMessageHeader
 from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
 
 PAGE_MAX = 1000  # transactions in one answer, some 400 kB
 SCAN_MAX = 100_000  # half messages looked at for one answer; whoever asks goes on from where it ended
@@ -34,7 +35,9 @@ STEP_MESSAGES = 128  # looked at in one turn of the event loop
 class Pending:
     """Handlers over the half queue."""
 
-    def __init__(self, store: MessageStore, writing: Writing, ledger: Ledger, checking: Checking, clock: Clock) -> None:
+    def __init__(
+        self, store: MessageStore, writing: MessageWriter, ledger: Ledger, checking: Checking, clock: Clock
+    ) -> None:
         self._store = store
         self._writing = writing
         self._ledger = ledger

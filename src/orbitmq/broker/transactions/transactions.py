@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orbitmq.broker.clients import Producers
+from orbitmq.broker.message_writer import MessageWriter
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.topics import Topics
@@ -10,7 +11,6 @@ from orbitmq.broker.transactions.checking import Checking
 from orbitmq.broker.transactions.deciding import Deciding
 from orbitmq.broker.transactions.ledger import Ledger
 from orbitmq.broker.transactions.pending import Pending
-from orbitmq.broker.writing import Writing
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.engine import MessageStore
@@ -22,7 +22,7 @@ class Transactions:
     def __init__(
         self,
         store: MessageStore,
-        writing: Writing,
+        writing: MessageWriter,
         topics: Topics,
         offsets: ConsumerOffsets,
         producers: Producers,

@@ -9,7 +9,7 @@ from functools import partial
 
 from orbitmq.admin.session import Node
 from orbitmq.cli.mqadmin.forms import cells, second, truth
-from orbitmq.cli.mqadmin.running import Work
+from orbitmq.cli.mqadmin.runner import Work
 from orbitmq.operations.access import accounts, acl_version, delete_account, put_account, put_white_addresses
 from orbitmq.wire.bodies_access import AccountConfig
 

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 
 from orbitmq.admin.session import Node
 from orbitmq.cli.mqadmin.forms import cells, second, settings
-from orbitmq.cli.mqadmin.running import Work
+from orbitmq.cli.mqadmin.runner import Work
 from orbitmq.errors import ConfigurationError
-from orbitmq.operations.cleaning import clean_expired_queues, clean_unused_topics, delete_expired_log
-from orbitmq.operations.figures import broker_consume_stats, runtime_info
+from orbitmq.operations.cleanup import clean_expired_queues, clean_unused_topics, delete_expired_log
 from orbitmq.operations.groups import all_producers
 from orbitmq.operations.settings import broker_settings, change_broker_settings
+from orbitmq.operations.statistics import broker_consume_stats, runtime_info
 
 _MS_PER_HOUR = 3_600_000
 

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 
 from orbitmq.admin.session import Node
 from orbitmq.admin.topics import day_sum
-from orbitmq.cli.mqadmin.running import Work
+from orbitmq.cli.mqadmin.runner import Work
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.topics import DLQ_PREFIX, RETRY_PREFIX, is_system_group, is_system_topic
-from orbitmq.operations.figures import runtime_info, statistic
 from orbitmq.operations.groups import consumer_connections
 from orbitmq.operations.settings import broker_settings
+from orbitmq.operations.statistics import runtime_info, statistic
 from orbitmq.operations.tables import all_groups
 from orbitmq.operations.topics import all_topics, system_topics
 from orbitmq.wire.bodies import StatsItem

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orbitmq.admin.session import Node
 from orbitmq.cli.mqadmin.forms import cells, group_fields, second, settings
-from orbitmq.cli.mqadmin.running import Work
+from orbitmq.cli.mqadmin.runner import Work
 from orbitmq.cli.mqadmin.topics import drop
 from orbitmq.errors import BrokerError, NotFound, OrbitMQError
 from orbitmq.message.config import SubscriptionGroup

@@ -11,13 +11,13 @@ from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
-from orbitmq.admin.browsing import Look, Stretch, stretches
 from orbitmq.admin.messages import by_key, by_offset_id, by_unique_id
+from orbitmq.admin.scan import QueueScan, Stretch, stretches
 from orbitmq.admin.session import present
 from orbitmq.admin.traces import Traced, trace
 from orbitmq.admin.tracks import tracks
 from orbitmq.cli.mqadmin.forms import cells, millisecond, pretty, second, truth
-from orbitmq.cli.mqadmin.running import Work
+from orbitmq.cli.mqadmin.runner import Work
 from orbitmq.cli.mqadmin.times import TO_THE_END, timestamp_ms
 from orbitmq.client.producer import Producer
 from orbitmq.errors import ConfigurationError, NotFound, OrbitMQError, UnitError
@@ -25,8 +25,8 @@ from orbitmq.message.compression import decompress
 from orbitmq.message.ids import decode_unique_id
 from orbitmq.message.model import Message, MessageExt, MessageQueue
 from orbitmq.operations.groups import consumer_connections
-from orbitmq.operations.querying import queue_entries
-from orbitmq.operations.redelivery import consume_directly
+from orbitmq.operations.membership import consume_directly
+from orbitmq.operations.queries import queue_entries
 from orbitmq.wire.objects import plain
 
 PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
@@ -197,7 +197,7 @@ async def _parts(work: Work, topic: str, queue: MessageQueue | None, since: str,
 
 
 async def _messages(work: Work, part: Stretch, tag: str = "*") -> AsyncIterator[MessageExt]:
-    look = Look(work.session, [part], newest_first=False, budget=None, tag=None if tag == "*" else tag)
+    look = QueueScan(work.session, [part], newest_first=False, budget=None, tag=None if tag == "*" else tag)
     async for message in look:
         yield message
     work.failures += look.failures

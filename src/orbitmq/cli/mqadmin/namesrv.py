@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from orbitmq.cli.mqadmin.forms import settings
-from orbitmq.cli.mqadmin.running import Work
+from orbitmq.cli.mqadmin.runner import Work
 from orbitmq.operations.kv import delete_kv, put_kv
-from orbitmq.operations.permissions import add_write_permission, wipe_write_permission
+from orbitmq.operations.routes import add_write_permission, wipe_write_permission
 from orbitmq.operations.settings import change_name_server_settings, name_server_settings
 
 

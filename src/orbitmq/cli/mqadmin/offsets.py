@@ -6,7 +6,7 @@ from functools import partial
 
 from orbitmq.admin.session import Node
 from orbitmq.cli.mqadmin.forms import truth
-from orbitmq.cli.mqadmin.running import Work
+from orbitmq.cli.mqadmin.runner import Work
 from orbitmq.cli.mqadmin.times import TO_THE_END, timestamp_ms
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageQueue

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 from orbitmq.admin import topics
 from orbitmq.admin.session import Node
 from orbitmq.cli.mqadmin.forms import cells, millisecond, pretty, topic_config
-from orbitmq.cli.mqadmin.running import Work
+from orbitmq.cli.mqadmin.runner import Work
 from orbitmq.client.core.allocation import AllocateAveragely
 from orbitmq.errors import ConfigurationError, NotFound
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import DLQ_PREFIX, ORDER_NAMESPACE, RETRY_PREFIX
 from orbitmq.operations.kv import delete_kv, kv_value, put_kv
-from orbitmq.operations.routes import forget_topic
+from orbitmq.operations.routes import delete_topic_route
 from orbitmq.operations.routes import topics as all_topic_names
 from orbitmq.operations.topics import all_topics, create_topic, delete_topic, groups_of_topic, topic_stats
 from orbitmq.wire.bodies import TopicRouteData
@@ -68,7 +68,7 @@ async def drop(work: Work, topic: str, cluster: str, nodes: list[Node]) -> None:
     if work.failures:
         return
     print(f"delete topic [{topic}] from cluster [{cluster}] success.")
-    await work.each_server(lambda server: forget_topic(work.session.remoting, server, topic))
+    await work.each_server(lambda server: delete_topic_route(work.session.remoting, server, topic))
     if not work.failures:
         print(f"delete topic [{topic}] from NameServer success.")
 

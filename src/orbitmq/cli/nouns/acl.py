@@ -10,17 +10,18 @@ import typer
 from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.acl import Account, AclFile, WhiteList
-    from orbitmq.admin.answers import Found
+    from orbitmq.admin.acl import AclAccount, AclFileStatus, WhiteList
     from orbitmq.admin.plans import Plan
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
-app = noun("acl", "Accounts: who may do what, from where; at masters and slaves, for each has its own files.")
+app = noun("acl", "Access control: accounts and white lists. Each broker, master or slave, has its own files.")
 
 BrokerOption = Annotated[
-    str | None, typer.Option("--broker", "-b", metavar="BROKER", help="Name, name:id or host:port; else all of them.")
+    str | None,
+    typer.Option("--broker", "-b", metavar="BROKER", help="The broker's name, name:id or host:port; else all brokers."),
 ]
-AccessKey = Annotated[str, typer.Argument(metavar="ACCESS_KEY", help="The account's name.")]
+AccessKey = Annotated[str, typer.Argument(metavar="ACCESS_KEY", help="The account's access key.")]
 
 
 @reads(
@@ -36,9 +37,9 @@ AccessKey = Annotated[str, typer.Argument(metavar="ACCESS_KEY", help="The accoun
 async def list_(
     session: Session,
     broker: BrokerOption = None,
-    show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Tell the secrets, else asterisks.")] = False,
-) -> Found[Account]:
-    """Every account at every broker; where brokers differ it stands side by side.
+    show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Show secrets instead of asterisks.")] = False,
+) -> Found[AclAccount]:
+    """Every account at every broker; where brokers differ, side by side.
 
     \b
     Examples:
@@ -55,17 +56,25 @@ async def set_(
     session: Session,
     access_key: AccessKey,
     secret_env: Annotated[
-        str | None, typer.Option("--secret-env", metavar="VARIABLE", help="Where the secret is kept.")
+        str | None, typer.Option("--secret-env", metavar="VARIABLE", help="Environment variable with the secret.")
     ] = None,
     secret_file: Annotated[
-        Path | None, typer.Option("--secret-file", metavar="FILE", help="Or: a file that holds it, - reads it.")
+        Path | None,
+        typer.Option("--secret-file", metavar="FILE", help="Or a file with the secret; - reads standard input."),
     ] = None,
     topics: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="NAME=PERM", help="Orders=PUB|SUB; repeatable, the whole list."),
+        typer.Option(
+            "--topic",
+            metavar="NAME=PERM",
+            help="Permission on a topic, as Orders=PUB|SUB; repeatable. Replaces the list.",
+        ),
     ] = None,
     groups: Annotated[
-        list[str] | None, typer.Option("--group", metavar="NAME=PERM", help="billing=SUB; repeatable, the whole list.")
+        list[str] | None,
+        typer.Option(
+            "--group", metavar="NAME=PERM", help="Permission on a group, as billing=SUB; repeatable. Replaces the list."
+        ),
     ] = None,
     topic_perm: Annotated[
         str | None, typer.Option("--other-topics", metavar="PERM", help="DENY, PUB, SUB or PUB|SUB.")
@@ -74,12 +83,13 @@ async def set_(
         str | None, typer.Option("--other-groups", metavar="PERM", help="DENY, PUB, SUB or PUB|SUB.")
     ] = None,
     white: Annotated[
-        str | None, typer.Option("--from", metavar="ADDRESS", help="From there no signature is needed: 10.0.0.*")
+        str | None,
+        typer.Option("--from", metavar="ADDRESS", help="No signature is needed from these addresses: 10.0.0.*"),
     ] = None,
-    admin: Annotated[bool | None, typer.Option("--admin/--no-admin", help="It may do everything.")] = None,
+    admin: Annotated[bool | None, typer.Option("--admin/--no-admin", help="Grant every permission.")] = None,
     broker: BrokerOption = None,
 ) -> Plan:
-    """Make an account, or change one; what is not given stays. Secrets are shown as a mark that differs when they do.
+    """Create or change an account. What you do not give stays. Secrets are shown as short hashes.
 
     \b
     Examples:
@@ -90,7 +100,7 @@ async def set_(
     from orbitmq.cli.secrets import secret_of
 
     secret = secret_of(secret_env, secret_file)
-    wanted = acl.Wanted(secret, admin, white, topic_perm, group_perm, topics, groups)
+    wanted = acl.AccountChanges(secret, admin, white, topic_perm, group_perm, topics, groups)
     return await acl.plan_account(session, access_key, wanted, broker)
 
 
@@ -109,22 +119,26 @@ async def delete(session: Session, access_key: AccessKey, broker: BrokerOption =
 
 
 SecretVariable = Annotated[
-    str | None, typer.Option("--secret-env", metavar="VARIABLE", help="The secret of an account that was deleted.")
+    str | None,
+    typer.Option(
+        "--secret-env", metavar="VARIABLE", help="Environment variable with the secret of an account that was deleted."
+    ),
 ]
 SecretFile = Annotated[
-    Path | None, typer.Option("--secret-file", metavar="FILE", help="Or: a file that holds it, - reads it.")
+    Path | None,
+    typer.Option("--secret-file", metavar="FILE", help="Or a file with the secret; - reads standard input."),
 ]
 
 
 @changes(app, "undo")
 async def undo(
     session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What the change wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The undo file that the change wrote.")],
     secret_env: SecretVariable = None,
     secret_file: SecretFile = None,
 ) -> Plan:
-    """Bring back what an account may, or a white list, from an undo file. It keeps no secret: an account that is there
-    keeps its own, one that was deleted is given one.
+    """Restore an account or a white list from an undo file. The file has no secret: an existing account keeps its own,
+    one that was deleted needs a new one.
 
     \b
     Examples:
@@ -133,15 +147,15 @@ async def undo(
     """
     from orbitmq.admin import acl
     from orbitmq.admin.undo import plan_undo
-    from orbitmq.cli import undoing
+    from orbitmq.cli import undo_files
     from orbitmq.cli.secrets import secret_of
 
-    return await plan_undo(session, undoing.load(file, acl.UNDO), secret_of(secret_env, secret_file))
+    return await plan_undo(session, undo_files.load(file, acl.UNDO), secret_of(secret_env, secret_file))
 
 
 @reads(app, "versions", "AclVersions", ("BROKER=broker", "FILE=path", "VERSION=version", "CHANGED=changedAtMs"))
-async def versions(session: Session, broker: BrokerOption = None) -> Found[AclFile]:
-    """The access control files of every broker, how often each was changed, and when last.
+async def versions(session: Session, broker: BrokerOption = None) -> Found[AclFileStatus]:
+    """The access control files of every broker. With the number of changes to each, and the time of the last one.
 
     \b
     Examples:
@@ -153,7 +167,7 @@ async def versions(session: Session, broker: BrokerOption = None) -> Found[AclFi
     return acl.plainly(await acl.versions(session, broker))
 
 
-white_list = noun("acl white", "From where no account is needed.")
+white_list = noun("acl white", "Addresses that need no account.")
 app.add_typer(white_list, name="white")
 
 
@@ -176,7 +190,7 @@ async def set_white(
     session: Session,
     addresses: Annotated[list[str], typer.Argument(metavar="ADDRESS...", help="10.0.0.1, 10.0.0.*, 10.0.{1,2}.*")],
     file: Annotated[
-        str | None, typer.Option("--file", metavar="PATH", help="Of this file of the broker, see `acl versions`.")
+        str | None, typer.Option("--file", metavar="PATH", help="File on the broker to change, see `acl versions`.")
     ] = None,
     broker: BrokerOption = None,
 ) -> Plan:

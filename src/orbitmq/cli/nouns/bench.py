@@ -9,11 +9,11 @@ import typer
 from orbitmq.cli.verbs import loads, noun
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.loads import LoadReport
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
-app = noun("bench", "A load that is measured: sending, consuming, and how long a message takes.")
+app = noun("bench", "Benchmarks: sending, consuming and end-to-end latency.")
 
 COLUMNS = (
     "WAY=way", "MESSAGES=messages", "SECONDS=seconds", "PER S=messagesPerS", "BYTES/S=bytesPerS", "FAILED=failed",
@@ -23,21 +23,28 @@ COLUMNS = (
     "+TOPIC=topic", "+PROBLEMS=problems",
 )  # fmt: skip
 Topic = Annotated[
-    str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Else one of its own, removed afterwards.")
+    str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Use this topic; else a temporary one.")
 ]
-Seconds = Annotated[float, typer.Option("--seconds", "-s", min=0.1, max=86_400, metavar="N", help="At most so long.")]
-WarmUp = Annotated[float, typer.Option("--warm-up", min=0, max=3600, metavar="SECONDS", help="Before; not counted.")]
-InFlight = Annotated[
-    int, typer.Option("--in-flight", "-j", min=1, max=10_000, metavar="N", help="So many at the same time.")
+Seconds = Annotated[
+    float, typer.Option("--seconds", "-s", min=0.1, max=86_400, metavar="N", help="Run for at most N seconds.")
 ]
-Size = Annotated[int, typer.Option("--size", min=1, max=4 << 20, metavar="BYTES", help="Of a body.")]
+WarmUp = Annotated[
+    float, typer.Option("--warm-up", min=0, max=3600, metavar="SECONDS", help="Run this long before measuring.")
+]
+InFlight = Annotated[int, typer.Option("--in-flight", "-j", min=1, max=10_000, metavar="N", help="Messages in flight.")]
+Size = Annotated[int, typer.Option("--size", min=1, max=4 << 20, metavar="BYTES", help="Size of a body.")]
 Rate = Annotated[
-    float | None, typer.Option("--rate", min=0.1, max=1e6, metavar="N", help="Messages a second; else all it takes.")
+    float | None,
+    typer.Option("--rate", min=0.1, max=1e6, metavar="N", help="Messages per second; else as many as possible."),
 ]
-Keys = Annotated[bool, typer.Option("--keys", help="Each message has a key.")]
-Tags = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Each message has this tag.")]
-Delay = Annotated[int, typer.Option("--delay-level", min=0, max=255, metavar="LEVEL", help="Delayed messages.")]
-Queues = Annotated[int, typer.Option("--queues", min=1, max=1024, metavar="N", help="Of its own topic, a broker.")]
+Keys = Annotated[bool, typer.Option("--keys", help="Give each message a key.")]
+Tags = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Give each message this tag.")]
+Delay = Annotated[
+    int, typer.Option("--delay-level", min=0, max=255, metavar="LEVEL", help="Send delayed messages of this level.")
+]
+Queues = Annotated[
+    int, typer.Option("--queues", min=1, max=1024, metavar="N", help="Queues per broker of the temporary topic.")
+]
 
 
 @loads(app, "send", "LoadReport", COLUMNS)
@@ -46,7 +53,7 @@ async def send(
     clients: dict[str, Any],
     way: Annotated[
         Literal["sync", "async", "oneway", "batch", "transaction"],
-        typer.Option(help="How: one by one, as tasks, without an answer, several in a request, or half and commit."),
+        typer.Option(help="How to send. A transaction is a half message and its commit."),
     ] = "sync",
     topic: Topic = None,
     seconds: Seconds = 10,
@@ -54,21 +61,21 @@ async def send(
     rate: Rate = None,
     in_flight: InFlight = 16,
     size: Size = 128,
-    messages: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most so many.")] = None,
+    messages: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N messages.")] = None,
     batch: Annotated[
-        int, typer.Option(min=1, max=1000, metavar="N", help="Messages of a request of --way batch.")
+        int, typer.Option(min=1, max=1000, metavar="N", help="Messages per request with --way batch.")
     ] = 32,
     keys: Keys = False,
     tags: Tags = None,
     delay_level: Delay = 0,
     queues: Queues = 8,
 ) -> Found[LoadReport]:
-    """How many messages a second brokers take, and how long each send takes.
+    """Measure the throughput and the latency of sends.
 
     \b
-    At a --rate a message that cannot be sent in time, because those before it are not answered, counts from when it was
-    due; without one each time is that of the request alone. -o json has the histogram, in buckets 3 % wide. Ctrl-C
-    gives the figures so far. The client is this one: what another language's takes is another figure.
+    At a --rate, latency counts from when a message was due, so it includes the wait for earlier sends; without one it
+    is that of the request alone. -o json has the histogram, in buckets 3 % wide. Ctrl-C prints the results so far.
+    The client is orbitmq's Python client; other clients have other results.
 
     \b
     Examples:
@@ -91,18 +98,20 @@ async def send(
 async def consume(
     session: Session,
     clients: dict[str, Any],
-    way: Annotated[Literal["pull", "push"], typer.Option(help="Asked for, or with a listener.")] = "push",
+    way: Annotated[Literal["pull", "push"], typer.Option(help="pull, or push with a listener.")] = "push",
     topic: Annotated[
         str | None,
-        typer.Option("--topic", "-t", metavar="TOPIC", help="What it holds; else one of its own that is filled first."),
+        typer.Option(
+            "--topic", "-t", metavar="TOPIC", help="Consume this topic; else a temporary one that is filled first."
+        ),
     ] = None,
     seconds: Seconds = 30,
-    messages: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many.")] = 50_000,
+    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Stop after N messages.")] = 50_000,
     in_flight: InFlight = 16,
     size: Size = 128,
     queues: Queues = 8,
 ) -> Found[LoadReport]:
-    """How many messages a second a consumer gets, from the first that a topic holds. Its group is removed afterwards.
+    """Measure the throughput of a consumer. It starts at a topic's first message; its group is removed afterwards.
 
     \b
     Examples:
@@ -128,7 +137,7 @@ async def consume(
 async def latency(
     session: Session,
     clients: dict[str, Any],
-    rate: Annotated[float, typer.Option(min=0.1, max=1e6, metavar="N", help="Messages a second.")] = 500,
+    rate: Annotated[float, typer.Option(min=0.1, max=1e6, metavar="N", help="Messages per second.")] = 500,
     topic: Topic = None,
     seconds: Seconds = 10,
     warm_up: WarmUp = 2,
@@ -137,10 +146,10 @@ async def latency(
     tags: Tags = None,
     queues: Queues = 8,
 ) -> Found[LoadReport]:
-    """How long a message takes from when it was due until a listener has it, at a rate.
+    """Measure the end-to-end latency at a rate. It counts from when a message was due until a listener has it.
 
     \b
-    The check fails (exit code 8) when a message that was stored has not come.
+    Exit code: 8 if a message that was stored was not delivered.
 
     \b
     Examples:

@@ -11,9 +11,9 @@ from orbitmq.cli.flags import LogLevel, PrintConfig, Settings
 from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
-    from orbitmq.admin.brokers import BrokerStatus, Consumption, Difference, Entry, SendTest
+    from orbitmq.admin.brokers import BrokerEntry, BrokerStatus, Consumption, Difference, SendTest
     from orbitmq.admin.plans import Plan
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
 app = typer.Typer(
@@ -51,23 +51,25 @@ def broker(
 @app.command("promote")
 def broker_promote(
     config: Annotated[
-        Path | None, typer.Option("-c", help="Properties file of the slave: where it listens.", metavar="FILE")
+        Path | None, typer.Option("-c", help="Properties file of the slave, for its address.", metavar="FILE")
     ] = None,
     address: Annotated[
-        str | None, typer.Option("--address", help="The slave as host:port, instead.", metavar="HOST:PORT")
+        str | None,
+        typer.Option("--address", help="Address of the slave, instead of its properties file.", metavar="HOST:PORT"),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what stands for and against it.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Do it although there are doubts.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what speaks for and against it.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Promote despite doubts.")] = False,
     sync: Annotated[
-        bool | None, typer.Option("--sync/--async", help="Make it a SYNC_MASTER, or an ASYNC_MASTER; else as it was.")
+        bool | None,
+        typer.Option("--sync/--async", help="Make it a SYNC_MASTER or an ASYNC_MASTER; else the former master's role."),
     ] = None,
 ) -> None:
-    """Make a running slave the master of its broker name, when the master is dead.
+    """Make a running slave the master of its broker name. Do this when the master is dead.
 
-    Refused while the master answers; and, without --force, while it may be alive, or had messages that are missing
-    here: how many bytes is shown. The slave's properties file gets brokerRole and brokerId=0; then it starts anew as
-    the master, in the same process. The role stays that of the former master unless --sync or --async is given; what
-    an answer to a send means with it is shown.
+    Refused while the master responds. Without --force also refused while the master may be alive, or if it had messages
+    that are missing here; the number of missing bytes is shown. brokerRole and brokerId=0 are written to the slave's
+    properties file; then it restarts as the master, in the same process. It keeps the role of the former master unless
+    you give --sync or --async; what a response to a send guarantees in that role is shown.
     Exit code: 0 done, or possible with --dry-run, 1 refused.
 
     \b
@@ -75,18 +77,19 @@ def broker_promote(
       orbitmq broker promote -c slave.conf --dry-run
       orbitmq broker promote --address 10.0.0.2:10911 --force
     """
-    from orbitmq.cli import promoting
+    from orbitmq.cli import promotion
 
-    promoting.promote(config, address, dry_run=dry_run, force=force, sync=sync)
+    promotion.promote(config, address, dry_run=dry_run, force=force, sync=sync)
 
 
 BrokerArgument = Annotated[
-    str | None, typer.Argument(metavar="[BROKER]", help="Its name, name:id or host:port; all of them if not given.")
+    str | None, typer.Argument(metavar="[BROKER]", help="The broker's name, name:id or host:port; else all brokers.")
 ]
 BrokerOption = Annotated[
-    str | None, typer.Option("--broker", "-b", metavar="BROKER", help="Name, name:id or host:port; else all of them.")
+    str | None,
+    typer.Option("--broker", "-b", metavar="BROKER", help="The broker's name, name:id or host:port; else all brokers."),
 ]
-BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="Its name.")]
+BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="The broker's name.")]
 Pairs = Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Settings and their new values.")]
 
 
@@ -106,9 +109,9 @@ Pairs = Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Settin
     ),
 )  # fmt: skip
 async def status(session: Session, broker: BrokerArgument = None) -> Found[BrokerStatus]:
-    """The figures of a broker or of all, with units; the table shows some, -o json all. Rates are of the last minute.
+    """Metrics of a broker or of all, with units. The table shows some, -o json all. Rates are of the last minute.
 
-    What a broker does not tell is unknown (-): a young one has no mean over ten minutes.
+    What a broker does not report is unknown (-): right after its start it has no mean over ten minutes.
 
     \b
     Examples:
@@ -121,8 +124,8 @@ async def status(session: Session, broker: BrokerArgument = None) -> Found[Broke
 
 
 @reads(app, "runtime", "BrokerEntries", ("BROKER=broker", "KEY=key", "VALUE=value", "+ADDRESS=address"))
-async def runtime(session: Session, broker: BrokerArgument = None) -> Found[Entry]:
-    """The same as the broker writes it, key by key.
+async def runtime(session: Session, broker: BrokerArgument = None) -> Found[BrokerEntry]:
+    """Raw runtime metrics of a broker, key by key.
 
     \b
     Examples:
@@ -146,9 +149,9 @@ async def runtime(session: Session, broker: BrokerArgument = None) -> Found[Entr
 async def consume_stats(
     session: Session,
     broker: BrokerArgument = None,
-    lag_min: Annotated[int, typer.Option("--lag-min", metavar="N", help="Only queues at least so far behind.")] = 0,
+    lag_min: Annotated[int, typer.Option("--lag-min", metavar="N", help="Only queues with at least this lag.")] = 0,
 ) -> Found[Consumption]:
-    """How far every group is in every queue of a broker, or of all. Queues that were never consumed are in it.
+    """Offset and lag of every group in every queue. Of a broker, or of all; includes queues that were never consumed.
 
     \b
     Examples:
@@ -172,11 +175,11 @@ async def consume_stats(
 async def send_test(
     session: Session,
     broker: BrokerArgument = None,
-    count: Annotated[int, typer.Option("--count", min=1, metavar="N", help="Messages to each broker.")] = 20,
-    body_bytes: Annotated[int, typer.Option("--size", min=0, metavar="BYTES", help="Of each message.")] = 128,
+    count: Annotated[int, typer.Option("--count", min=1, metavar="N", help="Number of messages to each broker.")] = 20,
+    body_bytes: Annotated[int, typer.Option("--size", min=0, metavar="BYTES", help="Size of each message.")] = 128,
 ) -> Found[SendTest]:
-    """Send some messages to a master, or to each, and tell how long that takes. They go to the topic that every broker
-    has under its own name; the first of them is not counted, for it opens the connection.
+    """Measure the latency of sends to a master, or to each. Messages go to the topic that every broker has under its
+    own name; the first is not counted because it opens the connection.
 
     \b
     Examples:
@@ -197,12 +200,12 @@ async def clean(
     ],
     broker: BrokerOption = None,
 ) -> Plan:
-    """Have a broker, or all, remove now what it would remove by itself some time.
+    """Remove now what brokers would remove later by themselves.
 
     \b
-    expired-queues: queues that hold no message that is left.
-    unused-topics: queues of topics that are deleted.
-    expired-log: files of the log that are older than they are kept.
+    expired-queues: queues whose messages have all expired.
+    unused-topics: queues of topics that were deleted.
+    expired-log: files of the commit log that are past their retention.
 
     \b
     Examples:
@@ -216,9 +219,9 @@ async def clean(
 
 @changes(app, "forbid-writing")
 async def forbid_writing(session: Session, broker: BrokerName) -> Plan:
-    """Take a broker out of the routes of producers, at every name server: before it is stopped, say.
+    """Remove a broker from the routes of producers. At every name server, for example before you stop it.
 
-    Producers follow within 30 s. It is undone as soon as the broker registers with changed topics.
+    Producers stop within 30 s. It ends as soon as the broker registers with changed topics.
 
     \b
     Examples:
@@ -232,8 +235,8 @@ async def forbid_writing(session: Session, broker: BrokerName) -> Plan:
 
 @changes(app, "allow-writing")
 async def allow_writing(session: Session, broker: BrokerName) -> Plan:
-    """Give a broker back to producers, at every name server. All its topics are readable and writable in the routes
-    then, also those that were meant to be read only, until it registers anew.
+    """Return a broker to the routes of producers. At every name server; all its topics become readable and writable in
+    the routes, read-only ones too, until it registers again.
 
     \b
     Examples:
@@ -245,7 +248,7 @@ async def allow_writing(session: Session, broker: BrokerName) -> Plan:
     return await brokers.plan_writing(session, broker, allowed=True)
 
 
-config = noun("broker config", "What brokers run with.")
+config = noun("broker config", "Settings of brokers.")
 app.add_typer(config, name="config")
 
 
@@ -253,9 +256,9 @@ app.add_typer(config, name="config")
 async def show(
     session: Session,
     broker: BrokerArgument = None,
-    containing: Annotated[str, typer.Option("--grep", metavar="TEXT", help="Only keys with this text.")] = "",
-) -> Found[Entry]:
-    """Every setting of a broker, or of all, with its value, defaults included.
+    containing: Annotated[str, typer.Option("--grep", metavar="TEXT", help="Only keys that contain this text.")] = "",
+) -> Found[BrokerEntry]:
+    """Every setting of a broker, or of all, including defaults.
 
     \b
     Examples:
@@ -272,11 +275,11 @@ async def set_(
     session: Session,
     pairs: Pairs,
     broker: BrokerOption = None,
-    slaves: Annotated[bool, typer.Option("--slaves", help="At slaves, too; else at masters.")] = False,
+    slaves: Annotated[bool, typer.Option("--slaves", help="Change slaves, too; else only masters.")] = False,
 ) -> Plan:
-    """Change settings of a running broker, or of every master; before and after is shown.
+    """Change settings of a running broker, or of every master. Shows old and new values.
 
-    Who a broker is and where its files are cannot be changed while it runs.
+    A broker's identity and the places of its files cannot be changed while it runs.
 
     \b
     Examples:

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from orbitmq.cli.completing import completed
+from orbitmq.cli.completion import completed
 from orbitmq.cli.verbs import ClusterName, ContextName, Mapped, NameServers, Timeout, noun
 
 UNKNOWN = 3
@@ -46,19 +46,24 @@ def _unknown() -> Iterator[None]:
         raise typer.Exit(UNKNOWN) from error
 
 
-app = noun("check", "One question for a monitoring system: exit code 0 well, 1 warning, 2 critical, 3 unknown.", Checks)
+app = noun("check", "Checks for a monitoring system: exit code 0 ok, 1 warning, 2 critical, 3 unknown.", Checks)
 
 Question = Callable[..., Any]
 """One of `admin.checks`, which is not imported before it is asked: help must be there at once."""
 
-Warning_ = Annotated[float | None, typer.Option("-w", "--warning", metavar="N", help="From this value on.")]
-Critical = Annotated[float | None, typer.Option("-c", "--critical", metavar="N", help="From this value on.")]
+Warning_ = Annotated[
+    float | None, typer.Option("-w", "--warning", metavar="N", help="Warning limit; else the first above.")
+]
+Critical = Annotated[
+    float | None, typer.Option("-c", "--critical", metavar="N", help="Critical limit; else the second above.")
+]
 Form = Annotated[str, typer.Option("--format", metavar="FORMAT", help="nagios, json or prometheus.")]
 Broker = Annotated[
-    str | None, typer.Option("--broker", "-b", metavar="BROKER", help="Name, name:id or host:port; else all of them.")
+    str | None,
+    typer.Option("--broker", "-b", metavar="BROKER", help="The broker's name, name:id or host:port; else all brokers."),
 ]
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
-AnyGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="The consumer group; else all of them.")]
+AnyGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="The consumer group; else all groups.")]
 
 
 def _answer(
@@ -75,10 +80,10 @@ def _answer(
     timeout: Timeout = 5.0,
 ) -> None:
     """Ask and end the process; what can be named here is a flag of every check."""
-    from orbitmq.cli.checking import Limits, Reach, run
+    from orbitmq.cli.check_runner import CheckTarget, run
 
-    reach = Reach(name_servers or (), context_name, cluster, mapped or (), timeout * 1000)
-    run(check, question, Limits(warning, critical), form, reach)
+    target = CheckTarget(name_servers or (), context_name, cluster, mapped or (), timeout * 1000)
+    run(check, question, (warning, critical), form, target)
 
 
 def _keywords(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -108,7 +113,9 @@ def _check(function: Callable[..., Question]) -> Callable[..., Question]:
 
 @_check
 def connection() -> Question:
-    """Whether every name server answers, and how fast. Limits in ms: 500, 2000.
+    """How fast each name server responds. Limits in ms: 500, 2000.
+
+    One that does not respond is critical.
 
     \b
     Examples:
@@ -122,7 +129,9 @@ def connection() -> Question:
 
 @_check
 def broker(*, name: Broker = None) -> Question:
-    """Whether brokers answer and take messages, and how long sends wait there. Limits in ms: 200, 1000.
+    """Whether brokers respond and take messages. Limits of the time that sends wait there, in ms: 200, 1000.
+
+    A broker that does not respond is critical, also if it is a slave.
 
     \b
     Examples:
@@ -136,7 +145,7 @@ def broker(*, name: Broker = None) -> Question:
 
 @_check
 def disk(*, name: Broker = None) -> Question:
-    """How full the disks of brokers are. Limits in percent: 75, where old messages go early, and 85.
+    """How full the disks of brokers are. Limits in percent: 75, where old messages are deleted early, and 85.
 
     \b
     Examples:
@@ -150,9 +159,10 @@ def disk(*, name: Broker = None) -> Question:
 
 @_check
 def lag(*, group: Group) -> Question:
-    """How many messages a group is behind. Limits in messages: 10000, 100000.
+    """How many messages a group has not consumed. Limits in messages: 10000, 100000.
 
-    A broker that does not answer makes it unknown, unless what the others tell is critical already.
+    A broker that does not respond makes it unknown, unless the lag on the others is critical already. A group that
+    does not process a short lag is within the limits: `orbitmq check group` finds that.
 
     \b
     Examples:
@@ -166,9 +176,9 @@ def lag(*, group: Group) -> Question:
 
 @_check
 def group(*, group: AnyGroup = None) -> Question:
-    """Whether a group is well, as `orbitmq group why` judges; without one, all. Limits in critical groups: 1, 1.
+    """Whether groups are well, as `orbitmq group why` judges. Without a name, all. Limits in critical groups: 1, 1.
 
-    A group that only has a warning makes it a warning; where it is too early to tell, it is unknown. It may take some
+    A group with only a warning makes it a warning; if it is too early to tell, it is unknown. It may take some
     seconds more to look twice.
 
     \b

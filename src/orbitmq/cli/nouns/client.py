@@ -9,15 +9,16 @@ import typer
 from orbitmq.cli.verbs import noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
-    from orbitmq.admin.clients import Member, Position, ProducerMember, Running
+    from orbitmq.admin.clients import ConsumerMember, ConsumerReport, Position, ProducerMember
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
-app = noun("client", "Clients: producers and consumers that are connected, and what a consumer says of itself.")
+app = noun("client", "Connected producers and consumers, and what they report.")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group's name.")]
 Clients = Annotated[
-    list[str] | None, typer.Option("--client", "-i", metavar="ID", help="Only this one; repeatable. Else all members.")
+    list[str] | None,
+    typer.Option("--client", "-i", metavar="ID", help="Only this client; repeatable. Else all members."),
 ]
 
 
@@ -32,9 +33,9 @@ Clients = Annotated[
 )  # fmt: skip
 async def producers(
     session: Session,
-    group: Annotated[str | None, typer.Option("--group", "-g", metavar="GROUP", help="Only this one.")] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", metavar="GROUP", help="Only this group.")] = None,
 ) -> Found[ProducerMember]:
-    """Producers that are connected, as all masters together know them.
+    """Producers that are connected to any master.
 
     \b
     Examples:
@@ -55,7 +56,7 @@ async def producers(
         "+MISSING=missing",
     ),
 )  # fmt: skip
-async def consumers(session: Session, group: GroupArgument) -> Found[Member]:
+async def consumers(session: Session, group: GroupArgument) -> Found[ConsumerMember]:
     """The members of a group that are online.
 
     \b
@@ -77,8 +78,8 @@ async def consumers(session: Session, group: GroupArgument) -> Found[Member]:
         "STARTED=startedAtMs", "+NAME SERVERS=nameServers",
     ),
 )  # fmt: skip
-async def show(session: Session, group: GroupArgument, clients: Clients = None) -> Found[Running]:
-    """What members of a group say of themselves: queues with what is cached, rates, settings.
+async def show(session: Session, group: GroupArgument, clients: Clients = None) -> Found[ConsumerReport]:
+    """Queues, rates and settings that members report.
 
     \b
     Examples:
@@ -91,8 +92,8 @@ async def show(session: Session, group: GroupArgument, clients: Clients = None) 
 
 
 @reads(app, "stack", "ClientReport", ("CLIENT=clientId", "STACK=stack"))
-async def stack(session: Session, group: GroupArgument, clients: Clients = None) -> Found[Running]:
-    """Where the threads of members stand: what to look at when a listener is stuck.
+async def stack(session: Session, group: GroupArgument, clients: Clients = None) -> Found[ConsumerReport]:
+    """Stack traces of members: what to read when a listener hangs.
 
     \b
     Examples:
@@ -115,7 +116,7 @@ async def positions(
     group: GroupArgument,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
 ) -> Found[Position]:
-    """Where members are in a topic, as they have it in memory; brokers are told some seconds later.
+    """Offsets of members in a topic, from their memory. They commit them some seconds later.
 
     \b
     Examples:

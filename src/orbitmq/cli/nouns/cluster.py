@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbitmq.cli.completing import COMPLETED
+from orbitmq.cli.completion import COMPLETED
 from orbitmq.cli.verbs import ContextName, NameServers, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
-    from orbitmq.admin.cluster import Health, Member, Overview, Replica
+    from orbitmq.admin.cluster import ClusterBroker, Overview, Replica
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
+    from orbitmq.admin.verdict import Finding
 
-app = noun("cluster", "The cluster as a whole: whether it is well, its brokers, its slaves.")
+app = noun("cluster", "The cluster as a whole: health, brokers and replication.")
 
 
 @reads(
@@ -22,15 +23,16 @@ app = noun("cluster", "The cluster as a whole: whether it is well, its brokers, 
     "overview",
     "ClusterOverview",
     (
-        "CLUSTER=cluster", "VERDICT=verdict", "MASTERS=masters", "SLAVES=slaves", "IN/S=inPerS", "OUT/S=outPerS",
+        "CLUSTER=cluster", "VERDICT=verdict", "MASTERS=masters", "SLAVES=slaves", "PRODUCED/S=inPerS",
+        "CONSUMED/S=outPerS",
         "IN TODAY=putToday", "OUT TODAY=gotToday", "DISK=maxDiskRatio", "+VERSIONS=versions",
         "+UNREACHABLE=unreachable", "+NO MASTER=headless",
     ),
 )  # fmt: skip
 async def overview(session: Session) -> Found[Overview]:
-    """Each cluster in a line, with a verdict in words: all is well, or the worst that was found.
+    """One line per cluster, with its verdict. The verdict is the worst finding, or that all is well.
 
-    A sum is unknown (-) while one of its brokers does not answer.
+    A sum is unknown (-) while one of its brokers does not respond.
 
     \b
     Examples:
@@ -48,18 +50,18 @@ async def overview(session: Session) -> Found[Overview]:
     "BrokerList",
     (
         "CLUSTER=cluster", "BROKER=broker", "ID=brokerId", "ADDRESS=address", "VERSION=version", "ANSWERS=answers",
-        "IN/S=inPerS", "OUT/S=outPerS", "SEND QUEUE=sendQueue.size", "SEND WAIT=sendQueue.oldestMs",
+        "PRODUCED/S=inPerS", "CONSUMED/S=outPerS", "SEND QUEUE=sendQueue.size", "SEND WAIT=sendQueue.oldestMs",
         "DISK=diskRatio", "OLDEST=oldestMessageAtMs", "+PULL QUEUE=pullQueue.size", "+PULL WAIT=pullQueue.oldestMs",
         "+LOCK=pageCacheLockMs", "+IN TODAY=putMessages.today", "+OUT TODAY=gotMessages.today",
         "+IN YESTERDAY=putMessages.yesterday", "+OUT YESTERDAY=gotMessages.yesterday", "+STARTED=bootedAtMs",
         "+REGISTERED=registeredAtMs",
     ),
 )  # fmt: skip
-async def list_(session: Session) -> Found[Member]:
-    """Every broker with its figures, masters (id 0) and slaves.
+async def list_(session: Session) -> Found[ClusterBroker]:
+    """Every broker with its metrics, masters (id 0) and slaves.
 
-    One that does not answer stays in the list, without figures, as does one that was registered lately and is no more;
-    the exit code is 5.
+    A broker that does not respond stays in the list, without metrics, as does one that was registered recently and is
+    gone; the exit code is then 5.
 
     \b
     Examples:
@@ -75,27 +77,31 @@ async def list_(session: Session) -> Found[Member]:
     app,
     "health",
     "ClusterHealth",
-    ("SEVERITY=severity", "CHECK=check", "SUBJECT=subject", "MESSAGE=message", "+REMEDY=remedy"),
+    ("SEVERITY=severity", "CHECK=rule", "SUBJECT=subject", "MESSAGE=message", "+REMEDY=remedy"),
 )
 async def health(
     session: Session,
     expect: Annotated[
-        list[str] | None, typer.Option("--expect", metavar="BROKER", help="A broker that must be there; repeatable.")
+        list[str] | None,
+        typer.Option("--expect", metavar="BROKER", help="A broker that must be registered; repeatable."),
     ] = None,
     until_healthy: Annotated[
         float,
         typer.Option(
-            "--exit-when-healthy", min=0, metavar="SECONDS", help="Ask again until all is well, at most so long."
+            "--exit-when-healthy",
+            min=0,
+            metavar="SECONDS",
+            help="Repeat until the cluster is healthy, for at most SECONDS.",
         ),
     ] = 0,
-) -> Found[Health]:
-    """Whether the cluster is well, and if not, what is wrong and what to do about it.
+) -> Found[Finding]:
+    """Whether the cluster is healthy, what is wrong and what to do.
 
-    A broker that is stopped leaves no trace at a name server: one that was registered lately is missed all the same,
-    others that must be there are named with --expect.
+    Name servers forget a broker that stops. One that was registered recently is reported as missing anyway; name others
+    that must be there with --expect.
 
     \b
-    Exit code: 0 well or warnings only, 8 something is critical, 5 nobody could be asked.
+    Exit code: 0 well or warnings only, 8 something is critical, 5 no name server or broker responds.
 
     \b
     Examples:
@@ -112,27 +118,27 @@ def forget(
     broker: Annotated[
         str,
         typer.Argument(
-            metavar="BROKER", help="Its name, with all its ids, or name:id.", autocompletion=COMPLETED["BROKER"]
+            metavar="BROKER", help="The broker's name, for all its ids, or name:id.", autocompletion=COMPLETED["BROKER"]
         ),
     ],
     name_servers: NameServers = None,
     context_name: ContextName = None,
 ) -> None:
-    """Do not miss a broker any more that was taken away for good.
+    """Stop reporting a broker as missing that was removed for good.
 
     \b
-    Brokers that were registered lately and are no more make figures partial: what they have is lacking in them. They
-    are missed for 72 hours, or for what `remember` of the context or ORBITMQ_REMEMBER says. Nothing is changed in the
-    cluster; a broker that comes back is known again.
+    Without a broker that was registered recently, sums are partial. It is reported as missing for 72 hours, or as long
+    as `remember` of the context or ORBITMQ_REMEMBER says. This command changes nothing in the cluster; a broker that
+    comes back is known again.
 
     \b
     Examples:
       orbitmq cluster forget broker-b
       orbitmq cluster forget broker-a:1 -n '10.0.0.1:9876;10.0.0.2:9876'
     """
-    from orbitmq.cli import remembering
+    from orbitmq.cli.execution import forget_broker
 
-    remembering.forget(broker, name_servers or (), context_name)
+    forget_broker(broker, name_servers or (), context_name)
 
 
 @reads(
@@ -145,7 +151,7 @@ def forget(
     ),
 )  # fmt: skip
 async def ha(session: Session) -> Found[Replica]:
-    """Every slave and how many bytes of its master's log it lacks.
+    """Every slave, and how many bytes it is behind its master.
 
     \b
     Examples:

@@ -10,25 +10,28 @@ import typer
 from orbitmq.cli.verbs import ClusterName, ContextName, Mapped, NameServers, Timeout, changes, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.config_as_code import Divergence
     from orbitmq.admin.plans import Plan, Step
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
-app = noun("config", "Configuration as code: topics, groups and accounts as a file that is applied.")
+app = noun("config", "Configuration as code: keep topics, groups and accounts in a file and apply it.")
 
 DocumentFile = Annotated[
-    Path, typer.Option("--file", "-f", metavar="FILE", help="YAML, as `orbitmq config export` writes it; - reads it.")
+    Path,
+    typer.Option(
+        "--file", "-f", metavar="FILE", help="YAML, as `orbitmq config export` writes it; - reads standard input."
+    ),
 ]
 Prune = Annotated[
-    bool, typer.Option("--prune", help="Delete what a section of the file does not name, topics with their messages.")
+    bool, typer.Option("--prune", help="Delete what a section of the file does not name, including messages of topics.")
 ]
 
 
 @changes(app, "apply")
 async def apply(session: Session, file: DocumentFile, prune: Prune = False) -> Plan:
-    """Make topics, groups and accounts what a file says of them. What it does not name is left alone without --prune,
-    what it does not say of them stays as it is, and a section it does not have is nobody's business.
+    """Change topics, groups and accounts to what a file says. Settings that it does not give stay as they are. What it
+    does not name is kept, unless you give --prune; a section that it does not have is never changed.
 
     \b
     Examples:
@@ -43,15 +46,21 @@ async def apply(session: Session, file: DocumentFile, prune: Prune = False) -> P
 @changes(app, "undo")
 async def undo(
     session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What the change wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The undo file that the change wrote.")],
     secret_env: Annotated[
-        str | None, typer.Option("--secret-env", metavar="VARIABLE", help="The secret of an account that was deleted.")
+        str | None,
+        typer.Option(
+            "--secret-env",
+            metavar="VARIABLE",
+            help="Environment variable with the secret of an account that was deleted.",
+        ),
     ] = None,
     secret_file: Annotated[
-        Path | None, typer.Option("--secret-file", metavar="FILE", help="Or: a file that holds it, - reads it.")
+        Path | None,
+        typer.Option("--secret-file", metavar="FILE", help="Or a file with the secret; - reads standard input."),
     ] = None,
 ) -> Plan:
-    """Bring back what any undo file keeps: topics without their messages, groups and offsets, accounts without secrets.
+    """Restore what an undo file keeps. Topics without messages, groups and offsets, accounts without secrets.
 
     \b
     Examples:
@@ -59,10 +68,10 @@ async def undo(
       orbitmq config undo before.json --secret-env ORDER_SECRET
     """
     from orbitmq.admin.undo import COMMANDS, plan_undo
-    from orbitmq.cli import undoing
+    from orbitmq.cli import undo_files
     from orbitmq.cli.secrets import secret_of
 
-    return await plan_undo(session, undoing.load(file, *COMMANDS), secret_of(secret_env, secret_file))
+    return await plan_undo(session, undo_files.load(file, *COMMANDS), secret_of(secret_env, secret_file))
 
 
 @reads(
@@ -72,7 +81,7 @@ async def undo(
     ("TARGET=target", "ACTION=action", "SUBJECT=subject", "BEFORE=before", "AFTER=after"),
 )
 async def diff(session: Session, file: DocumentFile, prune: Prune = False) -> Found[Step]:
-    """What `apply` would change. Nothing is changed.
+    """Show what `apply` would change; changes nothing.
 
     \b
     Exit code: 0 the cluster is what the file says, 8 it is not.
@@ -94,7 +103,8 @@ def export(
         typer.Argument(metavar="[SECTION]...", help="topics, groups, accounts; the first two if not given."),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", metavar="FILE", help="Written at once or not; else standard output.")
+        Path | None,
+        typer.Option("--file", "-f", metavar="FILE", help="Write to this file, atomically; else to standard output."),
     ] = None,
     name_servers: NameServers = None,
     context_name: ContextName = None,
@@ -102,9 +112,9 @@ def export(
     mapped: Mapped = None,
     timeout: Timeout = 5.0,
 ) -> None:
-    """Write down the topics, groups and accounts of a cluster, for `apply`: the same text for the same cluster.
+    """Write topics, groups and accounts to a file for `apply`. The same cluster gives the same text.
 
-    Secrets are left out. Nothing is written when a broker does not answer.
+    Secrets are left out. Nothing is written if a broker does not respond.
 
     \b
     Examples:
@@ -118,7 +128,7 @@ def export(
 
 @reads(app, "compare", "ConfigDivergences", ("KIND=kind", "NAME=name", "VALUES=values"))
 async def compare(session: Session) -> Found[Divergence]:
-    """Topics and groups that the masters of a cluster do not agree about.
+    """Topics and groups that differ between the masters of a cluster.
 
     \b
     Examples:

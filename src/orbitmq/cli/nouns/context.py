@@ -6,18 +6,16 @@ from typing import Annotated
 
 import typer
 
-from orbitmq.cli.completing import contexts
+from orbitmq.cli.completion import contexts
 from orbitmq.cli.verbs import Output, noun
 
-app = noun("context", "Named clusters: which one commands mean.")
-ContextArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="What the cluster is called here.", autocompletion=contexts)
-]
+app = noun("context", "Named clusters, and which one commands use.")
+ContextArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the context.", autocompletion=contexts)]
 
 
 @app.command("list")
 def list_(form: Output = "table") -> None:
-    """The contexts of the file, the one in use marked. Secrets are told by where they are kept.
+    """The contexts of the file; the current one is marked. Secrets are not shown, only where they are kept.
 
     \b
     Examples:
@@ -31,7 +29,7 @@ def list_(form: Output = "table") -> None:
 
 @app.command("use")
 def use(name: ContextArgument) -> None:
-    """Mean this context from now on, where neither --context nor -n nor NAMESRV_ADDR says otherwise.
+    """Make a context the current one. It is used without --context, -n and NAMESRV_ADDR.
 
     \b
     Examples:
@@ -46,22 +44,31 @@ def use(name: ContextArgument) -> None:
 def add(
     name: ContextArgument,
     name_servers: Annotated[list[str], typer.Option("-n", "--name-server", metavar="HOST:PORT", help="Repeatable.")],
-    cluster: Annotated[str | None, typer.Option(metavar="NAME", help="Of several that they know.")] = None,
-    access_key: Annotated[str | None, typer.Option(metavar="NAME", help="The account's name.")] = None,
-    secret_env: Annotated[str | None, typer.Option(metavar="VARIABLE", help="Where its secret is kept.")] = None,
-    secret_file: Annotated[str | None, typer.Option(metavar="FILE", help="Or: a file that holds it.")] = None,
-    protected: Annotated[bool, typer.Option("--protected", help="Every change asks for the context's name.")] = False,
-    readonly: Annotated[bool, typer.Option("--readonly", help="Nothing is changed through it.")] = False,
-    tls: Annotated[bool, typer.Option("--tls", help="Connections are encrypted.")] = False,
+    cluster: Annotated[str | None, typer.Option(metavar="NAME", help="One of the name servers' clusters.")] = None,
+    access_key: Annotated[str | None, typer.Option(metavar="NAME", help="The account's access key.")] = None,
+    secret_env: Annotated[
+        str | None, typer.Option(metavar="VARIABLE", help="Environment variable with the secret.")
+    ] = None,
+    secret_file: Annotated[str | None, typer.Option(metavar="FILE", help="Or a file with the secret.")] = None,
+    protected: Annotated[
+        bool, typer.Option("--protected", help="Prompt for the context's name before each change.")
+    ] = False,
+    readonly: Annotated[bool, typer.Option("--readonly", help="Forbid changes through this context.")] = False,
+    tls: Annotated[bool, typer.Option("--tls", help="Use TLS.")] = False,
     remember: Annotated[
         str | None,
-        typer.Option(metavar="SPAN", help="How long a broker that is gone is missed: 72h, 30m; 0 not at all."),
+        typer.Option(metavar="SPAN", help="How long to report a broker as missing after it left: 72h, 30m; 0 never."),
     ] = None,
     mapped: Annotated[
-        list[str] | None, typer.Option("--map-addr", metavar="FROM=TO", help="Where a broker is reached; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--map-addr",
+            metavar="FROM=TO",
+            help="Connect to TO for the broker registered at FROM; repeatable.",
+        ),
     ] = None,
 ) -> None:
-    """Write a context into the file; one of the same name is replaced. The first one is used from then on.
+    """Add a context to the file, or replace the one of that name. The first one becomes the current one.
 
     \b
     Examples:
@@ -82,7 +89,7 @@ def add(
 
 @app.command("remove")
 def remove(name: ContextArgument) -> None:
-    """Take a context out of the file.
+    """Remove a context from the file.
 
     \b
     Examples:

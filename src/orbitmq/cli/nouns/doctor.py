@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from orbitmq.cli.verbs import noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
-    from orbitmq.admin.doctor import Examined
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
+    from orbitmq.admin.verdict import Finding
 
 app = noun("doctor", "Look at everything that keeps a client from working, and say what to do.")
 
 
-@reads(app, "doctor", "Examination", ("SEVERITY=severity", "CHECK=check", "MESSAGE=message", "REMEDY=remedy"))
-async def doctor(session: Session) -> Found[Examined]:
-    """Look at everything that keeps a client from working, and say what to do: name servers, brokers and the addresses
-    they register, disks, clocks, versions, permissions, the topic of traces.
+@reads(app, "doctor", "Examination", ("SEVERITY=severity", "CHECK=rule", "MESSAGE=message", "REMEDY=remedy"))
+async def doctor(session: Session) -> Found[Finding]:
+    """Find what could keep clients from working, and say what to do. Checks name servers, brokers and the addresses
+    they register, disks, clocks, versions, permissions and the trace topic.
 
     \b
     Exit code: 0 nothing is critical, 8 something is.

@@ -9,44 +9,55 @@ import typer
 from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
-    from orbitmq.admin.clients import Member, Subscription
-    from orbitmq.admin.groups import Group, GroupRules
-    from orbitmq.admin.observed import Finding
+    from orbitmq.admin.clients import ConsumerMember, Subscription
+    from orbitmq.admin.groups import GroupRules, GroupSummary
     from orbitmq.admin.plans import Plan
-    from orbitmq.admin.progress import GroupProgress, QueueLag
+    from orbitmq.admin.progress import GroupProgress, GroupQueue
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
+    from orbitmq.admin.verdict import Finding
 
-app = noun("group", "Consumer groups: which there are, how far they are, why one does not consume, and their rules.")
+app = noun("group", "Consumer groups: list and change them, their lag, and why one does not consume.")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
 TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic.")]
 Brokers = Annotated[
     list[str] | None,
-    typer.Option("--broker", "-b", metavar="BROKER", help="Only at this one; repeatable. Else at every master."),
+    typer.Option("--broker", "-b", metavar="BROKER", help="Only at this broker; repeatable. Else at every master."),
 ]
-Consume = Annotated[bool | None, typer.Option("--consume-enable/--no-consume-enable", help="Members get messages.")]
+Consume = Annotated[
+    bool | None, typer.Option("--consume-enable/--no-consume-enable", help="Deliver messages to members.")
+]
 FromMin = Annotated[
     bool | None,
-    typer.Option("--consume-from-min-enable/--no-consume-from-min-enable", help="May begin with the first message."),
+    typer.Option(
+        "--consume-from-min-enable/--no-consume-from-min-enable", help="Allow it to begin with the first message."
+    ),
 ]
 Broadcast = Annotated[
-    bool | None, typer.Option("--consume-broadcast-enable/--no-consume-broadcast-enable", help="May broadcast.")
+    bool | None, typer.Option("--consume-broadcast-enable/--no-consume-broadcast-enable", help="Allow broadcasting.")
 ]
-RetryQueues = Annotated[int | None, typer.Option("--retry-queue-nums", metavar="N", help="Queues of its retry topic.")]
+RetryQueues = Annotated[
+    int | None, typer.Option("--retry-queue-nums", metavar="N", help="Number of queues of its retry topic.")
+]
 RetryMax = Annotated[
-    int | None, typer.Option("--retry-max-times", metavar="N", help="Tries before a message is given up.")
+    int | None,
+    typer.Option("--retry-max-times", metavar="N", help="Number of retries before a message becomes a dead letter."),
 ]
-BrokerId = Annotated[int | None, typer.Option("--broker-id", metavar="ID", help="Read from this one; 0 the master.")]
+BrokerId = Annotated[
+    int | None, typer.Option("--broker-id", metavar="ID", help="Id of the broker to read from; 0 is the master.")
+]
 SlowId = Annotated[
     int | None,
-    typer.Option("--which-broker-when-consume-slowly", metavar="ID", help="The slave for those far behind."),
+    typer.Option(
+        "--which-broker-when-consume-slowly", metavar="ID", help="Id of the slave to read from when far behind."
+    ),
 ]
 Notify = Annotated[
     bool | None,
     typer.Option(
         "--notify-consumer-ids-changed-enable/--no-notify-consumer-ids-changed-enable",
-        help="Members are told at once when one comes or goes.",
+        help="Notify members at once when one joins or leaves.",
     ),
 ]
 
@@ -67,12 +78,16 @@ def _given(**rules: bool | int | None) -> dict[str, object]:
 )  # fmt: skip
 async def list_(
     session: Session,
-    pattern: Annotated[str, typer.Option("--match", metavar="PATTERN", help="Names like this; * and ?.")] = "*",
-    system: Annotated[bool, typer.Option("--all", help="Those of the system, too.")] = False,
-    lag: Annotated[bool, typer.Option("--lag", help="How far each is, as its brokers sum it up.")] = False,
-    members: Annotated[bool, typer.Option("--members", help="Ask every broker who is online in each.")] = False,
-) -> Found[Group]:
-    """Every group that some broker has rules or offsets of.
+    pattern: Annotated[
+        str, typer.Option("--match", metavar="PATTERN", help="Only names that match; * and ? are wildcards.")
+    ] = "*",
+    system: Annotated[bool, typer.Option("--all", help="Include system groups.")] = False,
+    lag: Annotated[bool, typer.Option("--lag", help="Show the lag of each group, as its brokers report it.")] = False,
+    members: Annotated[
+        bool, typer.Option("--members", help="Show the number of members online, from every broker.")
+    ] = False,
+) -> Found[GroupSummary]:
+    """Every group with settings or offsets at a broker.
 
     \b
     Examples:
@@ -100,11 +115,13 @@ async def progress(
     session: Session,
     group: GroupArgument,
     topic: TopicOption = None,
-    clients: Annotated[bool, typer.Option("--clients/--no-clients", help="Ask members what queues they have.")] = True,
+    clients: Annotated[
+        bool, typer.Option("--clients/--no-clients", help="Query members for the queues they have.")
+    ] = True,
 ) -> Found[GroupProgress]:
-    """A group in one line: messages behind, retries, dead letters, rates, and when it will have caught up.
+    """A group in one line: lag, rates, time to catch up. Also shows retries and dead letters.
 
-    The lag is unknown (-) while a broker does not answer; the part that is known stands in `knownLagMessages`.
+    The lag is unknown (-) while a broker does not respond; the known part is in `knownLagMessages`.
 
     \b
     Examples:
@@ -131,15 +148,20 @@ async def lag(
     session: Session,
     group: GroupArgument,
     topic: TopicOption = None,
-    clients: Annotated[bool, typer.Option("--clients/--no-clients", help="Ask members what queues they have.")] = True,
+    clients: Annotated[
+        bool, typer.Option("--clients/--no-clients", help="Query members for the queues they have.")
+    ] = True,
     above: Annotated[
-        int | None, typer.Option("--fail-above", min=0, metavar="N", help="Exit with 8 when it is behind by more.")
+        int | None, typer.Option("--fail-above", min=0, metavar="N", help="Exit with 8 if the lag is greater.")
     ] = None,
     within: Annotated[
-        float, typer.Option("--wait", min=0, metavar="SECONDS", help="Ask again until it is not, at most so long.")
+        float,
+        typer.Option(
+            "--wait", min=0, metavar="SECONDS", help="Repeat until the lag is low enough, for at most SECONDS."
+        ),
     ] = 0,
-) -> Found[QueueLag]:
-    """How far a group is in each queue, and who has the queue.
+) -> Found[GroupQueue]:
+    """Offsets and lag of a group in each queue. Also shows the member that has the queue.
 
     DELAY is how long the next message has waited. STATE: caughtUp, behind, noOffset, offsetAhead, expired, broadcast,
     unknown.
@@ -159,16 +181,17 @@ async def lag(
     app,
     "why",
     "GroupDiagnosis",
-    ("SEVERITY=severity", "RULE=rule", "REASON=sentence", "COMMAND=command", "+EVIDENCE=evidence"),
+    ("SEVERITY=severity", "RULE=rule", "REASON=message", "COMMAND=remedy", "+EVIDENCE=evidence"),
 )
 async def why(session: Session, group: GroupArgument) -> Found[Finding]:
-    """Why the group consumes nothing, too little, or not what is expected: reasons, the worst first, with what helps.
+    """Why a group does not consume, and what to do. Also if it consumes too little, or not what you expect; the worst
+    reason first.
 
-    Lag alone is not well: it is well when listeners finish messages. Where one look cannot tell, the group is looked at
-    again after 6 s; what is not known then is `unknown`, too early to tell.
+    A group with lag is well only if its listeners finish messages. If that is not clear at once, the group is checked
+    again after 6 s; what is not clear then is `unknown`, too early to tell.
 
     \b
-    Exit code: 0 nothing critical is known, 8 something is, 3 no such group, 5 a broker or member could not be asked.
+    Exit code: 0 nothing is critical, 8 something is, 3 no such group, 5 a broker or member does not respond.
 
     \b
     Examples:
@@ -182,7 +205,7 @@ async def why(session: Session, group: GroupArgument) -> Found[Finding]:
     found = await asked(session, group, watch_seconds=WATCH_SECONDS)
     unknown = next((one for one in found.items if one.rule == "unknown"), None)
     if unknown is not None and not found.failures:
-        raise NotFound(unknown.sentence, unknown.command)
+        raise NotFound(unknown.message, unknown.remedy)
     return found
 
 
@@ -195,8 +218,8 @@ async def why(session: Session, group: GroupArgument) -> Found[Finding]:
         "+MISSING=missing",
     ),
 )  # fmt: skip
-async def connections(session: Session, group: GroupArgument) -> Found[Member]:
-    """The members of a group that are online, as all brokers together know them.
+async def connections(session: Session, group: GroupArgument) -> Found[ConsumerMember]:
+    """The members of a group that are online at any broker.
 
     \b
     Examples:
@@ -217,7 +240,7 @@ async def connections(session: Session, group: GroupArgument) -> Found[Member]:
     ),
 )  # fmt: skip
 async def subscriptions(session: Session, group: GroupArgument) -> Found[Subscription]:
-    """What the members subscribe, as each says itself; where they differ, each has a row.
+    """Subscriptions of a group, as its members report them. Where they differ, there is a row per member.
 
     \b
     Examples:
@@ -241,7 +264,7 @@ async def subscriptions(session: Session, group: GroupArgument) -> Found[Subscri
     ),
 )  # fmt: skip
 async def config(session: Session, group: GroupArgument) -> Found[GroupRules]:
-    """The rules of a group on each broker that has some.
+    """The settings of a group at each broker that has some.
 
     \b
     Examples:
@@ -267,7 +290,7 @@ async def create(
     notify: Notify = None,
     brokers: Brokers = None,
 ) -> Plan:
-    """Make a group on every master. Rules that are not given are those of a group that brokers make by themselves.
+    """Create a group at every master. Settings that you do not give are those of groups that brokers create themselves.
 
     \b
     Examples:
@@ -298,7 +321,7 @@ async def alter(
     notify: Notify = None,
     brokers: Brokers = None,
 ) -> Plan:
-    """Change rules of a group wherever it is; those that are not given stay as they are.
+    """Change settings of a group at every broker that has it. What you do not give stays as it is.
 
     \b
     Examples:
@@ -319,14 +342,14 @@ async def alter(
 async def delete(
     session: Session,
     group: GroupArgument,
-    offsets: Annotated[bool, typer.Option("--offsets", help="Its progress, too.")] = False,
-    topics: Annotated[bool, typer.Option("--topics", help="Its retry and dead-letter topics, too.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Even while members are online.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Delete its offsets, too.")] = False,
+    topics: Annotated[bool, typer.Option("--topics", help="Delete its retry and dead-letter topics, too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Delete it even while members are online.")] = False,
     brokers: Brokers = None,
 ) -> Plan:
-    """Remove a group's rules; refused while a member is online, whose heartbeat would bring it back.
+    """Delete the settings of a group. Refused while a member is online, because its heartbeat would create it again.
 
-    An undo file keeps its rules, and its offsets with --offsets: orbitmq offset undo FILE.
+    An undo file keeps the settings, and with --offsets the offsets: `orbitmq offset undo FILE`.
 
     \b
     Examples:

@@ -8,47 +8,55 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbitmq.cli.cleaning import safe
+from orbitmq.cli.safe_output import safe
 from orbitmq.cli.verbs import changes, feeds, noun, reads, streams
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.bodies import StoredMessage
-    from orbitmq.admin.browsing import TagCount, Wanted
     from orbitmq.admin.delays import DelayQueue
-    from orbitmq.admin.halves import PendingHalf
+    from orbitmq.admin.half_messages import PendingHalf
     from orbitmq.admin.ids import Identity
+    from orbitmq.admin.message_history import MessageHistory
+    from orbitmq.admin.message_send import Sent
     from orbitmq.admin.plans import Plan
-    from orbitmq.admin.sending import Sent
+    from orbitmq.admin.results import Found
+    from orbitmq.admin.scan import MessageFilter, TagCount
     from orbitmq.admin.session import Session
-    from orbitmq.admin.stories import Story
-    from orbitmq.cli.performing import Aside
+    from orbitmq.cli.execution import Aside
     from orbitmq.message.model import MessageExt
 
-app = noun("msg", "Messages: where one is, what is in it, reading and sending them.")
+app = noun("msg", "Messages: find, show, read and send them.")
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The message's topic.")]
 TraceTopic = Annotated[
-    str | None, typer.Option("--trace-topic", metavar="TOPIC", help="Where traces are, else RMQ_SYS_TRACE_TOPIC.")
+    str | None,
+    typer.Option("--trace-topic", metavar="TOPIC", help="The topic with the traces; else RMQ_SYS_TRACE_TOPIC."),
 ]
-Form = Annotated[str, typer.Option("--body", metavar="FORM", help="auto, text, json, hex, base64 or none.")]
-Charset = Annotated[str, typer.Option("--charset", metavar="NAME", help="Of texts: utf-8, gbk, latin-1.")]
-Full = Annotated[bool, typer.Option("--full", help="Bodies in full; else their first 64 KiB.")]
+Form = Annotated[
+    str, typer.Option("--body", metavar="FORM", help="How to show the body: auto, text, json, hex, base64 or none.")
+]
+Charset = Annotated[
+    str, typer.Option("--charset", metavar="NAME", help="Character set of text bodies: utf-8, gbk, latin-1.")
+]
+Full = Annotated[bool, typer.Option("--full", help="Show whole bodies; else their first 64 KiB.")]
 Tag = Annotated[
-    str | None, typer.Option("--tag", metavar="TAG", help="Only with this tag; the broker leaves out others.")
+    str | None, typer.Option("--tag", metavar="TAG", help="Only messages with this tag; filtered by the broker.")
 ]
-Key = Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="Only with exactly this key.")]
-Property = Annotated[str | None, typer.Option("--property", metavar="NAME=VALUE", help="Only with this property.")]
-Grep = Annotated[str | None, typer.Option("--grep", metavar="TEXT", help="Only with this text in the body.")]
+Key = Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="Only messages with exactly this key.")]
+Property = Annotated[
+    str | None, typer.Option("--property", metavar="NAME=VALUE", help="Only messages with this property.")
+]
+Grep = Annotated[str | None, typer.Option("--grep", metavar="TEXT", help="Only messages with this text in the body.")]
 Begin = Annotated[
-    str | None, typer.Option("--begin", metavar="TIME", help="Stored then or later: @2h, 2024-05-01T08:00:00Z.")
+    str | None,
+    typer.Option("--begin", metavar="TIME", help="Only messages stored since then: @2h, 2024-05-01T08:00:00Z."),
 ]
-End = Annotated[str | None, typer.Option("--end", metavar="TIME", help="Stored then or earlier.")]
-Broker = Annotated[str | None, typer.Option("--broker", "-b", metavar="BROKER", help="Only of this broker.")]
-Queue = Annotated[int | None, typer.Option("--queue", min=0, metavar="ID", help="Only of this queue.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="So many at most.")]
-Budget = Annotated[int, typer.Option("--budget", min=1, metavar="N", help="Look at so many messages at most.")]
+End = Annotated[str | None, typer.Option("--end", metavar="TIME", help="Only messages stored until then.")]
+Broker = Annotated[str | None, typer.Option("--broker", "-b", metavar="BROKER", help="Only this broker.")]
+Queue = Annotated[int | None, typer.Option("--queue", min=0, metavar="ID", help="Only this queue.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Show at most N.")]
+Budget = Annotated[int, typer.Option("--budget", min=1, metavar="N", help="Read at most N messages.")]
 
 _ROW = (
     "ID=msgId", "QUEUE=queueId", "OFFSET=queueOffset", "STORED=storedAtMs", "TAGS=tags", "KEYS=keys",
@@ -64,30 +72,30 @@ async def find(
     topic: TopicOption = None,
     trace_topic: TraceTopic = None,
     limit: Limit = 5,
-    topics: Annotated[int, typer.Option("--topics", min=1, metavar="N", help="Look into so many at most.")] = 500,
-) -> Found[Story]:
-    """Where a message is: one sentence, what happened when, and how it stands in each group.
+    topics: Annotated[int, typer.Option("--topics", min=1, metavar="N", help="Search at most N topics.")] = 500,
+) -> Found[MessageHistory]:
+    """Where a message is, its history, and its state in each group.
 
-    Takes the id a producer was given, an offset id, a transaction id, a key. Without --topic it is looked for in
-    delayed and half messages, in traces, and in the topics of the cluster.
-    Exit code: 3 when there is no such message.
+    Takes the id that the producer got, an offset id, a transaction id or a key. Without --topic it searches delayed and
+    half messages, traces, and the topics of the cluster.
+    Exit code: 3 if there is no such message.
 
     \b
     Examples:
       orbitmq msg find 7F0000011A2B18B4AAC21D9C4F000000
       orbitmq msg find order-4711 -t Orders -o json
     """
-    from orbitmq.admin import finding
-    from orbitmq.admin.stories import StoryState
+    from orbitmq.admin import search
+    from orbitmq.admin.message_history import MessageState
     from orbitmq.errors import NotFound
     from orbitmq.message.topics import TRACE_TOPIC
     from orbitmq.runtime.clock import SystemClock
 
-    found = await finding.find(
+    found = await search.find(
         session, name, SystemClock().now_ms(), topic=topic, trace_topic=trace_topic or TRACE_TOPIC, limit=limit,
         topics_max=topics,
     )  # fmt: skip
-    if not found.partial and all(one.state is StoryState.NOT_FOUND for one in found.items):
+    if not found.partial and all(one.state is MessageState.NOT_FOUND for one in found.items):
         raise NotFound(found.items[0].sentence.rstrip("."), None if topic else "give its topic with -t, if you know it")
     return found
 
@@ -108,8 +116,8 @@ async def show(
       orbitmq msg show 0A00000100002A9F00000000001E8480
       orbitmq msg show order-4711 -t Orders --body json --full
     """
-    from orbitmq.admin.answers import Found
-    from orbitmq.admin.finding import record
+    from orbitmq.admin.results import Found
+    from orbitmq.admin.search import record
     from orbitmq.runtime.clock import SystemClock
 
     view = _view(form, charset, full=full)
@@ -125,15 +133,16 @@ async def decode(
     session: Session,  # noqa: ARG001 - nobody is asked
     names: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of any kind.")],
 ) -> Found[Identity]:
-    """What ids say by themselves: the place of an offset id; who made a unique id, and when. Asks nobody.
+    """Decode message ids, without a request. Shows the broker and physical offset of an offset id, and the origin and
+    time of a unique id.
 
     \b
     Examples:
       orbitmq msg decode 0A00000100002A9F00000000001E8480
       orbitmq msg decode 7F0000011A2B18B4AAC21D9C4F000000 -o json
     """
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.ids import identify
+    from orbitmq.admin.results import Found
     from orbitmq.runtime.clock import SystemClock
 
     now_ms = SystemClock().now_ms()
@@ -153,26 +162,29 @@ async def query(
     broker: Broker = None,
     queue: Queue = None,
     offset: Annotated[
-        int | None, typer.Option("--offset", min=0, metavar="N", help="The one at this place of --broker and --queue.")
+        int | None,
+        typer.Option("--offset", min=0, metavar="N", help="The message at this queue offset of --broker and --queue."),
     ] = None,
     limit: Limit = 64,
-    oldest_first: Annotated[bool, typer.Option("--oldest-first", help="Else the newest come first.")] = False,
+    oldest_first: Annotated[
+        bool, typer.Option("--oldest-first", help="Show the oldest first; else the newest.")
+    ] = False,
     budget: Budget = 10_000,
     form: Form = "auto",
     charset: Charset = "utf-8",
     full: Full = False,
 ) -> Found[StoredMessage]:
-    """Messages of a topic by key, by time, by place, or by what is in them.
+    """Messages of a topic by key, time, offset or content.
 
-    A key is looked up in the brokers' index; other conditions are held against messages as they are read.
+    A key is looked up in the brokers' index; other conditions are checked against messages as they are read.
 
     \b
     Examples:
       orbitmq msg query Orders --key order-4711
       orbitmq msg query Orders --begin @2h --grep error --oldest-first
     """
-    from orbitmq.admin import browsing, messages
-    from orbitmq.admin.answers import Found
+    from orbitmq.admin import messages, scan
+    from orbitmq.admin.results import Found
     from orbitmq.errors import ConfigurationError
     from orbitmq.message.model import MessageQueue
 
@@ -182,14 +194,14 @@ async def query(
         if broker is None or queue is None:
             raise ConfigurationError("--offset needs --broker and --queue")
         place = MessageQueue(topic, broker, queue)
-        return Found([view(await browsing.at_queue_offset(session, place, offset))])
+        return Found([view(await scan.at_queue_offset(session, place, offset))])
     if key is not None and (tag, property_, grep, broker, queue) == (None,) * 5:
         begin_ms, end_ms = wanted.begin_ms or 0, messages.EVER_MS if wanted.end_ms is None else wanted.end_ms
         found = await messages.by_key(session, topic, key, begin_ms=begin_ms, end_ms=end_ms, limit=limit)
         if not oldest_first:
             found.items.reverse()
     else:
-        found = await browsing.browse(
+        found = await scan.browse(
             session, topic, wanted, limit=limit, newest_first=not oldest_first, budget=budget, broker=broker,
             queue_id=queue,
         )  # fmt: skip
@@ -206,17 +218,17 @@ async def count(
     queue: Queue = None,
     budget: Budget = 10_000,
 ) -> Found[TagCount]:
-    """How many messages of each tag there are. It reads them: --budget limits how many.
+    """Count messages by tag. All are read; --budget limits how many.
 
     \b
     Examples:
       orbitmq msg count Orders
       orbitmq msg count Orders --begin @1h --budget 1000000
     """
-    from orbitmq.admin import browsing
+    from orbitmq.admin import scan
 
     wanted = _wanted(begin, end)
-    return await browsing.count_by_tag(session, topic, wanted, budget=budget, broker=broker, queue_id=queue)
+    return await scan.count_by_tag(session, topic, wanted, budget=budget, broker=broker, queue_id=queue)
 
 
 @streams(
@@ -230,11 +242,16 @@ async def tail(
     aside: Aside,
     topic: TopicArgument,
     begin: Annotated[
-        str, typer.Option("--from", metavar="PLACE", help="-10 (the last ten), begin, end, offset:N, @2h or a time.")
+        str,
+        typer.Option(
+            "--from", metavar="PLACE", help="Where to start: -10 (the last ten), begin, end, offset:N, @2h or a time."
+        ),
     ] = "-10",
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Stop there: end, or a time.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Where to stop: end, or a time.")] = None,
     exit_at_end: Annotated[bool, typer.Option("--exit-at-end", "-e", help="The same as --until end.")] = False,
-    number: Annotated[int | None, typer.Option("--num", "-c", min=1, metavar="N", help="Stop after so many.")] = None,
+    number: Annotated[
+        int | None, typer.Option("--num", "-c", min=1, metavar="N", help="Stop after N messages.")
+    ] = None,
     pattern: Annotated[
         str | None,
         typer.Option(
@@ -253,25 +270,25 @@ async def tail(
     form: Form = "auto",
     charset: Charset = "utf-8",
 ) -> AsyncIterator[StoredMessage]:
-    """Messages as they come, as tail -f shows a file; nothing is committed. With -o jsonl as `msg send --jsonl` takes
-    them; each message is written by itself, with -o json as an object a line, too: an item of the schema, no envelope.
-    Exit code: 5 when a broker did not answer meanwhile.
+    """Show messages as they arrive, like tail -f; commits nothing. -o jsonl writes what `msg send --jsonl` reads.
+    -o json also writes an object per line: an item of the schema, without an envelope.
+    Exit code: 5 if a broker did not respond meanwhile.
 
     \b
     Examples:
       orbitmq msg tail Orders --from @2h --grep error -f '%k %v\\n'
       orbitmq msg tail Orders --from begin -e -o jsonl | orbitmq msg send Copy --jsonl
     """
-    from orbitmq.admin import tailing
+    from orbitmq.admin import topic_tail
     from orbitmq.runtime.clock import SystemClock
 
     view = _view(form, charset, full=True)
-    write = None if pattern is None else tailing.writer(pattern)
+    write = None if pattern is None else topic_tail.writer(pattern)
     end = "end" if exit_at_end else until
     wanted = _wanted(None, None, tag, key, property_, grep)
-    place = tailing.place_of(begin, SystemClock().now_ms())
-    stop = tailing.stop_of(end, SystemClock().now_ms())
-    async for message in tailing.tail(
+    place = topic_tail.place_of(begin, SystemClock().now_ms())
+    stop = topic_tail.stop_of(end, SystemClock().now_ms())
+    async for message in topic_tail.tail(
         session, topic, place, stop, wanted, number=number, broker=broker, queue_id=queue, on_failure=aside.failure,
         on_warning=aside.warning,
     ):  # fmt: skip
@@ -290,32 +307,36 @@ async def tail(
 )
 async def send(
     session: Session,
-    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="May be in the lines with --jsonl.")] = None,
+    topic: Annotated[
+        str | None, typer.Argument(metavar="TOPIC", help="The topic's name; with --jsonl lines may name it.")
+    ] = None,
     bodies: Annotated[
-        list[str] | None, typer.Argument(metavar="BODY...", help="One message each; none: a message a line of stdin.")
+        list[str] | None,
+        typer.Argument(metavar="BODY...", help="A message each; without any, each line of standard input is one."),
     ] = None,
     jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="Lines of stdin are JSON, as msg tail -o jsonl writes it.")
+        bool, typer.Option("--jsonl", help="Read JSON lines, as `msg tail -o jsonl` writes them.")
     ] = False,
-    tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="Of every message.")] = None,
+    tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="Tag of every message.")] = None,
     keys: Annotated[
-        list[str] | None, typer.Option("--key", "-k", metavar="KEY", help="Of every message; repeatable.")
+        list[str] | None, typer.Option("--key", "-k", metavar="KEY", help="Key of every message; repeatable.")
     ] = None,
     properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="Of every message; repeatable.")
+        list[str] | None,
+        typer.Option("--property", metavar="NAME=VALUE", help="Property of every message; repeatable."),
     ] = None,
     delay_level: Annotated[
-        int, typer.Option("--delay-level", min=0, metavar="N", help="Delivered later; 0 at once.")
+        int, typer.Option("--delay-level", min=0, metavar="N", help="Delay level; 0 delivers at once.")
     ] = 0,
     ordering_key: Annotated[
-        str | None, typer.Option("--ordering-key", metavar="KEY", help="Messages with one key keep their order.")
+        str | None, typer.Option("--ordering-key", metavar="KEY", help="Messages with the same key keep their order.")
     ] = None,
     broker: Broker = None,
     queue: Queue = None,
 ) -> AsyncIterator[Sent]:
-    """Send messages: given here, or line by line from standard input.
+    """Send messages: from arguments, or line by line from standard input.
 
-    A JSON line is an object with body (a text, or form and content), and where wanted tags, keys, properties,
+    A JSON line is an object with body (a text, or form and content), and optionally tags, keys, properties,
     delayLevel, orderingKey, topic. The topic must exist.
 
     \b
@@ -326,15 +347,21 @@ async def send(
     import io
     import sys
 
-    from orbitmq.admin import feeding
+    from orbitmq.admin import message_input
     from orbitmq.runtime.clock import SystemClock
 
     if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors=feeding.NO_TEXT)  # bodies are bytes: whatever is piped in arrives as it is
-    common = feeding.Common(
-        topic, tags, keys or (), _pairs(properties or ()), delay_level, ordering_key, feeding.queue_of(broker, queue)
+        sys.stdin.reconfigure(errors=message_input.NO_TEXT)  # bodies are bytes: whatever is piped in arrives as it is
+    common = message_input.MessageDefaults(
+        topic,
+        tags,
+        keys or (),
+        _pairs(properties or ()),
+        delay_level,
+        ordering_key,
+        message_input.queue_of(broker, queue),
     )
-    async for sent in feeding.feed(session, common, bodies or (), sys.stdin, SystemClock(), jsonl=jsonl):
+    async for sent in message_input.feed(session, common, bodies or (), sys.stdin, SystemClock(), jsonl=jsonl):
         yield sent
 
 
@@ -343,27 +370,27 @@ async def resend(
     session: Session,
     names: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of any kind, or keys: the newest of each.")],
     topic: TopicOption = None,
-    to: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="A copy goes to this topic.")] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="Send a copy to this topic.")] = None,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", metavar="GROUP", help="Only this group gets it, as a retry.")
+        str | None, typer.Option("--group", "-g", metavar="GROUP", help="Deliver it only to this group, as a retry.")
     ] = None,
     client: Annotated[
-        str | None, typer.Option("--client", metavar="ID", help="Straight to the listener of this member.")
+        str | None, typer.Option("--client", metavar="ID", help="Deliver it directly to the listener of this member.")
     ] = None,
 ) -> Plan:
-    """Have stored messages come again: a dead letter to its group, any other to its topic, unless you say where.
+    """Send stored messages again. A dead letter goes to its group, any other to its topic, unless you say where.
 
-    With --group as a retry of that group, with --client too at once and to that member, without a queue.
+    --group delivers it as a retry of that group; --client too delivers it at once to that member, without a queue.
 
     \b
     Examples:
       orbitmq msg resend 0A00000100002A9F00000000001E8480 --dry-run
       orbitmq msg resend 7F0000011A2B18B4AAC21D9C4F000000 -t %DLQ%billing --yes
     """
-    from orbitmq.admin import sending
+    from orbitmq.admin import message_send
     from orbitmq.runtime.clock import SystemClock
 
-    return await sending.plan_resend(session, names, SystemClock(), topic=topic, to=to, group=group, client=client)
+    return await message_send.plan_resend(session, names, SystemClock(), topic=topic, to=to, group=group, client=client)
 
 
 @reads(
@@ -374,18 +401,20 @@ async def resend(
 async def pending(
     session: Session,
     topic: TopicOption = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", metavar="GROUP", help="Of these producers.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", metavar="GROUP", help="Only messages of this producer group.")
+    ] = None,
 ) -> Found[PendingHalf]:
-    """Half messages whose producers have not decided, oldest first. Brokers of RocketMQ do not tell.
+    """Pending transactions, the oldest first. Brokers of RocketMQ do not report them.
 
     \b
     Examples:
       orbitmq msg pending
       orbitmq msg pending -t Payments --watch 5
     """
-    from orbitmq.admin import halves
+    from orbitmq.admin import half_messages
 
-    return await halves.pending(session, topic, group)
+    return await half_messages.pending(session, topic, group)
 
 
 @reads(
@@ -394,7 +423,7 @@ async def pending(
      "TOPIC=nextTopic", "ID=nextMsgId", "+DELIVERED=deliveredOffset", "+END=endOffset"),
 )  # fmt: skip
 async def delayed(session: Session) -> Found[DelayQueue]:
-    """Delay levels at which messages wait, retries too: how many, and which is next.
+    """Delayed messages and retries by delay level. Shows how many wait, and which is next.
 
     \b
     Examples:
@@ -410,18 +439,18 @@ async def delayed(session: Session) -> Found[DelayQueue]:
 @changes(app, "resume")
 async def resume(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="OFFSET-ID", help="As msg find or msg pending -o wide tells it.")],
+    name: Annotated[str, typer.Argument(metavar="OFFSET-ID", help="As `msg find` or `msg pending -o wide` shows it.")],
 ) -> Plan:
-    """Have the producer of a half message asked again, from the beginning, when it was given up.
+    """Check a pending transaction again that was given up. Its checks are counted from the start.
 
     \b
     Examples:
       orbitmq msg resume 0A00000100002A9F00000000001E8480
       orbitmq msg resume 0A00000100002A9F00000000001E8480 --dry-run
     """
-    from orbitmq.admin import halves
+    from orbitmq.admin import half_messages
 
-    return await halves.plan_resume(session, name)
+    return await half_messages.plan_resume(session, name)
 
 
 def _view(form: str, charset: str, *, full: bool) -> Callable[[MessageExt], StoredMessage]:
@@ -444,15 +473,15 @@ def _wanted(
     key: str | None = None,
     property_: str | None = None,
     grep: str | None = None,
-) -> Wanted:
+) -> MessageFilter:
     """The conditions of the flags."""
-    from orbitmq.admin.browsing import Wanted
-    from orbitmq.admin.moments import moment_ms
+    from orbitmq.admin.scan import MessageFilter
+    from orbitmq.admin.time_texts import moment_ms
     from orbitmq.runtime.clock import SystemClock
 
     now_ms = SystemClock().now_ms()
     pairs = _pairs([property_] if property_ else [])
-    return Wanted(
+    return MessageFilter(
         None if begin is None else moment_ms(begin, now_ms),
         None if end is None else moment_ms(end, now_ms),
         tag,

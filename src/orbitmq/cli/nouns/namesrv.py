@@ -11,9 +11,9 @@ from orbitmq.cli.flags import LogLevel, PrintConfig, Settings
 from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.namesrv import NameServerStatus, Pair
     from orbitmq.admin.plans import Plan
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
 app = typer.Typer(
@@ -28,7 +28,7 @@ def namesrv(
     port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65535, metavar="PORT", help="Overrides listenPort; 0 takes a free port.", show_default="9876"
+            min=0, max=65535, metavar="PORT", help="Overrides listenPort; 0 picks a free port.", show_default="9876"
         ),
     ] = None,
     settings: Settings = None,
@@ -50,7 +50,7 @@ def namesrv(
 
 
 Namespace = Annotated[str, typer.Argument(metavar="NAMESPACE", help="ORDER_TOPIC_CONFIG holds the order settings.")]
-Key = Annotated[str, typer.Argument(metavar="KEY", help="What the value is kept under.")]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The key of the value.")]
 PAIRS = ("NAME SERVER=nameServer", "KEY=key", "VALUE=value", "DIFFERS=differs")
 
 
@@ -64,7 +64,7 @@ PAIRS = ("NAME SERVER=nameServer", "KEY=key", "VALUE=value", "DIFFERS=differs")
     ),
 )  # fmt: skip
 async def list_(session: Session) -> Found[NameServerStatus]:
-    """What each name server knows, and what it lacks that another one knows: they do not copy from each other.
+    """The brokers and topics of each name server, and missing ones. Name servers do not replicate each other.
 
     \b
     Examples:
@@ -76,14 +76,14 @@ async def list_(session: Session) -> Found[NameServerStatus]:
     return await name_servers.listed(session)
 
 
-config = noun("namesrv config", "What name servers run with.")
+config = noun("namesrv config", "Settings of name servers.")
 app.add_typer(config, name="config")
 
 
 @reads(config, "show", "NameServerSettings", PAIRS)
 async def show(
     session: Session,
-    containing: Annotated[str, typer.Option("--grep", metavar="TEXT", help="Only keys with this text.")] = "",
+    containing: Annotated[str, typer.Option("--grep", metavar="TEXT", help="Only keys that contain this text.")] = "",
 ) -> Found[Pair]:
     """Every setting of each name server, and where they differ.
 
@@ -115,13 +115,13 @@ async def set_(
     return await name_servers.plan_settings(session, pairs_of(pairs))
 
 
-kv = noun("namesrv kv", "Pairs that name servers keep by namespace.")
+kv = noun("namesrv kv", "Key-value pairs of name servers, by namespace.")
 app.add_typer(kv, name="kv")
 
 
 @reads(kv, "list", "NameServerPairs", PAIRS)
 async def list_pairs(session: Session, namespace: Namespace) -> Found[Pair]:
-    """Everything kept under a namespace, at each name server, and where they differ.
+    """All pairs of a namespace at each name server, and where they differ.
 
     \b
     Examples:
@@ -152,9 +152,9 @@ async def put(
     session: Session,
     namespace: Namespace,
     key: Key,
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="Taken as it stands.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="The value, stored unchanged.")],
 ) -> Plan:
-    """Keep a pair at every name server; it outlives restarts.
+    """Store a pair at every name server; it survives restarts.
 
     \b
     Examples:

@@ -10,19 +10,19 @@ import typer
 from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.offsets import StoredOffset
     from orbitmq.admin.plans import Plan
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
 
-app = noun("offset", "Offsets of groups: what is stored, and moving them, with a preview and a way back.")
+app = noun("offset", "Offsets of consumer groups: show and move them, with a preview and undo.")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic.")]
 Queues = Annotated[
     list[str] | None,
-    typer.Option("--queue", metavar="BROKER/ID", help="Only this queue; repeatable. Else all of the topic."),
+    typer.Option("--queue", metavar="BROKER/ID", help="Only this queue; repeatable. Else all queues of the topic."),
 ]
 
 
@@ -36,7 +36,7 @@ Queues = Annotated[
     ),
 )  # fmt: skip
 async def show(session: Session, group: GroupArgument, topic: TopicOption = None) -> Found[StoredOffset]:
-    """Every offset that brokers have stored for a group, also of topics it does not subscribe any more.
+    """Every offset that brokers store for a group. Includes topics that it no longer subscribes to.
 
     \b
     Examples:
@@ -57,17 +57,20 @@ async def reset(
         str | None,
         typer.Option("--to", metavar="WHERE", help="begin (earliest), end (now), @2h, or a time."),
     ] = None,
-    offset: Annotated[int | None, typer.Option("--offset", min=0, metavar="N", help="This very offset.")] = None,
+    offset: Annotated[int | None, typer.Option("--offset", min=0, metavar="N", help="Move to this offset.")] = None,
     shift: Annotated[
-        int | None, typer.Option("--shift", metavar="N", help="So many messages on; back when negative.")
+        int | None,
+        typer.Option("--shift", metavar="N", help="Move forward by this many messages; backward if negative."),
     ] = None,
     queues: Queues = None,
-    force: Annotated[bool, typer.Option("--force/--no-force", help="Without, a group is only moved back.")] = True,
+    force: Annotated[
+        bool, typer.Option("--force/--no-force", help="Allow to move forward; else only backward.")
+    ] = True,
 ) -> Plan:
-    """Move a group in a topic. Members that are online are told; it is read back what became of it.
+    """Move the offsets of a group in a topic. Members that are online are notified; the result is read back.
 
-    Before anything is sent it is shown how many messages are replayed or skipped, and an undo file is written. A single
-    queue, an offset or a shift of a group that is online needs a broker of orbitmq or of RocketMQ 5.
+    Before the change you see how many messages will be consumed again or skipped, and an undo file is written. To move
+    single queues, to an offset, or by a shift while the group is online you need brokers of orbitmq or RocketMQ 5.
 
     \b
     Examples:
@@ -83,7 +86,7 @@ async def reset(
 
 @changes(app, "skip")
 async def skip(session: Session, group: GroupArgument, topic: TopicArgument, queues: Queues = None) -> Plan:
-    """Leave everything that waits behind: move a group to the end of a topic.
+    """Skip the backlog: move a group to the end of a topic.
 
     \b
     Examples:
@@ -98,12 +101,12 @@ async def skip(session: Session, group: GroupArgument, topic: TopicArgument, que
 @changes(app, "clone")
 async def clone(
     session: Session,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The group whose offsets are taken.")],
-    destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="The group that gets them.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The group to copy offsets from.")],
+    destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="The group to copy offsets to.")],
     topic: TopicOption = None,
-    force: Annotated[bool, typer.Option("--force", help="Even while members of it are online.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite them even while members are online.")] = False,
 ) -> Plan:
-    """Give one group the offsets of another, of one topic or of all; refused while the one that gets them is online.
+    """Copy the offsets of a group to another, for one topic or all. Refused while the destination is online.
 
     \b
     Examples:
@@ -117,9 +120,9 @@ async def clone(
 
 @changes(app, "undo")
 async def undo(
-    session: Session, file: Annotated[Path, typer.Argument(metavar="FILE", help="What the change wrote.")]
+    session: Session, file: Annotated[Path, typer.Argument(metavar="FILE", help="The undo file that the change wrote.")]
 ) -> Plan:
-    """Bring back the offsets, and the rules of groups, that an undo file keeps.
+    """Restore the offsets and the settings of groups from an undo file.
 
     \b
     Examples:
@@ -127,6 +130,6 @@ async def undo(
       orbitmq offset undo before.json --dry-run
     """
     from orbitmq.admin import groups, offsets
-    from orbitmq.cli import undoing
+    from orbitmq.cli import undo_files
 
-    return await offsets.plan_undo(session, undoing.load(file, groups.UNDO))
+    return await offsets.plan_undo(session, undo_files.load(file, groups.UNDO))

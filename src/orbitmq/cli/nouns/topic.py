@@ -10,8 +10,8 @@ import typer
 from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
     from orbitmq.admin.plans import Plan
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
     from orbitmq.admin.topics import (
         Topic,
@@ -23,20 +23,23 @@ if TYPE_CHECKING:
         TopicQueue,
     )
 
-app = noun("topic", "Topics: which there are, where they live, what they hold, and how they are made.")
+app = noun("topic", "Topics: list, inspect, create and change them.")
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 Brokers = Annotated[
     list[str] | None,
-    typer.Option("--broker", "-b", metavar="BROKER", help="Only at this one; repeatable. Else at every master."),
+    typer.Option("--broker", "-b", metavar="BROKER", help="Only at this broker; repeatable. Else at every master."),
 ]
-ReadQueues = Annotated[int | None, typer.Option("--read-queues", "-r", metavar="N", help="On each broker.")]
-WriteQueues = Annotated[int | None, typer.Option("--write-queues", "-w", metavar="N", help="On each broker.")]
-Queues = Annotated[int | None, typer.Option("--queues", metavar="N", help="Both numbers at once.")]
+ReadQueues = Annotated[int | None, typer.Option("--read-queues", "-r", metavar="N", help="Read queues on each broker.")]
+WriteQueues = Annotated[
+    int | None, typer.Option("--write-queues", "-w", metavar="N", help="Write queues on each broker.")
+]
+Queues = Annotated[int | None, typer.Option("--queues", metavar="N", help="Sets both read and write queues.")]
 Perm = Annotated[str | None, typer.Option("--perm", "-p", metavar="PERM", help="RW, R or W; 6, 4 or 2.")]
-Unit = Annotated[bool | None, typer.Option("--unit/--no-unit", help="Its messages stay in their unit.")]
+Unit = Annotated[bool | None, typer.Option("--unit/--no-unit", help="Mark the topic as a unit topic of RocketMQ.")]
 UnitSubscribed = Annotated[
-    bool | None, typer.Option("--unit-subscribed/--no-unit-subscribed", help="It is subscribed across units.")
+    bool | None,
+    typer.Option("--unit-subscribed/--no-unit-subscribed", help="Mark the topic as subscribed across units."),
 ]
 
 
@@ -44,11 +47,11 @@ UnitSubscribed = Annotated[
 async def list_(
     session: Session,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Those of the system, for retries and dead letters, too.")
+        bool, typer.Option("--all", "-a", help="Include system, retry and dead-letter topics.")
     ] = False,
-    containing: Annotated[str, typer.Option("--grep", metavar="TEXT", help="Only names with this text.")] = "",
+    containing: Annotated[str, typer.Option("--grep", metavar="TEXT", help="Only names that contain this text.")] = "",
 ) -> Found[Topic]:
-    """Topics in the order of their names.
+    """Topics, sorted by name.
 
     \b
     Examples:
@@ -70,7 +73,7 @@ async def list_(
     ),
 )  # fmt: skip
 async def status(session: Session, topic: TopicArgument) -> Found[TopicQueue]:
-    """What each queue of the topic holds.
+    """Offsets, messages and last store time of each queue.
 
     \b
     Examples:
@@ -92,7 +95,7 @@ async def status(session: Session, topic: TopicArgument) -> Found[TopicQueue]:
     ),
 )  # fmt: skip
 async def route(session: Session, topic: TopicArgument) -> Found[TopicHome]:
-    """Where producers and consumers of the topic are told to go.
+    """The route of a topic: the brokers and queues that clients use.
 
     \b
     Examples:
@@ -114,7 +117,7 @@ async def route(session: Session, topic: TopicArgument) -> Found[TopicHome]:
     ),
 )  # fmt: skip
 async def config(session: Session, topic: TopicArgument) -> Found[TopicConfiguration]:
-    """How each broker has the topic; several rows that differ are a topic that was made twice.
+    """The topic's settings at each broker. Rows that differ mean that it was created twice.
 
     \b
     Examples:
@@ -142,7 +145,7 @@ async def clusters(session: Session, topic: TopicArgument) -> Found[TopicCluster
 
 @reads(app, "consumers", "TopicConsumers", ("GROUP=group", "BROKERS=brokers"))
 async def consumers(session: Session, topic: TopicArgument) -> Found[TopicGroup]:
-    """Groups that consume the topic now or have done so, by the account of all its brokers.
+    """Groups that consume or consumed the topic, at any broker.
 
     \b
     Examples:
@@ -165,12 +168,10 @@ async def consumers(session: Session, topic: TopicArgument) -> Found[TopicGroup]
 )  # fmt: skip
 async def stats(
     session: Session,
-    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="All that are listed if not given.")] = None,
-    active: Annotated[
-        bool, typer.Option("--active", help="Only where something went through in the last day.")
-    ] = False,
+    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="The topic's name; else all topics.")] = None,
+    active: Annotated[bool, typer.Option("--active", help="Only topics with traffic in the last day.")] = False,
 ) -> Found[TopicFlow]:
-    """What goes through a topic, for each of its groups: rates of the last minute, sums of the last 24 hours.
+    """Traffic of a topic for each of its groups. Rates are of the last minute, sums of the last 24 hours.
 
     \b
     Examples:
@@ -191,15 +192,15 @@ async def create(
     write_queues: WriteQueues = None,
     perm: Perm = None,
     ordered: Annotated[
-        bool, typer.Option("--ordered", help="Keep its queues in the order settings: global order.")
+        bool, typer.Option("--ordered", help="Add its queues to the order settings, for a global order.")
     ] = False,
     unit: Unit = None,
     unit_subscribed: UnitSubscribed = None,
     brokers: Brokers = None,
 ) -> Plan:
-    """Make a topic at every master, or at some. 8 queues each way and RW unless said otherwise.
+    """Create a topic at every master, or at some. By default with 8 read and 8 write queues, and RW.
 
-    One that is already like that is left alone; one that is different is refused: `orbitmq topic alter`.
+    Does nothing if the topic already is like that; refused if it is different: use `orbitmq topic alter`.
 
     \b
     Examples:
@@ -224,9 +225,9 @@ async def alter(
     unit_subscribed: UnitSubscribed = None,
     brokers: Brokers = None,
 ) -> Plan:
-    """Change a topic at every broker that has it, or at some. What is not given stays as it is.
+    """Change a topic at every broker that has it, or at some. What you do not give stays as it is.
 
-    To make it narrower, lower the write queues, let the last ones drain, then lower the read queues.
+    To remove queues, lower the write queues, let consumers finish the last ones, then lower the read queues.
 
     \b
     Examples:
@@ -246,7 +247,7 @@ async def permission(
     perm: Annotated[str, typer.Argument(metavar="PERM", help="RW, R or W; 6, 4 or 2.")],
     brokers: Brokers = None,
 ) -> Plan:
-    """Say whether a topic may be read and written.
+    """Set the permission of a topic: read, write or both.
 
     \b
     Examples:
@@ -255,15 +256,15 @@ async def permission(
     """
     from orbitmq.admin import topic_changes
 
-    wanted = topic_changes.Wanted(perm=topic_changes.perm_of(perm))
+    wanted = topic_changes.TopicChanges(perm=topic_changes.perm_of(perm))
     return await topic_changes.plan_alter(session, topic, wanted, brokers=brokers or ())
 
 
 @changes(app, "delete")
 async def delete(session: Session, topic: TopicArgument) -> Plan:
-    """Delete a topic with all its messages: at every master that has it, and last at every name server.
+    """Delete a topic with all its messages. At every master that has it, and last at every name server.
 
-    Who consumes it is named before. Its messages cannot be brought back; an undo file keeps its configuration.
+    Shows its consumers first. Its messages are lost; an undo file keeps its configuration.
 
     \b
     Examples:
@@ -277,9 +278,9 @@ async def delete(session: Session, topic: TopicArgument) -> Plan:
 
 @changes(app, "undo")
 async def undo(
-    session: Session, file: Annotated[Path, typer.Argument(metavar="FILE", help="What the change wrote.")]
+    session: Session, file: Annotated[Path, typer.Argument(metavar="FILE", help="The undo file that the change wrote.")]
 ) -> Plan:
-    """Bring back the configuration of a topic that was changed or deleted, not its messages.
+    """Restore the configuration of a changed or deleted topic. Its messages are not restored.
 
     \b
     Examples:
@@ -288,9 +289,9 @@ async def undo(
     """
     from orbitmq.admin import topic_changes
     from orbitmq.admin.undo import plan_undo
-    from orbitmq.cli import undoing
+    from orbitmq.cli import undo_files
 
-    return await plan_undo(session, undoing.load(file, topic_changes.UNDO))
+    return await plan_undo(session, undo_files.load(file, topic_changes.UNDO))
 
 
 @changes(app, "order")
@@ -298,11 +299,14 @@ async def order(
     session: Session,
     topic: TopicArgument,
     setting: Annotated[
-        str | None, typer.Argument(metavar="[SETTING]", help="broker-a:4;broker-b:4; none takes it out.")
+        str | None,
+        typer.Argument(
+            metavar="[SETTING]", help="For example broker-a:4;broker-b:4. Without it, the topic is removed."
+        ),
     ] = None,
 ) -> Plan:
-    """Put the topic into the order settings of every name server, or take it out: brokers and queues that stay the
-    same while a broker is away, for a global order. Needs orderMessageEnable=true at the name servers.
+    """Add a topic to the order settings, or remove it. At every name server, they fix its brokers and queues, even
+    while a broker is down, for a global order. Needs orderMessageEnable=true at the name servers.
 
     \b
     Examples:

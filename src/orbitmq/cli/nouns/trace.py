@@ -9,15 +9,16 @@ import typer
 from orbitmq.cli.verbs import noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
     from orbitmq.admin.traces import Traced, TraceGraph
 
-app = noun("trace", "Traces: what producers and consumers wrote down about a message.")
+app = noun("trace", "Message traces that producers and consumers recorded.")
 
 Name = Annotated[str, typer.Argument(metavar="ID|KEY", help="The unique id of a message, or one of its keys.")]
 Topic = Annotated[
-    str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Where traces are, else RMQ_SYS_TRACE_TOPIC.")
+    str | None,
+    typer.Option("--topic", "-t", metavar="TOPIC", help="The topic with the traces; else RMQ_SYS_TRACE_TOPIC."),
 ]
 
 
@@ -28,7 +29,7 @@ Topic = Annotated[
      "+OUTCOME=outcome", "+OFFSET ID=offsetMsgId"),
 )  # fmt: skip
 async def show(session: Session, name: Name, topic: Topic = None) -> Found[Traced]:
-    """The records of a message, in the order of their times. Without any a warning says why.
+    """The trace records of a message, by time. If there are none, a warning says why.
 
     \b
     Examples:
@@ -43,8 +44,8 @@ async def show(session: Session, name: Name, topic: Topic = None) -> Found[Trace
 
 @reads(app, "graph", "TraceGraph", ("PRODUCER=producerNode.groupName", "TOPIC=producerNode.topic"))
 async def graph(session: Session, name: Name, topic: Topic = None) -> Found[TraceGraph]:
-    """Send, decisions and attempts of a message below each other, with how long each took; in JSON the shape that
-    RocketMQ's dashboard has.
+    """The sends and deliveries of a message as a graph. With transaction decisions and durations; the JSON has the form
+    of RocketMQ's dashboard.
 
     \b
     Examples:
@@ -52,7 +53,7 @@ async def graph(session: Session, name: Name, topic: Topic = None) -> Found[Trac
       orbitmq trace graph order-4711 -o json
     """
     from orbitmq.admin import traces
-    from orbitmq.admin.answers import Found
+    from orbitmq.admin.results import Found
     from orbitmq.message.topics import TRACE_TOPIC
 
     found = await traces.traced(session, name, topic or TRACE_TOPIC)

@@ -9,9 +9,9 @@ import typer
 from orbitmq.cli.verbs import noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.answers import Found
+    from orbitmq.admin.results import Found
     from orbitmq.admin.session import Session
-    from orbitmq.admin.waiting import Waited
+    from orbitmq.admin.wait_conditions import Waited
 
 app = noun("wait", "Wait until something is so: for scripts and tests.")
 
@@ -23,28 +23,28 @@ app = noun("wait", "Wait until something is so: for scripts and tests.")
 async def wait(
     session: Session,
     thing: Annotated[str, typer.Argument(metavar="THING", help="cluster, broker, topic, group or message.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Which one; not of the cluster.")] = "",
-    condition: Annotated[str, typer.Option("--for", metavar="CONDITION", help="See above.")] = "",
-    within: Annotated[float, typer.Option("--within", min=0, metavar="SECONDS", help="Then give up.")] = 60,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name; not for the cluster.")] = "",
+    condition: Annotated[str, typer.Option("--for", metavar="CONDITION", help="The condition, see above.")] = "",
+    within: Annotated[float, typer.Option("--within", min=0, metavar="SECONDS", help="Give up after SECONDS.")] = 60,
 ) -> Found[Waited]:
-    """Wait until something is so.
+    """Wait for a condition.
 
     \b
-    cluster --for healthy             every registered broker answers, nothing critical is found
-    broker NAME --for up              it is registered and answers
+    cluster --for healthy             every registered broker responds, nothing is critical
+    broker NAME --for up              it is registered and responds
     topic NAME --for exists, gone     every name server has a route to it, or none
     group NAME --for online, offline  a member is connected, or none
-    group NAME --for lag=N            it has N messages to do at most, retries included
+    group NAME --for lag=N            its lag is at most N messages, retries included
     message ID --for stored           found by its offset id, or as TOPIC/KEY
 
     \b
-    Exit code: 0 it is so, 8 it was not so in time.
+    Exit code: 0 the condition is met, 8 it was not met in time.
 
     \b
     Examples:
       orbitmq wait group billing --for lag=0 --within 120
       orbitmq wait cluster --for healthy -q
     """
-    from orbitmq.admin import waiting
+    from orbitmq.admin import wait_conditions
 
-    return await waiting.wait(session, thing, name, condition, within)
+    return await wait_conditions.wait(session, thing, name, condition, within)

@@ -7,33 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.requests import RequestCode
 
 VIP_DISTANCE = 2  # a broker serves the same on the port so far below its own
-VIP_CODES: frozenset[int] = frozenset(
-    {
-        RequestCode.SEND_MESSAGE,
-        RequestCode.SEND_MESSAGE_V2,
-        RequestCode.SEND_BATCH_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE_V2,
-        RequestCode.CONSUMER_SEND_MSG_BACK,
-        RequestCode.GET_CONSUMER_LIST_BY_GROUP,
-        RequestCode.CHECK_CLIENT_CONFIG,
-        RequestCode.QUERY_CONSUMER_OFFSET,
-        RequestCode.UPDATE_CONSUMER_OFFSET,
-        RequestCode.LOCK_BATCH_MQ,
-        RequestCode.UNLOCK_BATCH_MQ,
-        RequestCode.UPDATE_AND_CREATE_TOPIC,
-        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
-        RequestCode.GET_MAX_OFFSET,
-        RequestCode.GET_MIN_OFFSET,
-        RequestCode.GET_EARLIEST_MSG_STORETIME,
-        RequestCode.VIEW_MESSAGE_BY_ID,
-        RequestCode.QUERY_MESSAGE,
-        RequestCode.QUERY_CONSUME_TIME_SPAN,
-    }
-)
+VIP_CODES: frozenset[int] = frozenset(request for request in RequestCode if request.is_vip)
 """Requests that go over the VIP channel where it is on, as Java's do. Pulls, heartbeats and ends of transactions do
 not: what a broker asks of a client comes over the connection of its heartbeats."""
 

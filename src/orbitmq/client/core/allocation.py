@@ -1,7 +1,7 @@
-"""Who consumes which queue: the strategies every member of a group computes for itself, with the same result.
+"""Allocation of queues: strategies that every member of a group computes for itself, with the same result.
 
 All members must see the same sorted queues and client ids; nothing here may depend on locale, hash seeds or order of
-arrival. Pure; it must not know how members and queues were found out.
+arrival. Pure; it does not know where members and queues come from.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ VIRTUAL_NODES = 10  # points of one client on the ring of the consistent hash, a
 
 
 class AllocateStrategy(Protocol):
-    """Every member of a group must use the same one, set up the same way, or queues have two readers or none."""
+    """Every member of a group must use the same strategy with the same parameters, or queues have two readers or
+    none.
+    """
 
     @property
     def name(self) -> str:
-        """What Java calls the strategy."""
+        """The name of the strategy, as in Java."""
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str], /
     ) -> list[MessageQueue]:
         """The queues of `client_id`, which is one of `client_ids`. Both sequences are sorted and not empty; the queues
-        are those of one topic. What this raises is logged, and the member keeps the queues it has.
+        are those of one topic. What this raises is logged, and the member keeps its queues.
         """
 
 
@@ -51,7 +53,7 @@ def _utf16(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class AllocateAveragely:
-    """Neighbouring queues in equal parts; the first clients take one more when it does not come out even."""
+    """Adjacent queues in equal parts; the first clients get one more when the number is not divisible."""
 
     name: str = field(default="AVG", init=False)
     """What Java calls it."""
@@ -68,7 +70,7 @@ class AllocateAveragely:
 
 @dataclass(frozen=True, slots=True)
 class AllocateByCircle:
-    """Queues dealt out like cards."""
+    """Queues in a round robin over the clients."""
 
     name: str = field(default="AVG_BY_CIRCLE", init=False)
     """What Java calls it."""
@@ -82,10 +84,10 @@ class AllocateByCircle:
 
 @dataclass(frozen=True, slots=True)
 class AllocateByConfig:
-    """This member reads the queues it was given, whoever else is there.
+    """This member reads the configured queues, whatever other members there are.
 
-    The group's retry topic, which nobody lists, is shared averagely unless a queue of it is listed: a message that
-    failed must come again. (Java's members leave it alone.)
+    The retry topic of the group is shared averagely unless one of its queues is listed, so that failed messages are
+    delivered again. (Java's members do not read it.)
     """
 
     queues: Collection[MessageQueue]
@@ -105,8 +107,8 @@ class AllocateByConfig:
 
 @dataclass(frozen=True, slots=True)
 class AllocateByMachineRoom:
-    """Only queues of the `rooms`: those of brokers named `room@broker`. Neighbouring queues in equal parts, and what is
-    left over is dealt out from the end.
+    """Only queues of the `rooms`: those of brokers named `room@broker`. Adjacent queues in equal parts; the remainder,
+    at the end, goes to the first clients.
     """
 
     rooms: Collection[str]
@@ -130,11 +132,11 @@ class AllocateByMachineRoom:
 
 @dataclass(frozen=True, slots=True)
 class AllocateMachineRoomNearby:
-    """Queues go to the clients of their room, by the `inner` strategy; those of a room without clients to all.
+    """Queues go to the clients of their room, by the `inner` strategy; queues of a room without clients go to all.
 
-    `queue_room` and `client_room` tell the room of a queue and of a client id; an empty one is a ConfigurationError,
-    which is logged, and the member keeps the queues it has. A client whose room has no queues gets nothing, as in Java,
-    unless `fallback_to_all`: then it takes part in every room.
+    `queue_room` and `client_room` return the room of a queue and of a client id; an empty one is a ConfigurationError,
+    which is logged, and the member keeps its queues. A client whose room has no queues gets none, as in Java, unless
+    `fallback_to_all`: then it takes part in every room.
     """
 
     inner: AllocateStrategy
@@ -173,22 +175,22 @@ def _by_room(things: Iterable[T], room_of: Callable[[T], str]) -> dict[str, list
     for thing in things:
         room = room_of(thing)
         if not room:
-            raise ConfigurationError(f"the machine room of {thing} is not known")
+            raise ConfigurationError(f"the machine room of {thing} is unknown")
         rooms[room].append(thing)
     return rooms
 
 
 def ring_hash(text: str) -> int:
-    """The first four bytes of the text's MD5, as Java's members take them."""
+    """The first four bytes of the text's MD5, as in Java."""
     return int.from_bytes(hashlib.md5(text.encode(), usedforsecurity=False).digest()[:4], "big")
 
 
 @dataclass(frozen=True, slots=True)
 class AllocateConsistentHash:
-    """Each queue belongs to the next client on a ring of hashes: few queues move when a member joins or leaves.
+    """Each queue belongs to the next client on a hash ring: few queues move when a member joins or leaves.
 
-    A client has `virtual_nodes` points on the ring; with 0 nobody gets a queue. ConfigurationError below that.
-    `hash_of` gives the place of a text on the ring.
+    A client has `virtual_nodes` points on the ring; with 0 no client gets a queue. ConfigurationError for less.
+    `hash_of` returns the position of a text on the ring.
     """
 
     virtual_nodes: int = VIRTUAL_NODES

@@ -31,7 +31,7 @@ class _Wrong(Exception):
     """What is wrong with a value, to stand behind its name; empty when it is of another type."""
 
 
-class Kind:
+class ArgumentKind:
     """What an annotation promises."""
 
     def __init__(self, wanted: str) -> None:
@@ -43,7 +43,7 @@ class Kind:
         raise NotImplementedError
 
 
-class Is(Kind):
+class Is(ArgumentKind):
     """An instance of a type."""
 
     def __init__(self, kind: type[Any] | tuple[type[Any], ...], wanted: str) -> None:
@@ -56,7 +56,7 @@ class Is(Kind):
         return value
 
 
-class IsText(Kind):
+class IsText(ArgumentKind):
     """Text that can travel."""
 
     def accept(self, value: Any) -> Any:
@@ -75,7 +75,7 @@ class IsSelector(IsText):
         return value
 
 
-class IsNumber(Kind):
+class IsNumber(ArgumentKind):
     """A number; true and false are none."""
 
     def __init__(self, wanted: str, *kinds: type[Any]) -> None:
@@ -95,7 +95,7 @@ class IsNumber(Kind):
         return value
 
 
-class IsQueue(Kind):
+class IsQueue(ArgumentKind):
     """A queue whose fields are what they have to be; it is a dataclass that anybody can fill."""
 
     def accept(self, value: Any) -> Any:
@@ -105,15 +105,15 @@ class IsQueue(Kind):
             try:
                 kind.accept(getattr(value, name))
             except _Wrong as wrong:
-                told = str(wrong) or f"must be {kind.wanted}, not {type(getattr(value, name)).__name__}"
-                raise _Wrong(f"has a {name} that {told}") from None
+                reason = str(wrong) or f"must be {kind.wanted}, not {type(getattr(value, name)).__name__}"
+                raise _Wrong(f"has a {name} that {reason}") from None
         return value
 
 
-class Each(Kind):
+class Each(ArgumentKind):
     """Any number of one kind; an iterator is read once, here."""
 
-    def __init__(self, item: Kind, wanted: str) -> None:
+    def __init__(self, item: ArgumentKind, wanted: str) -> None:
         super().__init__(wanted)
         self._item = item
 
@@ -126,8 +126,8 @@ class Each(Kind):
         try:
             return self._item.accept(item)
         except _Wrong as wrong:
-            told = str(wrong) or f"must be {self._item.wanted}, not {type(item).__name__}"
-            raise _Wrong(f"has an element that {told}") from None
+            reason = str(wrong) or f"must be {self._item.wanted}, not {type(item).__name__}"
+            raise _Wrong(f"has an element that {reason}") from None
 
 
 class Pairs(Each):
@@ -142,8 +142,8 @@ class Pairs(Each):
         try:
             return WHOLE.accept(number)
         except _Wrong as wrong:
-            told = str(wrong) or f"must be {WHOLE.wanted}, not {type(number).__name__}"
-            raise _Wrong(f"has a value that {told}") from None
+            reason = str(wrong) or f"must be {WHOLE.wanted}, not {type(number).__name__}"
+            raise _Wrong(f"has a value that {reason}") from None
 
 
 def _is(asks: Callable[[Any], bool], body: Any) -> bool:
@@ -153,7 +153,7 @@ def _is(asks: Callable[[Any], bool], body: Any) -> bool:
         return False
 
 
-class IsFunction(Kind):
+class IsFunction(ArgumentKind):
     """Something that can be called with these arguments; `may_wait` lets it be a coroutine function."""
 
     def __init__(self, *arguments: str, may_wait: bool) -> None:
@@ -169,7 +169,7 @@ class IsFunction(Kind):
         if any(_is(inspect.isgeneratorfunction, body) or _is(inspect.isasyncgenfunction, body) for body in bodies):
             raise _Wrong("is a generator function: to call it runs nothing of it; let it return instead of yield")
         if not self._may_wait and any(_is(inspect.iscoroutinefunction, body) for body in bodies):
-            raise _Wrong("is a coroutine function, and is called where nobody can wait for it; give a plain function")
+            raise _Wrong("is a coroutine function, but its call is not awaited; use a plain function")
         try:
             signature = inspect.signature(value)
         except (TypeError, ValueError):  # of a builtin or a stand-in that tells none
@@ -181,7 +181,7 @@ class IsFunction(Kind):
         return value
 
 
-class HasMethods(Kind):
+class HasMethods(ArgumentKind):
     """An object with these methods; `attributes` must be there as well."""
 
     def __init__(self, wanted: str, methods: Mapping[str, IsFunction], attributes: Collection[str] = ()) -> None:
@@ -205,14 +205,14 @@ class HasMethods(Kind):
         return value
 
 
-class Anything(Kind):
+class Anything(ArgumentKind):
     """What is the application's own."""
 
     def accept(self, value: Any) -> Any:
         return value
 
 
-class Named(Kind):
+class Named(ArgumentKind):
     """An instance of a class that is not imported here, by its module and name."""
 
     def __init__(self, name: str, wanted: str) -> None:
@@ -239,7 +239,7 @@ SELECTOR = IsFunction("queues", "message", "arg", may_wait=False)
 LISTENER = IsFunction("messages", "context", may_wait=True)
 NOTHING = Is(type(None), "None")
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, ArgumentKind] = {
     "None": NOTHING,
     "str": TEXT,
     "bytes": Is(bytes, "bytes"),
@@ -262,10 +262,10 @@ KINDS: Mapping[str, Kind] = {
     "ConsumeFromWhere": Is(ConsumeFromWhere, "a ConsumeFromWhere"),
     "LocalTransactionState": Is(LocalTransactionState, "a LocalTransactionState"),
     "HalfMessage": Named("orbitmq.client.transactions.HalfMessage", "a HalfMessage, as `prepare` returns it"),
-    "Outbox": Named("orbitmq.client.outbox.Outbox", "an orbitmq.client.outbox.Outbox"),
-    "sync.Outbox": Named("orbitmq.client.sync_outbox.Outbox", "an orbitmq.client.sync_outbox.Outbox"),
+    "Outbox": Named("orbitmq.client.outbox.outbox.Outbox", "an orbitmq.client.outbox.Outbox"),
+    "sync.Outbox": Named("orbitmq.client.outbox.sync.Outbox", "an orbitmq.client.outbox.sync.Outbox"),
     "Path": Is(PurePath, "a path"),
-    "OutboxLimits": Named("orbitmq.client.outbox.OutboxLimits", "OutboxLimits"),
+    "OutboxLimits": Named("orbitmq.client.outbox.outbox.OutboxLimits", "OutboxLimits"),
     "Clock": Anything("a clock"),
     "StoreRule": IsFunction("message", "error", may_wait=False),
     "RedeliveryRule": IsFunction("entry", may_wait=False),
@@ -328,7 +328,7 @@ name, `sync.` stands before it."""
 class Argument:
     """A parameter of a public method, which `name` may say as well."""
 
-    def __init__(self, name: str, *kinds: Kind) -> None:
+    def __init__(self, name: str, *kinds: ArgumentKind) -> None:
         self._name = name
         self._kinds = kinds
 
@@ -336,15 +336,15 @@ class Argument:
         """The value, or what to take for it. ConfigurationError, of a message MessageIllegal, names the argument, what
         is wanted and what was given.
         """
-        told = ""
+        reason = ""
         for kind in self._kinds:
             try:
                 return kind.accept(value)
             except _Wrong as wrong:
-                told = told or str(wrong)
+                reason = reason or str(wrong)
         error = MessageIllegal if any(kind is KINDS["Message"] for kind in self._kinds) else ConfigurationError
         wanted = " or ".join(dict.fromkeys(kind.wanted for kind in self._kinds if kind is not NOTHING))
-        raise error(f"{self._name} {told or f'must be {wanted}, not {type(value).__name__}'}")
+        raise error(f"{self._name} {reason or f'must be {wanted}, not {type(value).__name__}'}")
 
 
 def _parts(annotation: str) -> list[str]:
@@ -359,7 +359,7 @@ def _parts(annotation: str) -> list[str]:
     return [part.strip().strip('"') for part in parts]
 
 
-def _kinds(annotation: str, module: str) -> list[Kind]:
+def _kinds(annotation: str, module: str) -> list[ArgumentKind]:
     is_sync = module == "orbitmq.client.sync"
     names = _parts(annotation)
     return [KINDS.get(f"sync.{name}", KINDS[name]) if is_sync else KINDS[name] for name in names]

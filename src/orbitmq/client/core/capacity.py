@@ -1,7 +1,7 @@
-"""How many threads and nodes a listener needs, from what it was seen to take. Pure.
+"""How many threads and nodes a listener needs, from measurements. Pure.
 
-A message costs T1 of computation and T2 of waiting for others (database, network). One core is kept busy by
-(T1 + T2) / T1 threads; more only get in each other's way.
+A message costs T1 of computation and T2 of waiting for others (database, network). One core is kept busy by (T1 + T2) /
+T1 threads; more only get in each other's way.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-THREADS_MAX = 1000  # as many as a consumer may have
+THREADS_MAX = 1000  # the maximum of a consumer
 
 
 def threads_for(cores: float, compute_s: float, wait_s: float) -> int:
@@ -33,36 +33,36 @@ def nodes_for(peak_per_s: float, node_per_s: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What a listener took, over all calls so far. Seconds."""
+    """How long a listener took, over all calls so far. Seconds."""
 
     messages: int = 0
-    """How many it was called with."""
+    """Messages passed to the listener."""
     compute_s: float = 0.0
-    """Processor time of the threads that ran it."""
+    """CPU time of the threads that ran it."""
     wait_s: float = 0.0
-    """The rest of the time its calls took."""
+    """The rest of the duration of its calls."""
 
     def add(self, messages: int, compute_s: float, elapsed_s: float) -> Times:
-        """With one more call."""
+        """A copy that includes one more call."""
         waited_s = max(0.0, elapsed_s - compute_s)  # two clocks never agree to the last microsecond
         return Times(self.messages + messages, self.compute_s + compute_s, self.wait_s + waited_s)
 
     @property
     def compute_ms(self) -> float:
-        """T1: milliseconds of computation a message, 0 before the first."""
+        """T1: milliseconds of computation per message, 0 before the first."""
         return 1000 * self.compute_s / self.messages if self.messages else 0.0
 
     @property
     def wait_ms(self) -> float:
-        """T2: milliseconds of waiting a message, 0 before the first."""
+        """T2: milliseconds of waiting per message, 0 before the first."""
         return 1000 * self.wait_s / self.messages if self.messages else 0.0
 
     def threads(self, cores: float = 1.0) -> int:
-        """The threads recommended for one node, 1 before the first message."""
+        """The recommended threads for one node, 1 before the first message."""
         return threads_for(cores, self.compute_s, self.wait_s)
 
     def throughput(self, threads: int, cores: float = 1.0) -> float:
-        """Messages a second that so many threads can do at best; 0 before the first message."""
+        """The highest throughput of so many threads, in messages per second; 0 before the first message."""
         total = self.compute_s + self.wait_s
         if not self.messages or not total:
             return 0.0
@@ -72,5 +72,7 @@ class Times:
         return min(limits)
 
     def nodes(self, peak_per_s: float, threads: int, cores: float = 1.0) -> int:
-        """The nodes recommended for a peak, each with so many threads. ValueError before the first message."""
+        """The recommended nodes for a peak throughput, each with so many threads. ValueError before the first
+        message.
+        """
         return nodes_for(peak_per_s, self.throughput(threads, cores))

@@ -11,7 +11,7 @@ MIB = 1024 * 1024
 UNLIMITED = -1
 
 
-class Hold(Enum):
+class PullPause(Enum):
     """Why pulling waits."""
 
     COUNT = "too many messages are cached"
@@ -21,24 +21,24 @@ class Hold(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What may be cached of one queue; pulling waits above, never at, a threshold."""
+    """The limits for the cache of one queue; pulling waits above, never at, a threshold."""
 
     count: int = 1000
     size_mib: int = 100
     span: int = 2000
 
-    def hold(self, cached: ProcessQueue) -> Hold | None:
+    def hold(self, cached: ProcessQueue) -> PullPause | None:
         """Why the queue must not be pulled now, None when it may."""
         if cached.count > self.count:
-            return Hold.COUNT
+            return PullPause.COUNT
         if cached.size // MIB > self.size_mib:
-            return Hold.SIZE
+            return PullPause.SIZE
         if len(cached) > 1 and cached.span > self.span:
-            return Hold.SPAN
+            return PullPause.SPAN
         return None
 
     def shared(self, topic_count: int, topic_size_mib: int, queues: int) -> Thresholds:
-        """Thresholds that a whole topic must keep, divided over the queues this consumer holds.
+        """The thresholds of a whole topic, divided by the number of its queues that this consumer holds.
 
         The per-queue values stay where no topic value is given; Java overwrites them for good.
         """

@@ -1,6 +1,7 @@
-"""What an application may look at around every send and every delivery. Pure data and protocols.
+"""What an application can observe around every send and every delivery. Pure data and protocols.
 
-A hook sees; it does not decide, but for the one that forbids. What a hook raises is logged and does no harm.
+Hooks observe; only a `ForbiddenHook` and a `FilterHook` change what happens. What a hook raises is logged and changes
+nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from orbitmq.client.core.model import (
     OrderlyContext,
     SendResult,
 )
-from orbitmq.client.core.outgoing import Outgoing
+from orbitmq.client.core.outgoing_message import Outgoing
 from orbitmq.message.flags import TRANSACTION_PREPARED
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.properties import DELAY, NAME_END, PAIR_END
@@ -32,63 +33,63 @@ C = TypeVar("C")
 
 
 class MessageKind(IntEnum):
-    """What sort of message is sent; numbers as in RocketMQ's traces."""
+    """The kind of a message; the numbers are those of RocketMQ's traces."""
 
     NORMAL = 0
-    """Nothing special, or a batch."""
+    """A normal message, or a batch."""
     HALF = 1
-    """The first half of a transaction."""
+    """The half message of a transaction."""
     COMMIT = 2
-    """The decision of one; in traces only."""
+    """The decision of a transaction; in traces only."""
     DELAYED = 3
     """It has a delay level."""
 
 
 @dataclass(slots=True)
 class SendContext:
-    """One attempt to send a message: a retry is another one. `result` or `error` is there afterwards."""
+    """One attempt to send a message; a retry is another attempt. `result` or `error` is set afterwards."""
 
     group: str
     message: Outgoing
-    """As it goes out: its body may be compressed, `original_size` tells what it was."""
+    """As it is sent: its body may be compressed, `original_size` is the size before."""
     queue: MessageQueue
-    """Where this attempt goes."""
+    """The queue of this attempt."""
     broker_address: str
     """`host:port`."""
     kind: MessageKind
-    """What sort of message it is."""
+    """The kind of the message."""
     oneway: bool = False
-    """Whether nobody waits for an answer."""
+    """Whether there is no response."""
     began_ms: int = 0
     """Milliseconds since the epoch."""
     cost_ms: int = 0
-    """What the attempt took, in milliseconds; there afterwards."""
+    """How long the attempt took, in milliseconds; set afterwards."""
     result: SendResult | None = None
-    """None after a oneway send, of which nothing is known."""
+    """None after a oneway send."""
     error: BaseException | None = None
 
 
 @dataclass(slots=True)
 class ConsumeContext:
-    """One call of a listener. `status`, or the `error` it raised, is there afterwards."""
+    """One call of a listener. Its `status`, or the `error` that it raised, is set afterwards."""
 
     group: str
     queue: MessageQueue
     """Where the messages came from."""
     messages: Sequence[MessageExt]
-    """What the listener gets."""
+    """The messages passed to the listener."""
     listener: ConcurrentContext | OrderlyContext
-    """Its own context, with what it set there."""
+    """The listener's own context, with the values that it set."""
     began_ms: int = 0
     """Milliseconds since the epoch."""
     cost_ms: int = 0
-    """What the call took, in milliseconds; there afterwards."""
+    """How long the call took, in milliseconds; set afterwards."""
     status: ConsumeConcurrentlyStatus | ConsumeOrderlyStatus | None = None
     error: BaseException | None = None
 
 
 def message_kind(message: Outgoing) -> MessageKind:
-    """What sort of message this is."""
+    """The kind of this message."""
     if message.sys_flag & TRANSACTION_PREPARED:
         return MessageKind.HALF
     delayed = not message.batch and _DELAYED in f"{PAIR_END}{message.properties}"
@@ -97,7 +98,7 @@ def message_kind(message: Outgoing) -> MessageKind:
 
 @dataclass(frozen=True, slots=True)
 class ReceiveContext:
-    """One pull that brought messages."""
+    """One pull that returned messages."""
 
     group: str
     queue: MessageQueue
@@ -105,55 +106,61 @@ class ReceiveContext:
     messages: Sequence[MessageExt]
     """In the order of the queue."""
     began_ms: int
-    """When the broker was asked; milliseconds since the epoch."""
+    """When the request was sent; milliseconds since the epoch."""
     cost_ms: int
-    """From the question to the answer: mostly the time the broker had nothing."""
+    """Milliseconds from request to response, including the time that the broker held the pull."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterContext:
-    """What one pull brought, before anybody gets it."""
+    """The messages of one pull, before they are delivered."""
 
     group: str
     queue: MessageQueue
     """Where they came from."""
     messages: list[MessageExt]
-    """Those whose tag is subscribed. A hook takes out of this list what the group shall not get; it counts as done."""
+    """Those whose tag is subscribed. A hook removes from this list what must not be delivered to the group; it counts
+    as consumed.
+    """
 
 
 FilterHook = Callable[[FilterContext], object]
-"""Called on the event loop for every pull that brought messages, before those who only look; it must not wait."""
+"""Called on the event loop for every pull that returned messages, before the receive hooks; it must not block."""
 
 ReceiveHook = Callable[[ReceiveContext], object]
-"""Called on the event loop for every pull that brought messages; it must not wait."""
+"""Called on the event loop for every pull that returned messages; it must not block."""
 
 
 class SendHook(Protocol):
-    """Called on the event loop around every attempt; it must not wait."""
+    """Called on the event loop around every attempt; it must not block."""
 
     def before(self, context: SendContext, /) -> None:
-        """An attempt is about to be made. What this raises is logged and changes nothing."""
+        """Called before an attempt. What this raises is logged and changes nothing."""
 
     def after(self, context: SendContext, /) -> None:
-        """It succeeded (`result`) or failed (`error`). What this raises is logged and changes nothing."""
+        """Called after the attempt succeeded (`result`) or failed (`error`). What this raises is logged and changes
+        nothing.
+        """
 
 
 class ConsumeHook(Protocol):
-    """Called around every call of the listener, in the listener's thread, or on the loop for a coroutine."""
+    """Called around every call of the listener, in the listener's thread, or on the event loop for a coroutine."""
 
     def before(self, context: ConsumeContext, /) -> None:
-        """The listener is about to be called. What this raises is logged and changes nothing."""
+        """Called before the listener. What this raises is logged and changes nothing."""
 
     def after(self, context: ConsumeContext, /) -> None:
-        """It gave a `status` or raised the `error`. What this raises is logged and changes nothing."""
+        """Called after the listener returned a `status` or raised the `error`. What this raises is logged and changes
+        nothing.
+        """
 
 
 ForbiddenHook = Callable[[SendContext], object]
-"""Raises what the sender shall get when a message must not be sent; no other attempt is made then."""
+"""Raises an error when a message must not be sent; the sender gets that error, and no other attempt is made."""
 
 
 def each(hooks: Sequence[H], call: Callable[[H, C], object], context: C) -> None:
-    """Call every hook; what one raises keeps the others from nothing."""
+    """Call every hook; what one raises is logged and does not affect the others."""
     for hook in hooks:
         try:
             call(hook, context)

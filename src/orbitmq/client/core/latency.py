@@ -1,4 +1,4 @@
-"""How brokers have answered lately, and which of them the next message should go to. Pure; time comes in.
+"""Recent latencies and failures of brokers, and which broker the next message should go to. Pure; time is passed in.
 
 Two things a producer may be told to do beside taking queues in turn: leave brokers out for a while that were slow or
 failed, and prefer the one that answers fastest.
@@ -14,20 +14,21 @@ from orbitmq.errors import ConfigurationError
 
 LATENCY_MAX = (50, 100, 550, 1_000, 2_000, 3_000, 15_000)
 NOT_AVAILABLE = (0, 0, 30_000, 60_000, 120_000, 180_000, 600_000)
-"""Milliseconds: a broker that took at least so long is left out for so long. RocketMQ's figures."""
-ISOLATION_MS = 30_000  # a failure counts as an answer that took this long
+"""Milliseconds: a broker with at least this latency is avoided for the time at the same index. RocketMQ's values."""
+ISOLATION_MS = 30_000  # the latency that a failure counts as
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Figures and rules of one make of fault tolerance."""
+    """Times and rules of fault tolerance."""
 
     latency_max: tuple[int, ...] = LATENCY_MAX
     not_available: tuple[int, ...] = NOT_AVAILABLE
     isolation_ms: int = ISOLATION_MS
     probes: bool = False
-    """A broker the network did not reach counts as unreachable until a probe reaches it, and what is measured later
-    never shortens the time a broker is left out."""
+    """A broker that the network did not reach counts as unreachable until a probe reaches it, and later measurements
+    never shorten the time for which a broker is avoided.
+    """
 
 
 PROFILES: Mapping[str, Profile] = {
@@ -37,31 +38,31 @@ PROFILES: Mapping[str, Profile] = {
     ),
 }
 """Those of RocketMQ 4.9 and of 5.3."""
-PROBE_LOOK_S = 3.0  # between two looks for brokers to probe
+PROBE_LOOK_S = 3.0  # between two checks for brokers to probe
 PROBE_PAUSE_MS = 2_000  # between two probes of one broker
 PROBE_TIMEOUT_MS = 200
-"""RocketMQ 5.3's figures."""
+"""RocketMQ 5.3's values."""
 
-NEWEST_SHARE = 0.2  # of an answer in the average: ten answers tell most of it
-HALF_LIFE_MS = 30_000  # what was measured so long ago counts half: a broker that was slow is tried again
+NEWEST_SHARE = 0.2  # weight of a response in the average: ten responses make most of it
+HALF_LIFE_MS = 30_000  # a measurement of this age counts half, so that a slow broker is tried again
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fault:
-    """What the last answer of a broker says; the order is from better to worse among those that are left out."""
+    """What the last response of a broker showed; they sort from better to worse."""
 
     latency_ms: int
-    """What it took; milliseconds."""
+    """Its latency in milliseconds."""
     available_from_ms: int
-    """Until when the broker is left out; milliseconds since the epoch."""
+    """Until when the broker is avoided; milliseconds since the epoch."""
     broker_name: str = ""
-    """As in its configuration."""
+    """The name of the broker."""
     is_reachable: bool = field(default=True, compare=False)
-    """False from a failure of the network until a probe has reached it, in profile v5."""
+    """False from a network failure until a probe reaches the broker, in profile v5."""
 
 
 class FaultTable:
-    """Brokers that are left out, by the rule of RocketMQ's latency fault tolerance."""
+    """The brokers to avoid, by the rule of RocketMQ's latency fault tolerance."""
 
     def __init__(self, profile: Profile = PROFILES["v4"]) -> None:
         latency_max, not_available = profile.latency_max, profile.not_available
@@ -77,7 +78,7 @@ class FaultTable:
         self._turn = 0
 
     def duration_ms(self, latency_ms: int) -> int:
-        """How long a broker is left out that took so long."""
+        """How long a broker with this latency is avoided."""
         return next((duration for limit, duration in reversed(self._steps) if latency_ms >= limit), 0)
 
     def note(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool, is_reachable: bool = True) -> None:
@@ -88,12 +89,12 @@ class FaultTable:
         self.faults[broker_name] = Fault(latency_ms, available_from_ms, broker_name, is_reachable or not self.probes)
 
     def is_reachable(self, broker_name: str, _now_ms: int = 0) -> bool:
-        """Whether the network reached a broker the last time; one nothing is known of may be reachable."""
+        """Whether the network reached a broker last time; an unknown one counts as reachable."""
         fault = self.faults.get(broker_name)
         return fault is None or fault.is_reachable
 
     def to_probe(self, now_ms: int) -> list[str]:
-        """Brokers that were not reachable and are to be asked now whether they are; each counts as asked then."""
+        """Unreachable brokers to probe now; each counts as probed then."""
         due = [
             name
             for name, fault in self.faults.items()
@@ -104,17 +105,17 @@ class FaultTable:
         return due
 
     def probed(self, broker_name: str) -> None:
-        """A probe reached a broker."""
+        """Note that a probe reached a broker."""
         if (fault := self.faults.get(broker_name)) is not None:
             self.faults[broker_name] = replace(fault, is_reachable=True)
 
     def is_available(self, broker_name: str, now_ms: int) -> bool:
-        """Whether a broker may be used; one nothing is known of may."""
+        """Whether a broker may be used; an unknown one may."""
         fault = self.faults.get(broker_name)
         return fault is None or now_ms >= fault.available_from_ms
 
     def least_bad(self, broker_names: Collection[str]) -> str | None:
-        """When all are left out: one of the better half of them, in turn. None when nothing is known of any."""
+        """When all are to be avoided: one of the better half of them, in turn. None when all are unknown."""
         known = sorted(fault for name, fault in self.faults.items() if name in broker_names)
         if not known:
             return None
@@ -122,8 +123,8 @@ class FaultTable:
         return known[self._turn % max(1, len(known) // 2)].broker_name
 
 
-class Latencies:
-    """The average time a broker takes, of which old measurements fade."""
+class BrokerLatencies:
+    """The average latency of each broker; old measurements lose weight."""
 
     def __init__(self) -> None:
         self._averages: dict[str, tuple[float, int]] = {}  # broker -> average, when it was measured
@@ -136,19 +137,19 @@ class Latencies:
         self._averages[broker_name] = (average, now_ms)
 
     def of(self, broker_name: str, now_ms: int) -> float:
-        """Milliseconds to expect; 0 of a broker nobody has tried yet, so that it is tried."""
+        """The expected latency in milliseconds; 0 for an untried broker, so that it is tried."""
         average, measured_ms = self._averages.get(broker_name, (0.0, now_ms))
         return average * math.exp2(-max(0, now_ms - measured_ms) / HALF_LIFE_MS)
 
     def fastest(self, broker_names: Iterable[str], now_ms: int) -> set[str]:
-        """The brokers that are expected to answer first; several only when nothing tells them apart."""
+        """The brokers with the lowest expected latency; several only if it is equal."""
         expected = {name: self.of(name, now_ms) for name in broker_names}
         best = min(expected.values())
         return {name for name, latency in expected.items() if latency == best}
 
 
 def steps(text: str) -> tuple[int, ...]:
-    """Milliseconds separated by spaces or commas, as settings have them. ConfigurationError for anything else."""
+    """Milliseconds separated by spaces or commas, as in settings. ConfigurationError for anything else."""
     try:
         return tuple(int(part) for part in text.replace(",", " ").split())
     except ValueError:

@@ -1,4 +1,4 @@
-"""The nouns of the client's interface: results, statuses, contexts. Pure."""
+"""The types of the client's interface: results, statuses, contexts. Pure."""
 
 from __future__ import annotations
 
@@ -11,113 +11,114 @@ ACK_ALL = 2**31 - 1
 
 
 class SendStatus(Enum):
-    """What became of a message. The middle three mean: stored on the master, something more not confirmed; sending such
-    a message again makes a second one.
+    """The outcome of a send. The middle three mean that the master has stored the message but flush or replication is
+    not confirmed; sending such a message again creates a duplicate.
     """
 
     SEND_OK = "stored as safely as the broker is configured to"
     FLUSH_DISK_TIMEOUT = "stored; not confirmed on disk in time"
     FLUSH_SLAVE_TIMEOUT = "stored; not confirmed by a slave in time"
-    SLAVE_NOT_AVAILABLE = "stored; no slave was there"
+    SLAVE_NOT_AVAILABLE = "stored; no slave was available"
     STORED_LOCALLY = "not sent; kept in the producer's outbox, which sends it later"
 
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """The broker's receipt."""
+    """The response of a broker to a send."""
 
     status: SendStatus
-    """Every one but STORED_LOCALLY means that a broker has the message."""
+    """Every status except STORED_LOCALLY means that a broker has the message."""
     msg_id: str
-    """The unique id the client gave; of a batch all ids, joined by commas."""
+    """The unique id that the client assigned; of a batch all ids, joined by commas."""
     offset_msg_id: str
-    """The id made of the broker's address and the position in its commit log."""
+    """The id that consists of the broker's address and the physical offset in its commit log."""
     queue: MessageQueue
     """Where the message is."""
     queue_offset: int
-    """Position in the queue; of a batch that of its first message."""
+    """Queue offset; of a batch that of its first message."""
     region_id: str = "DefaultRegion"
-    """What the broker calls its region."""
+    """The region of the broker."""
     trace_on: bool = True
     """Whether the broker wants traces of this message."""
     transaction_id: str | None = None
-    """What the broker calls the transaction of a half message."""
+    """The broker's id of the transaction, for a half message."""
 
 
 class LocalTransactionState(Enum):
-    """How the work between the two halves of a transaction ended."""
+    """The outcome of the local transaction that decides about a half message."""
 
     COMMIT_MESSAGE = "deliver the message"
     ROLLBACK_MESSAGE = "drop it"
-    UNKNOWN = "not known yet; the broker asks later"
+    UNKNOWN = "not decided yet; the broker checks later"
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionSendResult(SendResult):
-    """The receipt of a half message, and how its transaction ended."""
+    """The result of sending a half message, and the outcome of its local transaction."""
 
     local_state: LocalTransactionState = LocalTransactionState.UNKNOWN
-    """What the broker was told, or was to be told."""
+    """The decision that was sent, or was to be sent, to the broker."""
 
 
 class ConsumeConcurrentlyStatus(Enum):
-    """What a listener says about its messages."""
+    """What a listener returns for its messages."""
 
-    CONSUME_SUCCESS = "done"
+    CONSUME_SUCCESS = "consumed"
     RECONSUME_LATER = "failed; deliver again after a while"
 
 
 @dataclass(slots=True)
 class ConcurrentContext:
-    """Goes to a listener with its messages; what the listener sets here is obeyed."""
+    """Passed to a listener with its messages; the listener may set its fields."""
 
     message_queue: MessageQueue
     """Where the messages came from."""
     delay_level_when_next_consume: int = 0
-    """When failed messages come again: 0 lets the broker choose by the number of failures, -1 means never (they go to
-    the dead letter topic at once), above 0 is the delay level."""
+    """When failed messages are delivered again: 0 lets the broker choose by the number of failures, -1 means never
+    (they go to the dead letter topic at once), above 0 is the delay level.
+    """
     ack_index: int = ACK_ALL
-    """With CONSUME_SUCCESS: the index of the last message that succeeded; those behind it come again."""
+    """With CONSUME_SUCCESS: the index of the last message that succeeded; those after it are delivered again."""
 
 
 class ConsumeOrderlyStatus(Enum):
-    """What a listener says that gets messages in order."""
+    """What an orderly listener returns for its messages."""
 
-    SUCCESS = "done"
-    SUSPEND_CURRENT_QUEUE_A_MOMENT = "failed; deliver them again after a while, nothing else of the queue meanwhile"
-    COMMIT = "done, and all before that were not committed yet; only without auto_commit"
-    ROLLBACK = "deliver again everything that was not committed yet; only without auto_commit"
+    SUCCESS = "consumed"
+    SUSPEND_CURRENT_QUEUE_A_MOMENT = "failed; deliver them again after a while, and nothing else of the queue before"
+    COMMIT = "commit these and all earlier uncommitted messages; only without auto_commit"
+    ROLLBACK = "deliver all uncommitted messages again; only without auto_commit"
 
 
 @dataclass(slots=True)
 class OrderlyContext:
-    """Goes to an ordered listener with its messages; what the listener sets here is obeyed."""
+    """Passed to an orderly listener with its messages; the listener may set its fields."""
 
     message_queue: MessageQueue
     """Where the messages came from."""
     auto_commit: bool = True
-    """Whether SUCCESS is final. Without it the listener says COMMIT or ROLLBACK when it knows."""
+    """Whether SUCCESS commits. Without it the listener returns COMMIT or ROLLBACK when it has decided."""
     suspend_current_queue_ms: int = -1
-    """How long the queue rests after a failure, within 10 and 30,000; -1 is the consumer's setting."""
+    """How long the queue pauses after a failure, 10 to 30,000; -1 uses the consumer's setting."""
 
 
 class PullStatus(Enum):
-    """What a pull brought."""
+    """The outcome of a pull."""
 
     FOUND = "messages"
     NO_NEW_MSG = "nothing new in the queue"
-    NO_MATCHED_MSG = "new messages, none of them matches the subscription"
-    OFFSET_ILLEGAL = "the asked offset is outside the queue"
+    NO_MATCHED_MSG = "new messages, none of which matches the subscription"
+    OFFSET_ILLEGAL = "the requested offset is outside the queue"
 
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """One pull's outcome; the offsets are of the queue, `max_offset` is the next one to be written."""
+    """The result of a pull. Offsets are those of the queue; `max_offset` is the next one to be written."""
 
     status: PullStatus
     """Why there are messages, or none."""
     next_begin_offset: int
-    """Where the next pull should begin."""
+    """The offset for the next pull."""
     min_offset: int
     """The first one that can be read."""
     max_offset: int

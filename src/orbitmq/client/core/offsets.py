@@ -1,4 +1,4 @@
-"""The offsets a consumer holds in memory, and the text of the file a broadcasting consumer keeps them in. Pure.
+"""The offsets of a consumer in memory, the file of a broadcasting consumer, and where consumption starts. Pure.
 
 An offset is always the next one to consume.
 """
@@ -6,20 +6,24 @@ An offset is always the next one to consume.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from enum import Enum
 
 from orbitmq.message.javajson import dumps_pretty, loads
 from orbitmq.message.model import MessageQueue
-from orbitmq.wire.bodies import QueueOffsets
+from orbitmq.message.topics import RETRY_PREFIX
+from orbitmq.wire.bodies import ConsumeFromWhere, QueueOffsets
 from orbitmq.wire.objects import from_plain, plain
 
 
 class OffsetTable:
-    """Queue -> offset. Results of concurrent listeners arrive in any order, so the usual update never lowers."""
+    """Queue -> offset. Results of concurrent listeners arrive in any order, so the usual update never lowers an
+    offset.
+    """
 
     def __init__(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         self._offsets = dict(offsets or {})
         self._own: set[MessageQueue] = set()
-        """Queues whose offset comes from this consumer, not from the store."""
+        """Queues whose offset this consumer has set, rather than the store."""
 
     def __contains__(self, queue: object) -> bool:
         return queue in self._offsets
@@ -29,25 +33,26 @@ class OffsetTable:
         return self._offsets.get(queue, -1)
 
     def raise_to(self, queue: MessageQueue, offset: int) -> None:
-        """Take `offset` when it is higher than what is known."""
+        """Set `offset` if it is higher than the known one."""
         if offset > self._offsets.get(queue, -1):
             self._offsets[queue] = offset
             self._own.add(queue)
 
     def learn(self, queue: MessageQueue, offset: int) -> None:
-        """The store has `offset`; what is known to be higher stays. A broker says 0 of a queue it knows no offset of,
-        too: that one is stored, as by Java's client, or a group with an idle queue could not be reset."""
+        """Note the stored `offset`; a higher known one stays. A broker returns 0 for a queue without offset, too; 0 is
+        stored then, as by Java's client, or a group with an idle queue could not be reset.
+        """
         self._offsets[queue] = max(offset, self._offsets.get(queue, -1))
         if self._offsets[queue] == 0:
             self._own.add(queue)
 
     def set(self, queue: MessageQueue, offset: int) -> None:
-        """Take `offset` even when it is lower: the user or an operator moved it."""
+        """Set `offset` even if it is lower: the application or an operator has reset it."""
         self._offsets[queue] = offset
         self._own.add(queue)
 
     def forget(self, queue: MessageQueue) -> None:
-        """The queue belongs to another member."""
+        """Forget a queue that belongs to another member."""
         self._offsets.pop(queue, None)
         self._own.discard(queue)
 
@@ -64,8 +69,8 @@ class OffsetTable:
         return {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
 
     def own(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
-        """The offsets of `queues` that this consumer brought forward or set. One it only learned is another member's,
-        whose last word may have come since: to store it again would take that back.
+        """The offsets of `queues` that this consumer advanced or set. One it only learned is another member's, whose
+        last word may have come since: to store it again would take that back.
         """
         return {queue: self._offsets[queue] for queue in queues if queue in self._own}
 
@@ -76,5 +81,30 @@ def encode_file(offsets: Mapping[MessageQueue, int]) -> str:
 
 
 def decode_file(text: str) -> dict[MessageQueue, int]:
-    """The offsets of an `offsets.json`; BodyError when it is none."""
+    """The offsets of an `offsets.json`; BodyError if it is none."""
     return from_plain(QueueOffsets, loads(text)).offset_table
+
+
+class StartLookup(Enum):
+    """A start offset that the broker has to return."""
+
+    MAX_OFFSET = "the next offset to be written"
+    MIN_OFFSET = "the first offset that can be read"
+    OFFSET_OF_TIME = "the offset of the first message stored at or after the configured time"
+
+
+def start_position(topic: str, stored: int, where: ConsumeFromWhere) -> int | StartLookup:
+    """The offset to start at. `stored` is the offset of the group, negative when it has none.
+
+    A retry topic is read from its beginning, whatever `where` says: its messages were delivered to this group before.
+    (With CONSUME_FROM_TIMESTAMP Java starts it at its end.) Java answers 0 for CONSUME_FROM_FIRST_OFFSET and pauses for
+    10 s when that offset is deleted already; this client requests the minimum.
+    """
+    if stored >= 0:
+        return stored
+    retry = topic.startswith(RETRY_PREFIX)
+    if where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
+        return StartLookup.MAX_OFFSET if retry else StartLookup.OFFSET_OF_TIME
+    if where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+        return 0 if retry else StartLookup.MIN_OFFSET
+    return 0 if retry else StartLookup.MAX_OFFSET

@@ -50,7 +50,7 @@ class ProcessQueue:
         return min((offset, *self._messages, *self._taken))
 
     def put(self, messages: Sequence[MessageExt], max_offset: int = 0) -> bool:
-        """Cache pulled messages; `max_offset` is the queue's end as the broker told it.
+        """Cache pulled messages; `max_offset` is the queue's end as the broker reported it.
 
         True when in-order consumption stands still and must be started.
         """

@@ -10,7 +10,7 @@ from orbitmq.message.model import MessageQueue
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AssignmentChange:
     """The step from the held queues of a topic to its assigned ones."""
 
     dropped: tuple[MessageQueue, ...]
@@ -20,13 +20,13 @@ class Change:
         return bool(self.dropped or self.added)
 
 
-def change(topic: str, held: Collection[MessageQueue], assigned: Collection[MessageQueue]) -> Change:
+def change(topic: str, held: Collection[MessageQueue], assigned: Collection[MessageQueue]) -> AssignmentChange:
     """Queues of `topic` to give up and to take, in order."""
     dropped = sorted(queue for queue in held if queue.topic == topic and queue not in assigned)
-    return Change(tuple(dropped), tuple(sorted(queue for queue in assigned if queue not in held)))
+    return AssignmentChange(tuple(dropped), tuple(sorted(queue for queue in assigned if queue not in held)))
 
 
-class Membership:
+class AllocationGuard:
     """Decides whether a member list may be acted upon, one instance a topic.
 
     A broker that has not seen our heartbeat yet answers a list without us; following it would give up every queue.

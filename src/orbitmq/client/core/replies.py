@@ -7,7 +7,7 @@ the same to the reply topic of the cluster it came through; the broker there han
 from __future__ import annotations
 
 from orbitmq.client.core.arguments import checks_arguments
-from orbitmq.client.core.outgoing import REPLY
+from orbitmq.client.core.outgoing_message import REPLY
 from orbitmq.errors import ClientError
 from orbitmq.message.compression import decompress
 from orbitmq.message.model import Message, MessageExt
@@ -27,21 +27,21 @@ from orbitmq.wire.headers_reply import PushReplyMessageHeader
 NO_REPLY_POSSIBLE = 10007  # the code of RocketMQ's client for a message that cannot be replied to
 
 
-def asking(message: Message, correlation_id: str, client_id: str, wait_ms: int) -> Message:
-    """The message as a request of a client that waits so long."""
-    asked = Message(message.topic, message.body, flag=message.flag)
-    wish = {CORRELATION_ID: correlation_id, REPLY_TO_CLIENT: client_id, TTL: str(wait_ms)}
-    asked.properties = {**message.properties, **wish}
-    return asked
+def request_message(message: Message, correlation_id: str, client_id: str, wait_ms: int) -> Message:
+    """The message as a request of a client that waits `wait_ms` for the reply."""
+    request = Message(message.topic, message.body, flag=message.flag)
+    reply_to = {CORRELATION_ID: correlation_id, REPLY_TO_CLIENT: client_id, TTL: str(wait_ms)}
+    request.properties = {**message.properties, **reply_to}
+    return request
 
 
 @checks_arguments
 def create_reply_message(request: Message, body: bytes) -> Message:
-    """The reply to a consumed request; any producer sends it. ClientError when the message asks for none."""
+    """The reply to a consumed request, for any producer to send. ClientError unless the message requests a reply."""
     properties = request.properties
     cluster = properties.get(CLUSTER)
     if cluster is None or REPLY_TO_CLIENT not in properties:
-        raise ClientError(NO_REPLY_POSSIBLE, "the message asks for no reply, or did not come through a broker")
+        raise ClientError(NO_REPLY_POSSIBLE, "the message requests no reply, or was not delivered by a broker")
     kept: dict[str, str] = {
         name: properties[name] for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL) if name in properties
     }
@@ -56,8 +56,8 @@ def reply_to_client(request: Message) -> str | None:
     return request.properties.get(REPLY_TO_CLIENT)
 
 
-def arrived(header: PushReplyMessageHeader, body: bytes, now_ms: int) -> MessageExt:
-    """A reply as its requester gets it. UnitError when its body cannot be unpacked."""
+def reply_message(header: PushReplyMessageHeader, body: bytes, now_ms: int) -> MessageExt:
+    """A reply as the requesting producer gets it. UnitError when its body cannot be decompressed."""
     properties = decode_properties(header.properties or "")
     properties[ARRIVE_TIME] = str(now_ms)
     return MessageExt(

@@ -5,11 +5,11 @@ One budget of time covers all attempts. The shell asks for the time left, makes 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from orbitmq.client.core.model import SendResult, SendStatus
-from orbitmq.client.core.remedies import remedy
 from orbitmq.errors import (
     BrokerError,
     ClientError,
@@ -136,3 +136,27 @@ def _code_of(error: OrbitMQError | None) -> int:
     if isinstance(error, RemotingTimeout):
         return TIMED_OUT
     return BROKER_MISSING
+
+
+_REMEDIES: Mapping[int, str] = {
+    ResponseCode.SYSTEM_BUSY: "the broker is overloaded: send fewer messages at a time, or try again later",
+    ResponseCode.FLOW_CONTROL: "the broker limits this client: send fewer messages at a time, or try again later",
+    ResponseCode.MESSAGE_ILLEGAL: "change the message: every broker would reject it",
+    ResponseCode.NO_PERMISSION: "grant write permission on the topic to this account, or send to another topic",
+    ResponseCode.TOPIC_NOT_EXIST: "create the topic, or enable autoCreateTopicEnable on the brokers",
+    ResponseCode.SERVICE_NOT_AVAILABLE: "check the broker: it is shutting down, it is a slave, or its disk is full",
+    ResponseCode.SYSTEM_ERROR: "check the log of the broker",
+}
+_CONNECT_REMEDY = (
+    "check that the broker is running and that the address it registers (brokerIP1) can be reached from here"
+)
+_TIMEOUT_REMEDY = "increase send_timeout_ms, or check the load of the broker and the network"
+
+
+def remedy(error: OrbitMQError | None) -> str:
+    """What the user can do about a failed send, in a few words; empty when that is unknown."""
+    if isinstance(error, BrokerError):
+        return _REMEDIES.get(error.code, "")
+    if isinstance(error, ConnectError):
+        return _CONNECT_REMEDY
+    return _TIMEOUT_REMEDY if isinstance(error, RemotingTimeout) else ""

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from random import Random
 
-from orbitmq.client.core.latency import FaultTable, Latencies
-from orbitmq.message.hashing import string_hash
+from orbitmq.client.core.latency import BrokerLatencies, FaultTable
+from orbitmq.message.java_hash import string_hash
 from orbitmq.message.model import MessageQueue
 
 ROUND_ROBIN, LEAST_LATENCY = "round_robin", "least_latency"
@@ -54,7 +54,7 @@ class RoundRobin:
 
 
 class Turns:
-    """The turns of one topic, of which each send has one for itself while it is under way.
+    """The turns of one topic, of which each send has its own while it is in flight.
 
     A broker that hangs holds up whoever comes to it. With one turn for all, sends that run side by side would come to
     its queues, which are neighbours, one right after the other, and hang together; Java's threads, each with a turn of
@@ -91,12 +91,14 @@ def _stride(size: int) -> int:
 EXPLORED = 0.03  # the share of messages that goes to any broker: how else would one learn that another got faster
 
 
-class Choosing:
+class QueueChooser:
     """Which queue a message takes that may go anywhere: the next one in turn, with `faults` of a broker that is not
     left out, with `latencies` of the fastest of them.
     """
 
-    def __init__(self, chance: Random, faults: FaultTable | None = None, latencies: Latencies | None = None) -> None:
+    def __init__(
+        self, chance: Random, faults: FaultTable | None = None, latencies: BrokerLatencies | None = None
+    ) -> None:
         self._chance = chance
         self.faults = faults
         self.latencies = latencies

@@ -1,13 +1,13 @@
-"""Message traces as RocketMQ writes and reads them: what happened to which message, where, how long it took. Pure.
+"""Message traces in RocketMQ's format: what happened to which message, where, and how long it took. Pure.
 
-Records are fields joined by \\x01, each ends with \\x02; the first field says which kind it is:
+Records are fields joined by \\x01, each ends with \\x02; the first field is the kind:
 
     Pub             timestamp region group topic msgId tags keys brokerAddress bodySize costMs kind offsetMsgId success
     SubBefore       timestamp region group requestId msgId retries keys
     SubAfter        requestId msgId costMs success keys outcome timestamp group
     EndTransaction  timestamp region group topic msgId tags keys brokerAddress kind transactionId state fromCheck
 
-A text that is missing is the word null, as Java prints it. In the form for the cloud SubAfter ends with its outcome.
+A missing text is the word null, as Java prints it. In the cloud's format SubAfter ends with its outcome.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ NULL = "null"
 
 
 class Outcome(IntEnum):
-    """How a listener's call ended."""
+    """The outcome of a call of the listener."""
 
     SUCCESS = 0
-    """It said that the messages are done."""
+    """It returned success."""
     TIME_OUT = 1
-    """It took too long; written by Java's clients only."""
+    """It took too long; only Java's clients write this."""
     EXCEPTION = 2
-    """It raised."""
+    """It raised an exception."""
     RETURNED_NOTHING = 3
-    """It gave no status."""
+    """It returned no status."""
     FAILED = 4
-    """It said that the messages must come again."""
+    """It returned that the messages must be delivered again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A message was sent: `timestamp` is when, in milliseconds since the epoch, `cost_ms` what it took, `region_id` and
-    `broker_address` (`host:port`) where to, `body_size` the bytes that went out, `kind` a `MessageKind`. `topic`,
-    `msg_id`, `tags`, `keys` and `offset_msg_id` are the message's; `success` is false when flush or replication was not
+    """A message was sent: `timestamp` is when, in milliseconds since the epoch, `cost_ms` the latency, `region_id` and
+    `broker_address` (`host:port`) where to, `body_size` the bytes sent, `kind` a `MessageKind`. `topic`, `msg_id`,
+    `tags`, `keys` and `offset_msg_id` are the message's; `success` is false when flush or replication was not
     confirmed.
     """
 
@@ -67,8 +67,9 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeBegun:
-    """A listener gets a message. `request_id` is shared with the end. `timestamp` is when, in milliseconds since the
-    epoch, `retries` how often the message failed before; `region_id`, `msg_id` and `keys` are the message's.
+    """A listener is called with a message. `ConsumeEnded` has the same `request_id`. `timestamp` is when, in
+    milliseconds since the epoch, `retries` how often the message failed before; `region_id`, `msg_id` and `keys` are
+    the message's.
     """
 
     name: ClassVar[str] = "SubBefore"
@@ -84,9 +85,9 @@ class ConsumeBegun:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeEnded:
-    """A listener is done with a message: `timestamp` is when, in milliseconds since the epoch, `cost_ms` the time of
-    its call divided by its messages, `outcome` an `Outcome`, `success` whether it is done. `request_id` is that
-    of the begin; `msg_id` and `keys` are the message's.
+    """A listener has returned: `timestamp` is when, in milliseconds since the epoch, `cost_ms` the duration of the call
+    divided by the number of messages, `outcome` an `Outcome`, `success` whether the message is consumed. `request_id`
+    is that of `ConsumeBegun`; `msg_id` and `keys` are the message's.
     """
 
     name: ClassVar[str] = "SubAfter"
@@ -103,9 +104,10 @@ class ConsumeEnded:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnded:
-    """A producer has decided about a half message: `timestamp` is when, in milliseconds since the epoch, `state` how,
-    in RocketMQ's spelling, `from_check` whether the broker had asked, `broker_address` (`host:port`) where, `kind` a
-    `MessageKind`. `region_id`, `topic`, `msg_id`, `tags`, `keys` and `transaction_id` are the message's.
+    """A producer has decided about a half message: `timestamp` is when, in milliseconds since the epoch, `state` the
+    decision, in RocketMQ's spelling, `from_check` whether it responds to a transaction check, `broker_address`
+    (`host:port`) where, `kind` a `MessageKind`. `region_id`, `topic`, `msg_id`, `tags`, `keys` and `transaction_id` are
+    the message's.
     """
 
     name: ClassVar[str] = "EndTransaction"
@@ -125,14 +127,14 @@ class TransactionEnded:
 
 
 Record: TypeAlias = Published | ConsumeBegun | ConsumeEnded | TransactionEnded
-"""What a trace consists of."""
+"""One record of a trace."""
 _KINDS: Mapping[str, type[Record]] = {
     kind.name: kind for kind in (Published, ConsumeBegun, ConsumeEnded, TransactionEnded)
 }
 
 
 def encode_record(record: Record, channel: str = LOCAL) -> str:
-    """The text of one record. Java forgets the end of a SubAfter for the cloud, which spoils the next one."""
+    """The text of one record. Java omits the end of a SubAfter in the cloud's format, which damages the next record."""
     values = [getattr(record, field.name) for field in fields(record)]
     if channel == CLOUD and isinstance(record, ConsumeEnded):
         values = values[: ConsumeEnded.fewest]
@@ -148,9 +150,9 @@ def _text(value: object) -> str:
 
 
 def decode_trace(body: bytes) -> list[Record]:
-    """The records of a message of a trace topic, those of other kinds left out. BodyError when one is malformed.
+    """The records in a message of a trace topic, except those of unknown kinds. BodyError when one is malformed.
 
-    Writers of other versions leave fields out at the end or add some: both are taken.
+    Writers of other versions omit fields at the end, or add some; both are accepted.
     """
     found: list[Record] = []
     for text in body.decode(errors="replace").split(RECORD_END):
@@ -162,7 +164,7 @@ def decode_trace(body: bytes) -> list[Record]:
 
 
 def _record(kind: type[Record], values: Sequence[str]) -> Record:
-    if kind is Published and len(values) == Published.fewest:  # an old writer has no offset id before the last field
+    if kind is Published and len(values) == Published.fewest:  # old writers omit the offset id before the last field
         values = [*values[:-1], NULL, values[-1]]
     names = [field.name for field in fields(kind)]
     types = {field.name: str(field.type) for field in fields(kind)}
@@ -175,17 +177,9 @@ def _record(kind: type[Record], values: Sequence[str]) -> Record:
     return kind(**parsed)  # type: ignore[arg-type]
 
 
-def _optional(text: str) -> str | None:
-    return None if text == NULL else text
-
-
-def _truth(text: str) -> bool:
-    return text == "true"
-
-
 _PARSERS: Mapping[str, Callable[[str], object]] = {
     "int": int,
-    "bool": _truth,
+    "bool": lambda text: text == "true",
     "str": str,
-    "str | None": _optional,
+    "str | None": lambda text: None if text == NULL else text,
 }

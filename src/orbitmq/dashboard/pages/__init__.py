@@ -22,30 +22,30 @@ MODULES = (
     "send",
     "tail",
     "trace",
-    "waiting",
+    "pending",
 )
 """All modules of this folder."""
 
 
-class Entry(NamedTuple):
+class NavigationEntry(NamedTuple):
     """A line of the navigation."""
 
     path: str
-    """Below the place."""
+    """Path below the cluster."""
     text: str
     role: str = "viewer"
 
 
 NAVIGATION = (
-    Entry("", "Overview"),
-    Entry("brokers", "Brokers"),
-    Entry("topics", "Topics"),
-    Entry("groups", "Groups"),
-    Entry("clients", "Clients"),
-    Entry("messages", "Messages"),
-    Entry("dead-letters", "Dead letters"),
-    Entry("nameservers", "Name servers"),
-    Entry("access", "Access"),
-    Entry("config", "Configuration"),
-    Entry("audit", "Audit", "admin"),
+    NavigationEntry("", "Overview"),
+    NavigationEntry("brokers", "Brokers"),
+    NavigationEntry("topics", "Topics"),
+    NavigationEntry("groups", "Groups"),
+    NavigationEntry("clients", "Clients"),
+    NavigationEntry("messages", "Messages"),
+    NavigationEntry("dead-letters", "Dead letters"),
+    NavigationEntry("nameservers", "Name servers"),
+    NavigationEntry("access", "Access"),
+    NavigationEntry("config", "Configuration"),
+    NavigationEntry("audit", "Audit", "admin"),
 )

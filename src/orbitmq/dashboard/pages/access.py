@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from orbitmq.admin import acl
-from orbitmq.admin.acl import Account, Wanted
-from orbitmq.admin.answers import Failure, Found
+from orbitmq.admin.acl import AccountChanges, AclAccount
 from orbitmq.admin.plans import Plan
-from orbitmq.dashboard.asking import Asked, Shown, plans, shows
+from orbitmq.admin.results import Failure, Found
 from orbitmq.dashboard.choices import registered
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import DashboardRequest, PageContent, plans, shows
 from orbitmq.errors import NotFound
 
 KEY_CHARS_MAX = 255
@@ -19,14 +19,14 @@ LINES_CHARS_MAX = 32 << 10
 
 
 @shows("access", "access.html")
-async def access(asked: Asked) -> Shown:
+async def access(request: DashboardRequest) -> PageContent:
     accounts, white, versions = await asyncio.gather(
-        acl.listed(asked.session), acl.white_lists(asked.session), acl.versions(asked.session)
+        acl.listed(request.session), acl.white_lists(request.session), acl.versions(request.session)
     )
     failures = [*accounts.failures, *white.failures, *versions.failures]
     off = sorted({one.target for one in failures if _is_off(one)})
     values = {"accounts": accounts.items, "white": white.items, "versions": versions.items, "off": off}
-    return Shown(values, Found[Account](failures=[one for one in failures if not _is_off(one)]))
+    return PageContent(values, Found[AclAccount](failures=[one for one in failures if not _is_off(one)]))
 
 
 def _is_off(failure: Failure) -> bool:
@@ -35,11 +35,11 @@ def _is_off(failure: Failure) -> bool:
 
 
 @shows("account", "account.html", Role.ADMIN)
-async def account(asked: Asked) -> Shown:
+async def account(request: DashboardRequest) -> PageContent:
     """The form of an account: with `key` filled in as a broker has it, that of `broker` or the first."""
-    key = asked.query.text("key", at_most=KEY_CHARS_MAX)
-    at = asked.query.text("broker")
-    found = await acl.listed(asked.session)
+    key = request.query.text("key", at_most=KEY_CHARS_MAX)
+    at = request.query.text("broker")
+    found = await acl.listed(request.session)
     known = [one for one in found.items if one.access_key == key]
     chosen = next((one for one in known if not at or one.address == at), None)
     if key and chosen is None and not found.failures:
@@ -48,51 +48,51 @@ async def account(asked: Asked) -> Shown:
         "key": key,
         "account": chosen,
         "at": at,
-        "nodes": await asked.session.registered(),
+        "nodes": await request.session.registered(),
         "permissions": ("DENY", "PUB", "SUB", "PUB|SUB"),
         "differs": len({_rights(one) for one in known}) > 1,
     }
-    return Shown(values, Found[Account](failures=[one for one in found.failures if not _is_off(one)]))
+    return PageContent(values, Found[AclAccount](failures=[one for one in found.failures if not _is_off(one)]))
 
 
-def _rights(one: Account) -> tuple[object, ...]:
+def _rights(one: AclAccount) -> tuple[object, ...]:
     perms = tuple(one.topic_perms), tuple(one.group_perms)
     return (one.admin, one.white_remote_address, one.default_topic_perm, one.default_group_perm, *perms)
 
 
 @plans("account", Role.ADMIN, back="access")
-async def put_account(asked: Asked) -> Plan:
+async def put_account(request: DashboardRequest) -> Plan:
     """Everything the form shows is wanted so; a secret that is not typed stays."""
-    form = asked.form
-    wanted = Wanted(
+    form = request.form
+    wanted = AccountChanges(
         secret_key=form.raw("secret", at_most=KEY_CHARS_MAX) or None,
         admin=form.flag("admin"),
         white_remote_address=form.text("white_remote_address"),
         default_topic_perm=form.text("default_topic_perm") or None,
         default_group_perm=form.text("default_group_perm") or None,
-        topic_perms=_lines(asked, "topic_perms"),
-        group_perms=_lines(asked, "group_perms"),
+        topic_perms=_lines(request, "topic_perms"),
+        group_perms=_lines(request, "group_perms"),
     )
     key = form.needed("key", at_most=KEY_CHARS_MAX)
-    return await acl.plan_account(asked.session, key, wanted, await _broker(asked))
+    return await acl.plan_account(request.session, key, wanted, await _broker(request))
 
 
 @plans("account/delete", Role.ADMIN, back="access")
-async def delete_account(asked: Asked) -> Plan:
-    key = asked.form.needed("key", at_most=KEY_CHARS_MAX)
-    return await acl.plan_delete(asked.session, key, await _broker(asked))
+async def delete_account(request: DashboardRequest) -> Plan:
+    key = request.form.needed("key", at_most=KEY_CHARS_MAX)
+    return await acl.plan_delete(request.session, key, await _broker(request))
 
 
 @plans("access/white-list", Role.ADMIN, back="access")
-async def put_white_list(asked: Asked) -> Plan:
-    return await acl.plan_white_list(asked.session, _lines(asked, "addresses"), await _broker(asked))
+async def put_white_list(request: DashboardRequest) -> Plan:
+    return await acl.plan_white_list(request.session, _lines(request, "addresses"), await _broker(request))
 
 
-async def _broker(asked: Asked) -> str | None:
+async def _broker(request: DashboardRequest) -> str | None:
     """The address of the broker that is meant; None for all."""
-    text = asked.form.text("broker")
-    return (await registered(asked.session, text)).address if text else None
+    text = request.form.text("broker")
+    return (await registered(request.session, text)).address if text else None
 
 
-def _lines(asked: Asked, name: str) -> list[str]:
-    return [line.strip() for line in asked.form.raw(name, at_most=LINES_CHARS_MAX).splitlines() if line.strip()]
+def _lines(request: DashboardRequest, name: str) -> list[str]:
+    return [line.strip() for line in request.form.raw(name, at_most=LINES_CHARS_MAX).splitlines() if line.strip()]

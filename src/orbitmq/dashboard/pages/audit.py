@@ -1,11 +1,11 @@
-"""Who has changed what through this page."""
+"""The audit log."""
 
 from __future__ import annotations
 
-from orbitmq.dashboard.asking import Asked, Shown, shows
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import DashboardRequest, PageContent, shows
 
 
 @shows("audit", "audit.html", Role.ADMIN)
-async def audit(asked: Asked) -> Shown:
-    return Shown({"lines": asked.audit.latest()})
+async def audit(request: DashboardRequest) -> PageContent:
+    return PageContent({"lines": request.audit.latest()})

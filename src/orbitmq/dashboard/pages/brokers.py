@@ -1,4 +1,4 @@
-"""Brokers: all of them with their slaves, one with its figures and settings, and what is changed at one."""
+"""Brokers: all of them with their slaves, one with its metrics and settings, and changes of one."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import asyncio
 
 from orbitmq.admin import brokers as admin
 from orbitmq.admin import cluster
-from orbitmq.admin.answers import Found
 from orbitmq.admin.brokers import FIXED_SETTINGS, Cleaning, Consumption
-from orbitmq.admin.cluster import Member, Replica
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.session import Session
-from orbitmq.dashboard.asking import Answer, Asked, Goes, Shown, plans, shows
 from orbitmq.dashboard.choices import registered
+from orbitmq.dashboard.formats import part
 from orbitmq.dashboard.lists import Column, listing
-from orbitmq.dashboard.rendering import part
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import DashboardRequest, PageContent, PageResult, Redirect, plans, shows
 
 SETTINGS_BYTES_MAX = 512 << 10
 """Of the form: some 250 settings, each as it was and as it is wanted."""
@@ -27,21 +24,19 @@ HERE, MASTERS, EVERYWHERE = "here", "masters", "everywhere"
 
 
 @shows("brokers", "brokers.html")
-async def brokers(asked: Asked) -> Shown:
-    kept = await asked.place.kept("brokers", _members)
-    members, replicas = kept.value
+async def brokers(request: DashboardRequest) -> PageContent:
+    cached = await request.cluster.cached(
+        "brokers", lambda session: asyncio.gather(cluster.listed(session), cluster.replicas(session))
+    )
+    members, replicas = cached.value
     behind = {(one.broker, one.broker_id): one for one in replicas.items}
-    return Shown({"members": members.items, "behind": behind}, members, replicas, age_seconds=kept.age_seconds)
-
-
-async def _members(session: Session) -> tuple[Found[Member], Found[Replica]]:
-    return await asyncio.gather(cluster.listed(session), cluster.replicas(session))
+    return PageContent({"members": members.items, "behind": behind}, members, replicas, age_seconds=cached.age_seconds)
 
 
 @shows("brokers/{broker}", "broker.html")
-async def broker(asked: Asked) -> Shown:
-    session, containing = asked.session, asked.query.text("containing", at_most=200)
-    node = await registered(session, asked.path["broker"])
+async def broker(request: DashboardRequest) -> PageContent:
+    session, containing = request.session, request.query.text("containing", at_most=200)
+    node = await registered(session, request.path["broker"])
     status, table, settings, written = await asyncio.gather(
         admin.status(session, node.address),
         admin.runtime_table(session, node.address),
@@ -57,70 +52,70 @@ async def broker(asked: Asked) -> Shown:
         "writable": written.answers,
         "cleanings": list(Cleaning),
     }
-    return Shown(values, status, table, settings, written.found())
+    return PageContent(values, status, table, settings, written.found())
 
 
 CONSUMPTION: tuple[Column[Consumption], ...] = (
     Column("Topic", "topic", lambda row: row.topic),
     Column("Group", "group", lambda row: row.group),
     Column("Queue", "queue", lambda row: row.queue_id, is_number=True),
-    Column("Next written", is_number=True),
-    Column("Next consumed", is_number=True),
+    Column("End", is_number=True),
+    Column("Offset", is_number=True),
     Column("Lag", "lag", lambda row: row.lag_messages, is_number=True),
-    Column("Last consumed was stored", "last", lambda row: row.last_consumed_at_ms),
+    Column("Last consumed", "last", lambda row: row.last_consumed_at_ms),
 )
 
 
 @shows("brokers/{broker}/consumption", "broker_consumption.html")
-async def consumption(asked: Asked) -> Shown:
-    node = await registered(asked.session, asked.path["broker"])
-    kept = await asked.place.kept(
+async def consumption(request: DashboardRequest) -> PageContent:
+    node = await registered(request.session, request.path["broker"])
+    cached = await request.cluster.cached(
         f"consumption {node.address}",
         lambda session: admin.consumption(session, node.address, lag_min=1),
         CONSUMPTION_FRESH_SECONDS,
     )
-    rows = sorted(kept.value.items, key=lambda row: -row.lag_messages)
-    shown = listing(asked, f"brokers/{part(asked.path['broker'])}/consumption", rows, CONSUMPTION)
-    return Shown({"node": node, "list": shown}, kept.value, age_seconds=kept.age_seconds)
+    rows = sorted(cached.value.items, key=lambda row: -row.lag_messages)
+    shown = listing(request, f"brokers/{part(request.path['broker'])}/consumption", rows, CONSUMPTION)
+    return PageContent({"node": node, "list": shown}, cached.value, age_seconds=cached.age_seconds)
 
 
 @shows("brokers/{broker}/settings", "broker_settings.html", Role.ADMIN)
-async def settings(asked: Asked) -> Shown:
-    containing = asked.query.text("containing", at_most=200)
-    node = await registered(asked.session, asked.path["broker"])
-    found = await admin.settings(asked.session, node.address, containing=containing)
+async def settings(request: DashboardRequest) -> PageContent:
+    containing = request.query.text("containing", at_most=200)
+    node = await registered(request.session, request.path["broker"])
+    found = await admin.settings(request.session, node.address, containing=containing)
     values = {"node": node, "settings": found.items, "containing": containing, "fixed": FIXED_SETTINGS}
-    return Shown(values, found)
+    return PageContent(values, found)
 
 
 @plans(
     "brokers/{broker}/settings/change", Role.ADMIN, back="brokers/{broker}/settings", body_bytes_max=SETTINGS_BYTES_MAX
 )
-async def change_settings(asked: Asked) -> Answer:
-    """Only what was changed in the form is changed: meanwhile somebody else may have set the rest."""
-    node = await registered(asked.session, asked.path["broker"])
-    where = asked.form.choice("where", (HERE, MASTERS, EVERYWHERE), HERE)
-    keys = [name.removeprefix("set:") for name in asked.form if name.startswith("set:")]
-    wanted = {key: asked.form.raw(f"set:{key}", at_most=VALUE_CHARS_MAX) for key in keys}
+async def change_settings(request: DashboardRequest) -> PageResult:
+    """Changes only the settings edited in the form: another user may have changed the others meanwhile."""
+    node = await registered(request.session, request.path["broker"])
+    where = request.form.choice("where", (HERE, MASTERS, EVERYWHERE), HERE)
+    keys = [name.removeprefix("set:") for name in request.form if name.startswith("set:")]
+    wanted = {key: request.form.raw(f"set:{key}", at_most=VALUE_CHARS_MAX) for key in keys}
     pairs = {
-        key: value for key, value in wanted.items() if value != asked.form.raw(f"was:{key}", at_most=VALUE_CHARS_MAX)
+        key: value for key, value in wanted.items() if value != request.form.raw(f"was:{key}", at_most=VALUE_CHARS_MAX)
     }
     if not pairs:
-        return Goes(f"brokers/{part(asked.path['broker'])}/settings", "Nothing was changed in the form.")
+        return Redirect(f"brokers/{part(request.path['broker'])}/settings", "Nothing was changed.")
     return await admin.plan_settings(
-        asked.session, pairs, node.address if where == HERE else None, slaves=where == EVERYWHERE
+        request.session, pairs, node.address if where == HERE else None, slaves=where == EVERYWHERE
     )
 
 
 @plans("brokers/{broker}/writing", Role.ADMIN, back="brokers/{broker}")
-async def writing(asked: Asked) -> Plan:
-    node = await registered(asked.session, asked.path["broker"])
-    allowed = asked.form.choice("writing", ("allow", "forbid")) == "allow"
-    return await admin.plan_writing(asked.session, node.name, allowed=allowed)
+async def writing(request: DashboardRequest) -> Plan:
+    node = await registered(request.session, request.path["broker"])
+    allowed = request.form.choice("writing", ("allow", "forbid")) == "allow"
+    return await admin.plan_writing(request.session, node.name, allowed=allowed)
 
 
 @plans("brokers/{broker}/cleaning", Role.ADMIN, back="brokers/{broker}")
-async def cleaning(asked: Asked) -> Plan:
-    node = await registered(asked.session, asked.path["broker"])
-    what = Cleaning(asked.form.choice("what", [one.value for one in Cleaning]))
-    return await admin.plan_cleaning(asked.session, what, node.address)
+async def cleaning(request: DashboardRequest) -> Plan:
+    node = await registered(request.session, request.path["broker"])
+    what = Cleaning(request.form.choice("what", [one.value for one in Cleaning]))
+    return await admin.plan_cleaning(request.session, what, node.address)

@@ -1,4 +1,4 @@
-"""Clients: who consumes, who produces, and what one consumer says of itself, its threads included."""
+"""Clients: consumers, producers, and the report of one consumer, including its threads."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from orbitmq.admin.answers import Found
-from orbitmq.admin.clients import ProducerMember, Running, producers, reports
-from orbitmq.admin.rosters import Client, clients_of
+from orbitmq.admin.clients import ConsumerReport, ProducerMember, producers, reports
+from orbitmq.admin.results import Found
+from orbitmq.admin.rosters import ClientSummary, clients_of
 from orbitmq.admin.session import Session
-from orbitmq.dashboard.asking import Asked, Shown, shows
 from orbitmq.dashboard.lists import ROWS, Column, listing
 from orbitmq.dashboard.pages.groups import members
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import DashboardRequest, PageContent, shows
 from orbitmq.errors import NotFound
 
 PATIENCE_SECONDS = 2.5
 """For the roster of all groups, the heart of these pages."""
 GROUPS_MAX = 20
-"""Groups of one client that are asked for on its page; a client is rarely in more than a few."""
+"""Groups of one client that its page requests; a client is rarely in more than a few."""
 QUEUES_MAX = 200
 """Of one client in one group that are shown; the page of the group has all of them."""
-CONSUMERS: tuple[Column[Client], ...] = (
+CONSUMERS: tuple[Column[ClientSummary], ...] = (
     Column("Client", "client", lambda one: one.client_id),
     Column("Groups", "groups", lambda one: one.groups),
     Column("Address", "address", lambda one: one.address),
@@ -33,31 +33,33 @@ CONSUMERS: tuple[Column[Client], ...] = (
 
 
 @shows("clients", "clients.html")
-async def clients(asked: Asked) -> Shown:
-    containing, group = asked.query.text("containing"), asked.query.text("producers")
-    moment = await asked.place.moment()
+async def clients(request: DashboardRequest) -> PageContent:
+    containing, group = request.query.text("containing"), request.query.text("producers")
+    moment = await request.cluster.moment()
     known, produced = await asyncio.gather(
-        members(asked.place, len(moment.value.items[0].groups), PATIENCE_SECONDS),
-        asked.place.kept(f"producers {group}", partial(_producers, group=group)),
+        members(request.cluster, len(moment.value.items[0].groups), PATIENCE_SECONDS),
+        request.cluster.cached(f"producers {group}", partial(_producers, group=group)),
     )
-    rows = [] if known is None else clients_of(known.value.groups, system=asked.query.flag("system"))
+    rows = [] if known is None else clients_of(known.value.groups, system=request.query.flag("system"))
     shown = [row for row in rows if _matches(containing, row.client_id, row.address, *row.groups)]
     made = [one for one in produced.value.items if _matches(containing, one.client_id, one.address, one.group)]
     values = {
         "waits": known is None,
-        "list": listing(asked, "clients", shown, CONSUMERS, keep=("containing", "system", "producers")),
+        "list": listing(request, "clients", shown, CONSUMERS, keep=("containing", "system", "producers")),
         "clients_in_all": len(rows),
         "producers": made[:ROWS],
         "producers_left": len(made[ROWS:]),
         "producers_in_all": len(produced.value.items),
         "containing": containing,
-        "system": asked.query.flag("system"),
+        "system": request.query.flag("system"),
         "group": group,
     }
     parts: list[Found[ProducerMember]] = [produced.value]
     if known is not None:
         parts.append(Found(failures=known.value.failures))
-    return Shown(values, *parts, age_seconds=max(produced.age_seconds, 0.0 if known is None else known.age_seconds))
+    return PageContent(
+        values, *parts, age_seconds=max(produced.age_seconds, 0.0 if known is None else known.age_seconds)
+    )
 
 
 def _matches(text: str, *names: str | None) -> bool:
@@ -69,17 +71,17 @@ async def _producers(session: Session, group: str) -> Found[ProducerMember]:
 
 
 @shows("clients/{client:path}", "client.html")
-async def client(asked: Asked) -> Shown:
-    name, group = asked.path["client"], asked.query.text("group")
-    moment = await asked.place.moment()
+async def client(request: DashboardRequest) -> PageContent:
+    name, group = request.path["client"], request.query.text("group")
+    moment = await request.cluster.moment()
     known, produced = await asyncio.gather(
-        members(asked.place, len(moment.value.items[0].groups), PATIENCE_SECONDS),
-        asked.place.kept("producers ", partial(_producers, group="")),
+        members(request.cluster, len(moment.value.items[0].groups), PATIENCE_SECONDS),
+        request.cluster.cached("producers ", partial(_producers, group="")),
     )
     row = None if known is None else next((one for one in _all(known.value.groups) if one.client_id == name), None)
     sends = [one for one in produced.value.items if one.client_id == name]
     groups = [group] if group else [] if row is None else row.groups
-    told = await _told(asked.session, name, groups[:GROUPS_MAX])
+    by_group = await _reports(request.session, name, groups[:GROUPS_MAX])
     if known is not None and row is None and not (sends or group or known.value.failures or produced.value.failures):
         raise NotFound(f"no client {name} is online", "the list of clients shows those that are")
     values = {
@@ -87,22 +89,22 @@ async def client(asked: Asked) -> Shown:
         "waits": known is None and not group,
         "row": row,
         "sends": sends,
-        "reports": {one: found.items for one, found in told.items()},
+        "reports": {one: found.items for one, found in by_group.items()},
         "queues_max": QUEUES_MAX,
         "groups_in_all": len(groups),
     }
-    return Shown(values, *told.values(), Found(failures=[] if known is None else known.value.failures))
+    return PageContent(values, *by_group.values(), Found(failures=[] if known is None else known.value.failures))
 
 
 _all = partial(clients_of, system=True)
 
 
-async def _told(session: Session, client_id: str, groups: Sequence[str]) -> dict[str, Found[Running]]:
+async def _reports(session: Session, client_id: str, groups: Sequence[str]) -> dict[str, Found[ConsumerReport]]:
     found = await asyncio.gather(*(_of_group(session, client_id, group) for group in groups))
     return dict(zip(groups, found, strict=True))
 
 
-async def _of_group(session: Session, client_id: str, group: str) -> Found[Running]:
+async def _of_group(session: Session, client_id: str, group: str) -> Found[ConsumerReport]:
     """Nothing of a client that has left meanwhile."""
     try:
         return await reports(session, group, [client_id])
@@ -111,7 +113,7 @@ async def _of_group(session: Session, client_id: str, group: str) -> Found[Runni
 
 
 @shows("stacks/{client:path}", "stack.html", Role.OPERATOR)
-async def stack(asked: Asked) -> Shown:
-    name, group = asked.path["client"], asked.query.needed("group")
-    found = await reports(asked.session, group, [name], stacks=True)
-    return Shown({"name": name, "group": group, "reports": found.items}, found)
+async def stack(request: DashboardRequest) -> PageContent:
+    name, group = request.path["client"], request.query.needed("group")
+    found = await reports(request.session, group, [name], stacks=True)
+    return PageContent({"name": name, "group": group, "reports": found.items}, found)

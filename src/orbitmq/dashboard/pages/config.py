@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from orbitmq.admin import brokers, config_as_code
-from orbitmq.admin.answers import Found
-from orbitmq.admin.brokers import Difference
-from orbitmq.admin.config_as_code import SECTIONS, Divergence
+from orbitmq.admin.config_as_code import SECTIONS
 from orbitmq.admin.declared import SecretReference, dump, parse
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.session import Session
-from orbitmq.dashboard.asking import Answer, Asked, Download, Shown, plans, shows
 from orbitmq.dashboard.lists import ROWS
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import DashboardRequest, Download, PageContent, PageResult, plans, shows
 from orbitmq.errors import BadField, ConfigurationError, Conflict
 
 DOCUMENT_CHARS_MAX = 2 << 20
@@ -24,9 +21,13 @@ FRESH_SECONDS = 10.0
 
 
 @shows("config", "config.html")
-async def config(asked: Asked) -> Shown:
-    kept = await asked.place.kept("differences", _differences, FRESH_SECONDS)
-    settings, tables = kept.value
+async def config(request: DashboardRequest) -> PageContent:
+    cached = await request.cluster.cached(
+        "differences",
+        lambda session: asyncio.gather(brokers.differences(session), config_as_code.compare(session)),
+        FRESH_SECONDS,
+    )
+    settings, tables = cached.value
     names = sorted(
         {name for row in settings.items for name in row.values} | {name for row in tables.items for name in row.values}
     )
@@ -37,42 +38,38 @@ async def config(asked: Asked) -> Shown:
         "names": names,
         "sections": SECTIONS,
     }
-    return Shown(values, settings, tables, age_seconds=kept.age_seconds)
-
-
-async def _differences(session: Session) -> tuple[Found[Difference], Found[Divergence]]:
-    return await asyncio.gather(brokers.differences(session), config_as_code.compare(session))
+    return PageContent(values, settings, tables, age_seconds=cached.age_seconds)
 
 
 @shows("config/export", "config.html")
-async def export(asked: Asked) -> Answer:
+async def export(request: DashboardRequest) -> PageResult:
     """Conflict where a part is missing: applied later, it would delete what it lacks."""
-    sections = [name for name in asked.query.many("section") if name in SECTIONS]
+    sections = [name for name in request.query.many("section") if name in SECTIONS]
     if not sections:
         raise BadField(f"section is missing; give some of {', '.join(SECTIONS)}")
-    found = await config_as_code.export(asked.session, sections)
+    found = await config_as_code.export(request.session, sections)
     if found.failures:
         lines = "; ".join(f"{one.target}: {one.message}" for one in found.failures)
-        raise Conflict(f"nothing is written, for a part is missing: {lines}", found.failures[0].hint)
+        raise Conflict(f"not exported, because a part is missing: {lines}", found.failures[0].hint)
     text = await asyncio.to_thread(dump, found.items[0])
-    return Download(f"{asked.place.name}.yaml", "application/yaml", text.encode())
+    return Download(f"{request.cluster.name}.yaml", "application/yaml", text.encode())
 
 
 @plans("config/apply", Role.ADMIN, back="config", body_bytes_max=BODY_BYTES_MAX)
-async def apply(asked: Asked) -> Plan:
-    text = asked.form.raw("document", at_most=DOCUMENT_CHARS_MAX)
+async def apply(request: DashboardRequest) -> Plan:
+    text = request.form.raw("document", at_most=DOCUMENT_CHARS_MAX)
     if not text.strip():
         raise BadField("document is missing")
     try:
         document = await asyncio.to_thread(parse, text)
     except ConfigurationError as error:
         raise BadField(f"document: {error}") from error
-    return await config_as_code.plan_apply(asked.session, document, _no_secret, prune=asked.form.flag("prune"))
+    return await config_as_code.plan_apply(request.session, document, _no_secret, prune=request.form.flag("prune"))
 
 
 def _no_secret(_reference: SecretReference) -> str | None:
     """Where a secret is kept is a file or variable of whoever writes the document, not of the machine of this page."""
     raise BadField(
-        "document: secrets are not fetched by this page",
-        "leave them out, and give an account its secret at Access, or use: orbitmq config apply",
+        "document: this page does not read secrets",
+        "leave them out and set secrets on the Access page, or use: orbitmq config apply",
     )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from orbitmq.admin import paging
-from orbitmq.admin.answers import Found, failure_of
+from orbitmq.admin import message_pages
 from orbitmq.admin.dead_letters import Reason, listed, reasons
-from orbitmq.admin.paging import Paged
+from orbitmq.admin.message_pages import Paged
+from orbitmq.admin.message_send import plan_resend
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.sending import plan_resend
-from orbitmq.dashboard.asking import Asked, Download, Shown, plans, shows
-from orbitmq.dashboard.looking import ID_CHARS_MAX, ROWS, files, rows, wanted
+from orbitmq.admin.results import Found, failure_of
+from orbitmq.dashboard.message_query import ID_CHARS_MAX, ROWS, files, rows, wanted
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import DashboardRequest, Download, PageContent, plans, shows
 from orbitmq.errors import BadField, BrokerAway, NotFound, OrbitMQError
 from orbitmq.message.topics import dlq_topic
 from orbitmq.runtime.clock import SystemClock
@@ -23,23 +23,23 @@ FILTERS = ("tag", "key", "text", "begin", "end", "rows")
 
 
 @shows("dead-letters", "dead_letters.html")
-async def groups(asked: Asked) -> Shown:
-    containing = asked.query.text("containing", at_most=255)
+async def groups(request: DashboardRequest) -> PageContent:
+    containing = request.query.text("containing", at_most=255)
     if containing:
-        found = await listed(asked.session, containing)
-        return Shown({"groups": found.items, "containing": containing}, found)
-    kept = await asked.place.kept("dead letters", listed)
-    return Shown({"groups": kept.value.items, "containing": ""}, kept.value, age_seconds=kept.age_seconds)
+        found = await listed(request.session, containing)
+        return PageContent({"groups": found.items, "containing": containing}, found)
+    cached = await request.cluster.cached("dead letters", listed)
+    return PageContent({"groups": cached.value.items, "containing": ""}, cached.value, age_seconds=cached.age_seconds)
 
 
 @shows("dead-letters/{group}", "dead_letters_of.html")
-async def letters(asked: Asked) -> Shown:
-    paged = await _page(asked)
-    why = await _why(asked, paged)
-    fields = {name: asked.query.text(name) for name in FILTERS}
+async def letters(request: DashboardRequest) -> PageContent:
+    paged = await _page(request)
+    why = await _why(request, paged)
+    fields = {name: request.query.text(name) for name in FILTERS}
     values = {
-        "group": asked.path["group"],
-        "topic": dlq_topic(asked.path["group"]),
+        "group": request.path["group"],
+        "topic": dlq_topic(request.path["group"]),
         "paged": paged,
         "rows": await rows(paged.found.items),
         "fields": fields,
@@ -47,56 +47,56 @@ async def letters(asked: Asked) -> Shown:
         "why": {one.offset_msg_id: one.text for one in why.items},
         "explained": EXPLAINED,
         "rows_allowed": ROWS,
-        "mark": asked.query.text("mark", at_most=paging.MARK_CHARS_MAX),
+        "mark": request.query.text("mark", at_most=message_pages.MARK_CHARS_MAX),
     }
-    return Shown(values, paged.found, why)
+    return PageContent(values, paged.found, why)
 
 
-async def _why(asked: Asked, paged: Paged) -> Found[Reason]:
+async def _why(request: DashboardRequest, paged: Paged) -> Found[Reason]:
     """What traces tell of the first ones; the list is shown without."""
     try:
-        return await reasons(asked.session, asked.path["group"], paged.found.items[:EXPLAINED])
+        return await reasons(request.session, request.path["group"], paged.found.items[:EXPLAINED])
     except OrbitMQError as error:
         return Found(failures=[failure_of("the trace topic", error)])
 
 
 @shows("dead-letters/{group}/export", "dead_letters_of.html")
-async def export(asked: Asked) -> Download:
-    form = asked.query.choice("format", ("jsonl", "csv"), "jsonl")
-    paged = await _page(asked)
-    return await asyncio.to_thread(files, paged.found.items, dlq_topic(asked.path["group"]), form)
+async def export(request: DashboardRequest) -> Download:
+    form = request.query.choice("format", ("jsonl", "csv"), "jsonl")
+    paged = await _page(request)
+    return await asyncio.to_thread(files, paged.found.items, dlq_topic(request.path["group"]), form)
 
 
-async def _page(asked: Asked) -> Paged:
+async def _page(request: DashboardRequest) -> Paged:
     """Of a group that never gave a message up: an empty one."""
-    mark = asked.query.text("mark", at_most=paging.MARK_CHARS_MAX)
-    look = paging.Asked(dlq_topic(asked.path["group"]), wanted(asked.query, asked.now_ms))
-    limit = int(asked.query.choice("rows", ROWS, "50"))
+    mark = request.query.text("mark", at_most=message_pages.MARK_CHARS_MAX)
+    query = message_pages.PageRequest(dlq_topic(request.path["group"]), wanted(request.query, request.now_ms))
+    limit = int(request.query.choice("rows", ROWS, "50"))
     try:
-        return await paging.page(
-            asked.session, look, mark=paging.read(mark) if mark else None, limit=limit, now_ms=asked.now_ms
+        return await message_pages.page(
+            request.session, query, mark=message_pages.read(mark) if mark else None, limit=limit, now_ms=request.now_ms
         )
     except NotFound:
         return Paged(Found())
     except BrokerAway as error:  # it may have all there are
-        return Paged(Found(failures=[failure_of(look.topic, error)]))
+        return Paged(Found(failures=[failure_of(query.topic, error)]))
 
 
 @plans("dead-letters/{group}/again", Role.OPERATOR, back="dead-letters/{group}")
-async def again(asked: Asked) -> Plan:
+async def again(request: DashboardRequest) -> Plan:
     """Those that are ticked, to the group as a retry or to a topic as new messages."""
-    ids = list(dict.fromkeys(asked.form.many("id")))
+    ids = list(dict.fromkeys(request.form.many("id")))
     if not ids:
-        raise BadField("id is missing: no dead letter is ticked", "go back and tick some")
+        raise BadField("id is missing: no dead letter is selected", "go back and select some")
     if len(ids) > AT_ONCE:
-        raise BadField(f"id is given {len(ids)} times; {AT_ONCE} are delivered at once")
+        raise BadField(f"{len(ids)} dead letters are selected; at most {AT_ONCE} are delivered at once")
     if any(len(one) > ID_CHARS_MAX for one in ids):
-        raise BadField("id is no offset id")
-    how = asked.form.choice("how", ("group", "topic"), "group")
-    to = asked.form.needed("to", at_most=255) if how == "topic" else None
-    group = asked.path["group"]
+        raise BadField("id is not an offset id")
+    how = request.form.choice("how", ("group", "topic"), "group")
+    to = request.form.needed("to", at_most=255) if how == "topic" else None
+    group = request.path["group"]
     plan = await plan_resend(
-        asked.session, ids, SystemClock(), topic=dlq_topic(group), to=to, group=None if to else group
+        request.session, ids, SystemClock(), topic=dlq_topic(group), to=to, group=None if to else group
     )
     number = f"{len(ids)} dead letters" if len(ids) != 1 else "1 dead letter"
     plan.title = f"deliver {number} of {group} again" + (f" to topic {to}" if to else "")

@@ -1,7 +1,7 @@
-"""One consumer group: how far it is, who has what, why it stands still, and its rules, to be changed and deleted.
+"""One consumer group: its progress, members and queues, why nothing is consumed, its configuration and deletion.
 
-Everything comes from one look, that of "why is nothing consumed". Members that take long to answer do not hold the page
-up: it shows what brokers say, and the rest when it is there.
+Everything comes from one snapshot, that of "why is nothing consumed". Members that are slow to respond do not hold up
+the page: it shows the data of the brokers first and the rest as soon as it arrives.
 """
 
 from __future__ import annotations
@@ -11,46 +11,47 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from orbitmq.admin.answers import Found
 from orbitmq.admin.clients import Subscription
 from orbitmq.admin.diagnosis import diagnose
 from orbitmq.admin.evidence import gather
+from orbitmq.admin.group_evidence import GroupEvidence
 from orbitmq.admin.groups import RULES, GroupRules, plan_alter, plan_delete
 from orbitmq.admin.groups import rules as rules_at
-from orbitmq.admin.observed import Evidence, Finding
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.progress import GroupProgress, QueueLag, State, progress
+from orbitmq.admin.progress import GroupProgress, GroupQueue, QueueState, progress
+from orbitmq.admin.results import Found
 from orbitmq.admin.session import Session
 from orbitmq.admin.shares import by_client, by_topic
-from orbitmq.dashboard.asking import Asked, Shown, plans, shows
+from orbitmq.admin.verdict import Finding
+from orbitmq.dashboard.clusters import Cached, DashboardCluster
+from orbitmq.dashboard.formats import part
 from orbitmq.dashboard.lists import ROWS, Column, listing
 from orbitmq.dashboard.pages.groups import FLAGS, rules_of
-from orbitmq.dashboard.pages.remedies import figures_of, remedies
-from orbitmq.dashboard.places import Kept, Place
-from orbitmq.dashboard.rendering import part
+from orbitmq.dashboard.pages.remedies import evidence_of, remedies
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import DashboardRequest, PageContent, plans, shows
 from orbitmq.errors import BadField, NotFound
 
 PATIENCE_SECONDS = 2.5
 """For members to say what they have: a broker alone waits 10 s for one that is silent."""
 STATES = {
-    State.CAUGHT_UP: "caught up",
-    State.BEHIND: "behind",
-    State.NO_OFFSET: "no offset yet",
-    State.OFFSET_AHEAD: "offset beyond the end",
-    State.EXPIRED: "messages expired",
-    State.BROADCAST: "each member its own",
-    State.UNKNOWN: "not known",
+    QueueState.CAUGHT_UP: "caught up",
+    QueueState.BEHIND: "behind",
+    QueueState.NO_OFFSET: "no offset yet",
+    QueueState.OFFSET_AHEAD: "offset beyond the end",
+    QueueState.EXPIRED: "messages expired",
+    QueueState.BROADCAST: "broadcast",
+    QueueState.UNKNOWN: "unknown",
 }
-QUEUES: tuple[Column[QueueLag], ...] = (
+QUEUES: tuple[Column[GroupQueue], ...] = (
     Column("Topic", "topic", lambda one: one.topic),
     Column("Broker", "broker", lambda one: one.broker_name),
     Column("Queue", "queue", lambda one: one.queue_id, is_number=True),
     Column("Member", "member", lambda one: one.client_id),
     Column("Lag", "lag", lambda one: one.lag_messages, is_number=True),
-    Column("Waits for", "delay", lambda one: one.delay_ms, is_number=True),
+    Column("Lag in time", "delay", lambda one: one.delay_ms, is_number=True),
     Column("Offset", "offset", lambda one: one.consumer_offset, is_number=True),
-    Column("First kept", is_number=True),
+    Column("First offset", is_number=True),
     Column("End", "end", lambda one: one.max_offset, is_number=True),
     Column("Last consumed", "consumed", lambda one: one.last_consumed_at_ms, is_number=True),
     Column("State", "state", lambda one: STATES[one.state]),
@@ -58,10 +59,10 @@ QUEUES: tuple[Column[QueueLag], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class GroupSnapshot:
     """All there is to see of one group."""
 
-    evidence: Evidence
+    evidence: GroupEvidence
     findings: list[Finding]
     """The worst first."""
     warnings: list[str]
@@ -75,50 +76,52 @@ class Look:
         return [one for one in self.evidence.subscriptions if one.conflict]
 
 
-async def _looked(session: Session, group: str, place: Place) -> Look:
-    evidence, warnings = await gather(session, group, clock=place.clock, paces=place.paces)
-    return Look(evidence, diagnose(evidence), warnings)
+async def _looked(session: Session, group: str, cluster: DashboardCluster) -> GroupSnapshot:
+    evidence, warnings = await gather(session, group, clock=cluster.clock, paces=cluster.paces)
+    return GroupSnapshot(evidence, diagnose(evidence), warnings)
 
 
-async def _soon(asked: Asked, group: str) -> Kept[Look] | None:
-    look = partial(_looked, group=group, place=asked.place)
-    return await asked.place.soon(f"group {group}", look, patience_seconds=PATIENCE_SECONDS)
+async def _soon(request: DashboardRequest, group: str) -> Cached[GroupSnapshot] | None:
+    snapshot = partial(_looked, group=group, cluster=request.cluster)
+    return await request.cluster.cached_soon(f"group {group}", snapshot, patience_seconds=PATIENCE_SECONDS)
 
 
-def _known(look: Look, group: str) -> None:
-    """NotFound for a group that nobody knows."""
-    for finding in look.findings:
+def _known(snapshot: GroupSnapshot, group: str) -> None:
+    """NotFound for an unknown group."""
+    for finding in snapshot.findings:
         if finding.rule == "unknown":
-            raise NotFound(f"there is no group {group}", look.evidence.similar)
+            raise NotFound(f"there is no group {group}", snapshot.evidence.similar)
 
 
 @shows("groups/{group}", "group.html")
-async def group(asked: Asked) -> Shown:
-    name = asked.path["group"]
-    kept, rules = await asyncio.gather(_soon(asked, name), _rules(asked.session, name))
-    if kept is None:
-        measured = await progress(asked.session, name, clients=False)
-        return Shown(_values(asked, measured.items[0], rules, None), measured, rules)
-    look = kept.value
-    _known(look, name)
-    values = _values(asked, look.evidence.progress, rules, look)
-    return Shown(values, look.found, rules, age_seconds=kept.age_seconds)
+async def group(request: DashboardRequest) -> PageContent:
+    name = request.path["group"]
+    cached, rules = await asyncio.gather(_soon(request, name), _rules(request.session, name))
+    if cached is None:
+        measured = await progress(request.session, name, clients=False)
+        return PageContent(_values(request, measured.items[0], rules, None), measured, rules)
+    snapshot = cached.value
+    _known(snapshot, name)
+    values = _values(request, snapshot.evidence.progress, rules, snapshot)
+    return PageContent(values, snapshot.found, rules, age_seconds=cached.age_seconds)
 
 
-def _values(asked: Asked, one: GroupProgress, rules: Found[GroupRules], look: Look | None) -> dict[str, Any]:
-    name = asked.path["group"]
+def _values(
+    request: DashboardRequest, one: GroupProgress, rules: Found[GroupRules], snapshot: GroupSnapshot | None
+) -> dict[str, Any]:
+    name = request.path["group"]
     return {
         "name": name,
         "one": one,
-        "look": look,
-        "worst": None if look is None else look.findings[0],
-        "remedies": [] if look is None else remedies(look.findings[0], name),
-        "curve": asked.place.history.of(f"lag/{name}"),
+        "snapshot": snapshot,
+        "worst": None if snapshot is None else snapshot.findings[0],
+        "remedies": [] if snapshot is None else remedies(snapshot.findings[0], name),
+        "curve": request.cluster.history.of(f"lag/{name}"),
         "topics": by_topic(one.queues),
         "shares": by_client(one.queues),
-        "members": [] if look is None else look.evidence.members,
+        "members": [] if snapshot is None else snapshot.evidence.members,
         "shown_max": ROWS,
-        "queues": listing(asked, f"groups/{part(name)}", one.queues, QUEUES),
+        "queues": listing(request, f"groups/{part(name)}", one.queues, QUEUES),
         "states": STATES,
         "rules": {rule: [getattr(at, rule) for at in rules.items] for rule in RULES},
         "brokers": [at.broker_name for at in rules.items],
@@ -134,31 +137,31 @@ async def _rules(session: Session, name: str) -> Found[GroupRules]:
 
 
 @shows("groups/{group}/why", "why.html")
-async def why(asked: Asked) -> Shown:
-    name = asked.path["group"]
-    kept = await _soon(asked, name)
-    if kept is None:
-        return Shown({"name": name, "findings": None})
-    look = kept.value
-    found = [(finding, figures_of(finding), remedies(finding, name)) for finding in look.findings]
+async def why(request: DashboardRequest) -> PageContent:
+    name = request.path["group"]
+    cached = await _soon(request, name)
+    if cached is None:
+        return PageContent({"name": name, "findings": None})
+    snapshot = cached.value
+    found = [(finding, evidence_of(finding), remedies(finding, name)) for finding in snapshot.findings]
     values = {"name": name, "findings": found}
-    return Shown(values, look.found, age_seconds=kept.age_seconds)
+    return PageContent(values, snapshot.found, age_seconds=cached.age_seconds)
 
 
 @plans("groups/{group}/change", Role.ADMIN, back="groups/{group}")
-async def change(asked: Asked) -> Plan:
-    given = rules_of(asked.form)
+async def change(request: DashboardRequest) -> Plan:
+    given = rules_of(request.form)
     if not given:
-        raise BadField("no rule is given that is to be changed", f"give one of {', '.join(RULES)}")
-    return await plan_alter(asked.session, asked.path["group"], given)
+        raise BadField("no setting to change is given", f"give one of {', '.join(RULES)}")
+    return await plan_alter(request.session, request.path["group"], given)
 
 
 @plans("groups/{group}/delete", Role.ADMIN, back="groups")
-async def delete(asked: Asked) -> Plan:
-    form = asked.form
+async def delete(request: DashboardRequest) -> Plan:
+    form = request.form
     return await plan_delete(
-        asked.session,
-        asked.path["group"],
+        request.session,
+        request.path["group"],
         offsets=form.flag("offsets"),
         topics=form.flag("topics"),
         force=form.flag("force"),

@@ -1,4 +1,4 @@
-"""All consumer groups: a list from answers that are kept, and making a new one.
+"""All consumer groups: a list from cached results, and creation of a group.
 
 Nothing is asked for a row: lags are those of the moment that all pages share, members those of a roster that is renewed
 beside the page.
@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orbitmq.admin.answers import Found
-from orbitmq.admin.groups import RULES, Group, plan_create, with_members
+from orbitmq.admin.groups import RULES, GroupSummary, plan_create, with_members
 from orbitmq.admin.groups import groups as all_groups
 from orbitmq.admin.plans import Plan
+from orbitmq.admin.results import Found
 from orbitmq.admin.rosters import Roster, roster
-from orbitmq.admin.session import Session
-from orbitmq.dashboard.asking import Asked, Fields, Shown, plans, shows
 from orbitmq.dashboard.choices import registered_names
+from orbitmq.dashboard.clusters import FRESH_SECONDS, Cached, DashboardCluster
 from orbitmq.dashboard.lists import Column, listing
-from orbitmq.dashboard.places import FRESH_SECONDS, Kept, Place
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import DashboardRequest, Fields, PageContent, plans, shows
 
 ROSTER_SECONDS = 0.02
 """For each group that a roster stays fresh: a broker is asked no more than fifty times a second on its account."""
@@ -30,12 +29,12 @@ LOWEST = {"retry_max_times": -1}
 HIGHEST = {"retry_queue_nums": 1024}
 """Queues are files; the others are counts and ids of any size."""
 INT_MAX = (1 << 31) - 1
-COLUMNS: tuple[Column[Group], ...] = (
+COLUMNS: tuple[Column[GroupSummary], ...] = (
     Column("Group", "name", lambda one: one.name),
     Column("Lag", "lag", lambda one: _least(one), is_number=True),
-    Column("Lately"),
-    Column("To retry", "retry", lambda one: one.retry_lag_messages, is_number=True),
-    Column("Handed out a second", "rate", lambda one: one.handed_out_tps, is_number=True),
+    Column("Lag trend"),
+    Column("Retries", "retry", lambda one: one.retry_lag_messages, is_number=True),
+    Column("Delivered/s", "rate", lambda one: one.handed_out_tps, is_number=True),
     Column("Members", "members", lambda one: one.members, is_number=True),
     Column("Version", "version", lambda one: one.version),
     Column("Model", "model", lambda one: one.model),
@@ -43,12 +42,12 @@ COLUMNS: tuple[Column[Group], ...] = (
 )
 
 
-def _least(group: Group) -> int | None:
+def _least(group: GroupSummary) -> int | None:
     """The lag, or the part that is known."""
     return group.lag_messages if group.lag_messages is not None else group.known_lag_messages
 
 
-def may_be_behind(group: Group, *, is_partial: bool) -> bool:
+def may_be_behind(group: GroupSummary, *, is_partial: bool) -> bool:
     """Whether it is, as far as is known. What a broker that is away would have told may be any lag; with all answers
     there, a group without a sum has no offset yet.
     """
@@ -57,54 +56,52 @@ def may_be_behind(group: Group, *, is_partial: bool) -> bool:
 
 
 async def members(
-    place: Place, groups_in_all: int, patience_seconds: float = ROSTER_PATIENCE_SECONDS
-) -> Kept[Roster] | None:
-    """Who is online in every group; None while that is being asked for the first time."""
+    cluster: DashboardCluster, groups_in_all: int, patience_seconds: float = ROSTER_PATIENCE_SECONDS
+) -> Cached[Roster] | None:
+    """The members of every group; None while they are requested for the first time."""
     fresh = max(FRESH_SECONDS, groups_in_all * ROSTER_SECONDS)
-    return await place.soon("roster", roster, fresh, patience_seconds)
+    return await cluster.cached_soon("roster", roster, fresh, patience_seconds)
 
 
 @shows("groups", "groups.html")
-async def groups(asked: Asked) -> Shown:
-    containing, only = asked.query.text("containing"), asked.query.choice("only", ["", "behind", "online"])
-    found, age = await _listed(asked.place, system=asked.query.flag("system"))
-    known = await members(asked.place, len(found.items))
+async def groups(request: DashboardRequest) -> PageContent:
+    containing, only = request.query.text("containing"), request.query.choice("only", ["", "behind", "online"])
+    found, age = await _listed(request.cluster, system=request.query.flag("system"))
+    known = await members(request.cluster, len(found.items))
     rows = found.items if known is None else [_joined(row, known.value) for row in found.items]
     is_partial = bool(found.failures)
     shown = [row for row in rows if containing.lower() in row.name.lower() and _is_wanted(row, only, is_partial)]
-    listed = listing(asked, "groups", shown, COLUMNS, keep=("containing", "only", "system"))
+    listed = listing(request, "groups", shown, COLUMNS, keep=("containing", "only", "system"))
     values = {
         "list": listed,
-        "lags": {row.name: asked.place.history.of(f"lag/{row.name}") for row in listed.rows},
+        "lags": {row.name: request.cluster.history.of(f"lag/{row.name}") for row in listed.rows},
         "groups_in_all": len(rows),
         "waits": known is None,
         "containing": containing,
         "only": only,
-        "system": asked.query.flag("system"),
+        "system": request.query.flag("system"),
     }
     parts = [found] if known is None else [found, Found(failures=known.value.failures)]
-    return Shown(values, *parts, age_seconds=age if known is None else max(age, known.age_seconds))
+    return PageContent(values, *parts, age_seconds=age if known is None else max(age, known.age_seconds))
 
 
-async def _listed(place: Place, *, system: bool) -> tuple[Found[Group], float]:
-    """The furthest behind first; groups of the system by name, as nobody waits for them."""
+async def _listed(cluster: DashboardCluster, *, system: bool) -> tuple[Found[GroupSummary], float]:
+    """The furthest behind first; groups of the system by name, as their lag rarely matters."""
     if system:
-        kept = await place.kept("groups of the system", _with_system)
-        return kept.value, kept.age_seconds
-    moment = await place.moment()
+        cached = await cluster.cached(
+            "groups of the system", lambda session: all_groups(session, system=True, lag=True)
+        )
+        return cached.value, cached.age_seconds
+    moment = await cluster.moment()
     return Found(moment.value.items[0].groups, moment.value.warnings, moment.value.failures), moment.age_seconds
 
 
-async def _with_system(session: Session) -> Found[Group]:
-    return await all_groups(session, system=True, lag=True)
-
-
-def _joined(row: Group, known: Roster) -> Group:
+def _joined(row: GroupSummary, known: Roster) -> GroupSummary:
     who = known.groups.get(row.name)
     return row if who is None else with_members(row, who)
 
 
-def _is_wanted(row: Group, only: str, is_partial: bool) -> bool:
+def _is_wanted(row: GroupSummary, only: str, is_partial: bool) -> bool:
     if only == "behind":
         return may_be_behind(row, is_partial=is_partial) or bool(row.retry_lag_messages)
     return only != "online" or bool(row.members)
@@ -124,12 +121,12 @@ def rules_of(form: Fields) -> Mapping[str, object]:
 
 
 @shows("new-group", "group_new.html", Role.ADMIN)
-async def new(asked: Asked) -> Shown:
-    brokers = [node.name for node in await asked.session.masters()]
-    return Shown({"brokers": brokers, "flags": FLAGS, "rules": list(RULES)})
+async def new(request: DashboardRequest) -> PageContent:
+    brokers = [node.name for node in await request.session.masters()]
+    return PageContent({"brokers": brokers, "flags": FLAGS, "rules": list(RULES)})
 
 
 @plans("new-group", Role.ADMIN, back="groups")
-async def create(asked: Asked) -> Plan:
-    brokers = await registered_names(asked.session, asked.form.many("broker"))
-    return await plan_create(asked.session, asked.form.needed("group"), rules_of(asked.form), brokers=brokers)
+async def create(request: DashboardRequest) -> Plan:
+    brokers = await registered_names(request.session, request.form.many("broker"))
+    return await plan_create(request.session, request.form.needed("group"), rules_of(request.form), brokers=brokers)

@@ -6,24 +6,24 @@ import asyncio
 from functools import partial
 from typing import Any
 
+from orbitmq.admin import message_pages
 from orbitmq.admin import messages as by_name
-from orbitmq.admin import paging
-from orbitmq.admin.answers import Found, failure_of
 from orbitmq.admin.bodies import SHOWN_BYTES, BodyForm, shown, unique_id
-from orbitmq.admin.browsing import BUDGET
 from orbitmq.admin.clients import membership
-from orbitmq.admin.moments import FORMS
-from orbitmq.admin.paging import Paged
+from orbitmq.admin.message_pages import Paged
+from orbitmq.admin.message_send import plan_resend
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.sending import plan_resend
+from orbitmq.admin.results import Found, failure_of
+from orbitmq.admin.scan import BUDGET
 from orbitmq.admin.session import Session
+from orbitmq.admin.time_texts import FORMS
 from orbitmq.admin.topics import Topic, TopicType, listed
 from orbitmq.admin.traces import Traced, trace
 from orbitmq.admin.tracks import Track, tracks
-from orbitmq.dashboard.asking import Asked, Download, Shown, plans, shows
-from orbitmq.dashboard.looking import ROWS, Looked, files, looked, one_message, rows
+from orbitmq.dashboard.message_query import ROWS, MessageQuery, files, message_query, one_message, rows
 from orbitmq.dashboard.roles import Role
-from orbitmq.dashboard.timing import charts
+from orbitmq.dashboard.routes import DashboardRequest, Download, PageContent, plans, shows
+from orbitmq.dashboard.trace_chart import charts
 from orbitmq.errors import BadField, OrbitMQError, UnitError
 from orbitmq.message.compression import decompress
 from orbitmq.message.model import MessageExt
@@ -41,61 +41,59 @@ FORMS_OF_BODIES = tuple(one.value for one in BodyForm)
 HOW = ("retry", "direct", "copy")
 
 
-async def topic_names(asked: Asked) -> Found[Topic]:
+async def topic_names(request: DashboardRequest) -> Found[Topic]:
     """For fields that offer them; none yet where that takes long."""
-    kept = await asked.place.soon("topic names", partial(listed, everything=True), TOPICS_FRESH_SECONDS)
-    return Found() if kept is None else kept.value
+    cached = await request.cluster.cached_soon("topic names", partial(listed, everything=True), TOPICS_FRESH_SECONDS)
+    return Found() if cached is None else cached.value
 
 
 @shows("messages", "messages.html")
-async def browse(asked: Asked) -> Shown:
-    look = looked(asked) if asked.query.text("topic") else None
-    names = await topic_names(asked)
+async def browse(request: DashboardRequest) -> PageContent:
+    query = message_query(request) if request.query.text("topic") else None
+    names = await topic_names(request)
     offered = [one.topic for one in names.items][:TOPICS_SHOWN]
-    common = {"topics": offered, "rows_allowed": ROWS, "time_forms": FORMS, "budget_default": BUDGET, "look": look}
-    if look is None:
+    common = {"topics": offered, "rows_allowed": ROWS, "time_forms": FORMS, "budget_default": BUDGET, "query": query}
+    if query is None:
         own = [one for one in names.items if one.type is not TopicType.SYSTEM][:TOPICS_SHOWN]
-        return Shown({**common, "own": own, "fields": {}}, names)
-    paged = await _page(asked.session, look, asked.now_ms)
-    values = {"fields": look.fields, "paged": paged, "rows": await rows(paged.found.items)}
-    return Shown({**common, **values}, paged.found)
+        return PageContent({**common, "own": own, "fields": {}}, names)
+    paged = await _page(request.session, query, request.now_ms)
+    values = {"fields": query.fields, "paged": paged, "rows": await rows(paged.found.items)}
+    return PageContent({**common, **values}, paged.found)
 
 
 @shows("messages/export", "messages.html")
-async def export(asked: Asked) -> Download:
+async def export(request: DashboardRequest) -> Download:
     """The page that these fields show."""
-    look, form = looked(asked), asked.query.choice("format", ("jsonl", "csv"), "jsonl")
-    paged = await _page(asked.session, look, asked.now_ms)
-    return await asyncio.to_thread(files, paged.found.items, look.asked.topic, form)
+    query, form = message_query(request), request.query.choice("format", ("jsonl", "csv"), "jsonl")
+    paged = await _page(request.session, query, request.now_ms)
+    return await asyncio.to_thread(files, paged.found.items, query.request.topic, form)
 
 
-async def _page(session: Session, look: Looked, now_ms: int) -> Paged:
-    if not look.is_key_only:
-        return await paging.page(
-            session, look.asked, mark=look.mark, newest_first=look.newest_first, limit=look.rows, budget=look.budget,
-            now_ms=now_ms,
+async def _page(session: Session, query: MessageQuery, now_ms: int) -> Paged:
+    if not query.is_key_only:
+        return await message_pages.page(
+            session, query.request, mark=query.mark, newest_first=query.newest_first, limit=query.rows,
+            budget=query.budget, now_ms=now_ms,
         )  # fmt: skip
-    wanted = look.asked.wanted
+    wanted = query.request.wanted
     found = await by_name.by_key(
-        session, look.asked.topic, wanted.key or "", begin_ms=wanted.begin_ms or 0,
+        session, query.request.topic, wanted.key or "", begin_ms=wanted.begin_ms or 0,
         end_ms=by_name.EVER_MS if wanted.end_ms is None else wanted.end_ms,
-        limit=look.rows if look.newest_first else OLDEST_MAX + 1,
+        limit=query.rows if query.newest_first else OLDEST_MAX + 1,
     )  # fmt: skip
-    if look.newest_first:
+    if query.newest_first:
         found.items.reverse()
         return Paged(found)
-    return Paged(_oldest(found, look.rows))
+    return Paged(_oldest(found, query.rows))
 
 
 def _oldest(found: Found[MessageExt], rows_max: int) -> Found[MessageExt]:
     """BadField where there are so many that these need not be the oldest."""
     if len(found.items) > OLDEST_MAX:
-        text = f"order is 'oldest', and more than {OLDEST_MAX} messages have this key: brokers tell the newest of them"
-        raise BadField(text, "choose the newest first, or give an earlier end")
+        text = f"order is 'oldest', but more than {OLDEST_MAX} messages have this key, and brokers return the newest"
+        raise BadField(text, "choose newest first, or an earlier end")
     if len(found.items) > rows_max:
-        found.warnings.append(
-            f"there are more; these are the oldest {rows_max}: choose more rows, or a later beginning"
-        )
+        found.warnings.append(f"only the oldest {rows_max} are shown: choose more rows, or a later start")
         del found.items[rows_max:]
     return found
 
@@ -104,24 +102,24 @@ def _oldest(found: Found[MessageExt], rows_max: int) -> Found[MessageExt]:
 
 
 @shows("messages/{topic}/{id}", "message.html")
-async def message(asked: Asked) -> Shown:
-    form = BodyForm(asked.query.choice("form", FORMS_OF_BODIES, "auto"))
-    charset = asked.query.choice("charset", CHARSETS, "utf-8")
-    found = await one_message(asked.session, asked.path["id"])
+async def message(request: DashboardRequest) -> PageContent:
+    form = BodyForm(request.query.choice("form", FORMS_OF_BODIES, "auto"))
+    charset = request.query.choice("charset", CHARSETS, "utf-8")
+    found = await one_message(request.session, request.path["id"])
     view = await asyncio.to_thread(shown, found, form, charset, SHOWN_BYTES)
     became, records = await asyncio.gather(
-        _asked_for(_tracks(asked.session, found), "its groups"),
-        _asked_for(_trace(asked.session, found), "its trace"),
+        _asked_for(_tracks(request.session, found), "its groups"),
+        _asked_for(_trace(request.session, found), "its trace"),
     )
     values = {
         "one": view, "form": form.value, "charset": charset, "forms": FORMS_OF_BODIES, "charsets": CHARSETS,
         "tracks": became.items, "charts": charts(records.items), "shown_bytes": SHOWN_BYTES,
     }  # fmt: skip
-    return Shown(values, Found[Any](failures=became.failures), Found[Any](failures=records.failures))
+    return PageContent(values, Found[Any](failures=became.failures), Found[Any](failures=records.failures))
 
 
 async def _asked_for(asking: Any, what: str) -> Found[Any]:
-    """A message is shown without what cannot be told of it."""
+    """The result; on failure, the message is shown without it."""
     try:
         found: Found[Any] = await asking
     except OrbitMQError as error:
@@ -134,14 +132,14 @@ async def _tracks(session: Session, found: MessageExt) -> Found[Track]:
 
 
 async def _trace(session: Session, found: MessageExt) -> Found[Traced]:
-    told = await trace(session, unique_id(found) or found.offset_msg_id, made_ms=found.born_timestamp)
-    return Found(told.records, failures=told.failures)
+    traced = await trace(session, unique_id(found) or found.offset_msg_id, made_ms=found.born_timestamp)
+    return Found(traced.records, failures=traced.failures)
 
 
 @shows("messages/{topic}/{id}/body", "message.html")
-async def body(asked: Asked) -> Download:
+async def body(request: DashboardRequest) -> Download:
     """As its producer gave it; what cannot be unpacked as it is stored."""
-    found = await one_message(asked.session, asked.path["id"])
+    found = await one_message(request.session, request.path["id"])
     try:
         data = await asyncio.to_thread(decompress, found.body, found.sys_flag)
     except UnitError:
@@ -153,30 +151,30 @@ async def body(asked: Asked) -> Download:
 
 
 @shows("messages/{topic}/{id}/again", "again.html", Role.OPERATOR)
-async def choose_again(asked: Asked) -> Shown:
-    found = await one_message(asked.session, asked.path["id"])
-    group = asked.query.text("group", at_most=255)
-    became = await _asked_for(_tracks(asked.session, found), "its groups")
+async def choose_again(request: DashboardRequest) -> PageContent:
+    found = await one_message(request.session, request.path["id"])
+    group = request.query.text("group", at_most=255)
+    became = await _asked_for(_tracks(request.session, found), "its groups")
     members = Found[Any]()
     if group:
-        told = await membership(asked.session, group)
-        members = Found(list(told.members), failures=told.failures)
+        online = await membership(request.session, group)
+        members = Found(list(online.members), failures=online.failures)
     groups = sorted({group, *(one.group for one in became.items)} - {""})
     values = {"one": shown(found, None), "group": group, "groups": groups, "members": members.items}
-    return Shown(values, became, members)
+    return PageContent(values, became, members)
 
 
 @plans("messages/{topic}/{id}/again", Role.OPERATOR, back="messages/{topic}/{id}")
-async def again(asked: Asked) -> Plan:
-    how = asked.form.choice("how", HOW)
-    found = await one_message(asked.session, asked.path["id"])
+async def again(request: DashboardRequest) -> Plan:
+    how = request.form.choice("how", HOW)
+    found = await one_message(request.session, request.path["id"])
     name, clock = found.offset_msg_id, SystemClock()
     if how == "copy":
-        return await plan_resend(asked.session, [name], clock, to=asked.form.needed("to", at_most=255))
-    group = asked.form.needed("group", at_most=255)
+        return await plan_resend(request.session, [name], clock, to=request.form.needed("to", at_most=255))
+    group = request.form.needed("group", at_most=255)
     if how == "retry":
-        return await plan_resend(asked.session, [name], clock, group=group)
-    client = asked.form.needed("client", at_most=1024)
+        return await plan_resend(request.session, [name], clock, group=group)
+    client = request.form.needed("client", at_most=1024)
     if "\0" in client:
-        raise BadField("client has a character that no client id has")
-    return await plan_resend(asked.session, [name], clock, group=group, client=client)
+        raise BadField("client contains a character that is not allowed in a client id")
+    return await plan_resend(request.session, [name], clock, group=group, client=client)

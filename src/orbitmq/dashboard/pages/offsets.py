@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from orbitmq.admin.answers import Found
-from orbitmq.admin.moments import moment_ms
 from orbitmq.admin.offsets import StoredOffset, plan_clone, plan_reset, plan_skip, show
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.targets import Target, Where, told_apart
-from orbitmq.dashboard.asking import Asked, Fields, Shown, plans, shows
+from orbitmq.admin.results import Found
+from orbitmq.admin.targets import Target, Where, parsed_queues
+from orbitmq.admin.time_texts import moment_ms
+from orbitmq.dashboard.formats import part
 from orbitmq.dashboard.lists import Column, listing
-from orbitmq.dashboard.rendering import part
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import DashboardRequest, Fields, PageContent, plans, shows
 from orbitmq.errors import AdminError, BadField, NotFound
 from orbitmq.message.topics import RETRY_PREFIX
 
@@ -19,7 +19,7 @@ COLUMNS: tuple[Column[StoredOffset], ...] = (
     Column("Broker", "broker", lambda one: one.broker_name),
     Column("Queue", "queue", lambda one: one.queue_id, is_number=True),
     Column("Offset", "offset", lambda one: one.consumer_offset, is_number=True),
-    Column("First kept", "first", lambda one: one.min_offset, is_number=True),
+    Column("First offset", "first", lambda one: one.min_offset, is_number=True),
     Column("End", "end", lambda one: one.max_offset, is_number=True),
     Column("Lag", "lag", lambda one: one.lag_messages, is_number=True),
 )
@@ -27,10 +27,10 @@ SHIFT_MAX = 1 << 62
 
 
 @shows("groups/{group}/offsets", "offsets.html")
-async def offsets(asked: Asked) -> Shown:
-    name, topic = asked.path["group"], asked.query.text("topic")
+async def offsets(request: DashboardRequest) -> PageContent:
+    name, topic = request.path["group"], request.query.text("topic")
     try:
-        found = await show(asked.session, name, topic or None)
+        found = await show(request.session, name, topic or None)
     except NotFound:  # it may get offsets here all the same
         found = Found()
     topics = sorted({row.topic for row in found.items})
@@ -40,9 +40,9 @@ async def offsets(asked: Asked) -> Shown:
         "topic": topic,
         "topics": topics,
         "likeliest": topic or (own[0] if len(own) == 1 else ""),
-        "list": listing(asked, f"groups/{part(name)}/offsets", found.items, COLUMNS, keep=("topic",)),
+        "list": listing(request, f"groups/{part(name)}/offsets", found.items, COLUMNS, keep=("topic",)),
     }
-    return Shown(values, found)
+    return PageContent(values, found)
 
 
 def target_of(form: Fields, now_ms: int) -> Target:
@@ -64,36 +64,38 @@ def queues_of(form: Fields) -> list[str]:
     """Queues as `broker-a/0`, between blanks, commas or line ends; none for all. BadField for one that is none."""
     found = form.text("queues").replace(",", " ").split()
     try:
-        told_apart(found)
+        parsed_queues(found)
     except AdminError as error:
         raise BadField(f"queues: {error}", error.hint) from error
     return found
 
 
 @plans("groups/{group}/offsets/reset", Role.OPERATOR, back="groups/{group}/offsets")
-async def reset(asked: Asked) -> Plan:
-    form = asked.form
+async def reset(request: DashboardRequest) -> Plan:
+    form = request.form
     return await plan_reset(
-        asked.session,
-        asked.path["group"],
+        request.session,
+        request.path["group"],
         form.needed("topic"),
-        target_of(form, asked.now_ms),
+        target_of(form, request.now_ms),
         queues=queues_of(form),
         force=form.flag("force"),
     )
 
 
 @plans("groups/{group}/offsets/skip", Role.OPERATOR, back="groups/{group}/offsets")
-async def skip(asked: Asked) -> Plan:
-    return await plan_skip(asked.session, asked.path["group"], asked.form.needed("topic"), queues=queues_of(asked.form))
+async def skip(request: DashboardRequest) -> Plan:
+    return await plan_skip(
+        request.session, request.path["group"], request.form.needed("topic"), queues=queues_of(request.form)
+    )
 
 
 @plans("groups/{group}/offsets/clone", Role.OPERATOR, back="groups/{group}/offsets")
-async def clone(asked: Asked) -> Plan:
-    form = asked.form
+async def clone(request: DashboardRequest) -> Plan:
+    form = request.form
     return await plan_clone(
-        asked.session,
-        asked.path["group"],
+        request.session,
+        request.path["group"],
         form.needed("destination"),
         form.text("topic") or None,
         force=form.flag("force"),

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import asyncio
 
-from orbitmq.admin.living import GROUPS_SHOWN, with_groups
-from orbitmq.dashboard.asking import Asked, Shown, shows
+from orbitmq.admin.cluster_view import GROUPS_SHOWN, with_groups
 from orbitmq.dashboard.pages.groups import may_be_behind
+from orbitmq.dashboard.routes import DashboardRequest, PageContent, shows
 
 GROUPS_PATIENCE_SECONDS = 1.5
 """For the members of all groups to say what they do; the page says so where it takes longer."""
 
 
 @shows("", "overview.html")
-async def overview(asked: Asked) -> Shown:
-    kept, groups = await asyncio.gather(asked.place.moment(), asked.place.verdicts(GROUPS_PATIENCE_SECONDS))
-    now = with_groups(kept.value.items[0], None if groups is None else groups.value)
-    behind = [group for group in now.groups if may_be_behind(group, is_partial=bool(kept.value.failures))]
+async def overview(request: DashboardRequest) -> PageContent:
+    cached, groups = await asyncio.gather(request.cluster.moment(), request.cluster.verdicts(GROUPS_PATIENCE_SECONDS))
+    now = with_groups(cached.value.items[0], None if groups is None else groups.value)
+    behind = [group for group in now.groups if may_be_behind(group, is_partial=bool(cached.value.failures))]
     curves = {
         (broker.broker, broker.broker_id): (
-            asked.place.history.of(f"in/{broker.broker}:{broker.broker_id}"),
-            asked.place.history.of(f"out/{broker.broker}:{broker.broker_id}"),
-            asked.place.history.of(f"delay/{broker.broker}:{broker.broker_id}"),
+            request.cluster.history.of(f"in/{broker.broker}:{broker.broker_id}"),
+            request.cluster.history.of(f"out/{broker.broker}:{broker.broker_id}"),
+            request.cluster.history.of(f"delay/{broker.broker}:{broker.broker_id}"),
         )
         for broker in now.brokers
     }
-    lags = {group.name: asked.place.history.of(f"lag/{group.name}") for group in behind[:GROUPS_SHOWN]}
+    lags = {group.name: request.cluster.history.of(f"lag/{group.name}") for group in behind[:GROUPS_SHOWN]}
     values = {"now": now, "behind": behind[:GROUPS_SHOWN], "behind_in_all": len(behind), "curves": curves, "lags": lags}
     values["waits"] = groups is None
-    age_seconds = kept.age_seconds if groups is None else max(kept.age_seconds, groups.age_seconds)
-    return Shown(values, kept.value, age_seconds=age_seconds)
+    age_seconds = cached.age_seconds if groups is None else max(cached.age_seconds, groups.age_seconds)
+    return PageContent(values, cached.value, age_seconds=age_seconds)

@@ -1,4 +1,4 @@
-"""Which page repairs what a finding tells of, or shows more of it: links, and forms that lead to a plan.
+"""Which page repairs the problem of a finding or shows details: links, and forms that lead to a plan.
 
 Only pages that there are; the command stands beside them anyhow. Decides nothing about the group.
 """
@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from orbitmq.admin.observed import Figure, Finding
-from orbitmq.dashboard.asking import PAGES
-from orbitmq.dashboard.rendering import part
+from orbitmq.admin.verdict import EvidenceValue, Finding
+from orbitmq.dashboard.formats import part
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import PAGES
 from orbitmq.message.topics import retry_topic
 
 
@@ -22,7 +22,7 @@ class Remedy:
 
     text: str
     path: str
-    """Below the place."""
+    """Path below the cluster."""
     page: str
     """The path of that page in the table of pages."""
     role: Role = Role.VIEWER
@@ -31,33 +31,33 @@ class Remedy:
 
 def _topic(finding: Finding, _: str) -> Remedy:
     topic = finding.evidence["topic"]
-    return Remedy(f"Look at {topic}", f"topics/{part(topic)}", "topics/{topic}")
+    return Remedy(f"Show {topic}", f"topics/{part(topic)}", "topics/{topic}")
 
 
 def _no_topic(finding: Finding, _: str) -> Remedy:
-    return Remedy(f"To the topics, to create {finding.evidence['topic']}", "topics", "topics")
+    return Remedy(f"Create {finding.evidence['topic']}", "topics", "topics")
 
 
 def _broker(finding: Finding, _: str) -> Remedy:
     name = finding.evidence["broker"]
-    return Remedy(f"Look at {name}", f"brokers/{part(name)}", "brokers/{broker}")
+    return Remedy(f"Show {name}", f"brokers/{part(name)}", "brokers/{broker}")
 
 
 def _enable(_: Finding, group: str) -> Remedy:
     path = f"groups/{part(group)}/change"
-    return Remedy("Let it consume", path, "groups/{group}/change", Role.ADMIN, {"consume_enable": "yes"})
+    return Remedy("Enable consumption", path, "groups/{group}/change", Role.ADMIN, {"consume_enable": "yes"})
 
 
 def _skip(finding: Finding, group: str) -> Remedy:
-    return _reset("Skip what waits", finding, group, "end")
+    return _reset("Skip the backlog", finding, group, "end")
 
 
 def _to_begin(finding: Finding, group: str) -> Remedy:
-    return _reset("Begin at the beginning", finding, group, "begin")
+    return _reset("Reset to the earliest message", finding, group, "begin")
 
 
 def _to_end(finding: Finding, group: str) -> Remedy:
-    return _reset("Go on at the end", finding, group, "end")
+    return _reset("Reset to the end", finding, group, "end")
 
 
 def _reset(text: str, finding: Finding, group: str, to: str) -> Remedy:
@@ -77,7 +77,7 @@ def _dead_letters(_: Finding, group: str) -> Remedy:
 
 
 def _retries(_: Finding, group: str) -> Remedy:
-    return Remedy("Messages to be tried again", f"messages?topic={part(retry_topic(group))}", "messages")
+    return Remedy("Retry messages", f"messages?topic={part(retry_topic(group))}", "messages")
 
 
 def _members(_: Finding, group: str) -> Remedy:
@@ -130,7 +130,7 @@ OF: Mapping[str, Callable[[Finding, str], Remedy]] = {
 """Rule -> its remedy."""
 
 
-def figures_of(finding: Finding) -> list[tuple[str, str, Figure]]:
+def evidence_of(finding: Finding) -> list[tuple[str, str, EvidenceValue]]:
     """The evidence: its key, the key in words, and the value."""
     return [(key, _in_words(key), value) for key, value in finding.evidence.items()]
 

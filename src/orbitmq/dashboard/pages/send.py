@@ -8,11 +8,11 @@ from typing import Any
 from urllib.parse import quote
 
 from orbitmq.admin.bodies import SHOWN_BYTES, BodyForm, real_topic, shown
-from orbitmq.admin.sending import Outlet, message_of_json
-from orbitmq.dashboard.asking import Asked, Fields, Goes, Shown, does, shows
-from orbitmq.dashboard.looking import one_message
+from orbitmq.admin.message_send import Outlet, message_of_json
+from orbitmq.dashboard.message_query import one_message
 from orbitmq.dashboard.pages.messages import TOPICS_SHOWN, topic_names
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import DashboardRequest, Fields, PageContent, Redirect, does, shows
 from orbitmq.errors import BadField, MessageIllegal
 from orbitmq.message.model import Message, MessageExt
 from orbitmq.message.properties import RESERVED
@@ -22,56 +22,56 @@ BODY_CHARS_MAX = 1 << 20  # typed or pasted; larger bodies are sent from files, 
 FORM_BYTES_MAX = 4 << 20  # such a body escaped, and its properties
 PROPERTIES_CHARS_MAX = 64 << 10
 FORMS = ("text", "hex", "base64")
-DELAY_LEVEL_MAX = 1024  # brokers have 18 unless they were told otherwise
+DELAY_LEVEL_MAX = 1024  # brokers have 18 by default
 
 
 @shows("send", "send.html", Role.OPERATOR)
-async def form(asked: Asked) -> Shown:
-    names = await topic_names(asked)
+async def form(request: DashboardRequest) -> PageContent:
+    names = await topic_names(request)
     values: dict[str, Any] = {
-        "topic": asked.query.text("topic", at_most=255), "tags": "", "keys": "", "properties": "", "body": "",
+        "topic": request.query.text("topic", at_most=255), "tags": "", "keys": "", "properties": "", "body": "",
         "form": "text", "delay_level": 0, "like": None, "too_large": False, "left_out": [],
     }  # fmt: skip
-    if like := asked.query.text("like"):
-        values |= await asyncio.to_thread(_like, await one_message(asked.session, like))
+    if like := request.query.text("like"):
+        values |= await asyncio.to_thread(_like, await one_message(request.session, like))
     offered = [one.topic for one in names.items][:TOPICS_SHOWN]
-    return Shown({**values, "topics": offered, "forms": FORMS, "chars_max": BODY_CHARS_MAX}, names)
+    return PageContent({**values, "topics": offered, "forms": FORMS, "chars_max": BODY_CHARS_MAX}, names)
 
 
 def _like(found: MessageExt) -> dict[str, Any]:
     """The form of a message like this one. A body that is longer than is shown is not put into a form."""
-    told = shown(found, BodyForm.AUTO, limit=SHOWN_BYTES)
-    if told.body is not None and "\r" in told.body.content:  # browsers send every line end as CR LF
-        told = shown(found, BodyForm.BASE64, limit=SHOWN_BYTES)
-    assert told.body is not None, "it was asked for"
-    own = {name: value for name, value in told.properties.items() if name not in RESERVED}
+    view = shown(found, BodyForm.AUTO, limit=SHOWN_BYTES)
+    if view.body is not None and "\r" in view.body.content:  # browsers send every line end as CR LF
+        view = shown(found, BodyForm.BASE64, limit=SHOWN_BYTES)
+    assert view.body is not None, "it was requested"
+    own = {name: value for name, value in view.properties.items() if name not in RESERVED}
     lines = [name for name, value in own.items() if "\n" in name + value or "\r" in name + value or "=" in name]
-    is_whole = not (told.body.truncated or told.body.problem)
+    is_whole = not (view.body.truncated or view.body.problem)
     return {
         "topic": real_topic(found),
-        "tags": told.tags or "",
-        "keys": " ".join(told.keys),
+        "tags": view.tags or "",
+        "keys": " ".join(view.keys),
         "properties": "\n".join(f"{name}={value}" for name, value in own.items() if name not in lines),
         "left_out": lines,
-        "body": told.body.content if is_whole else "",
-        "form": told.body.form,
-        "like": told,
+        "body": view.body.content if is_whole else "",
+        "form": view.body.form,
+        "like": view,
         "too_large": not is_whole,
     }
 
 
 @does("send", Role.OPERATOR, says="send a message", body_bytes_max=FORM_BYTES_MAX)
-async def send(asked: Asked) -> Goes:
-    message, key = drafted(asked.form)
-    sent = await Outlet(asked.session, SystemClock()).send(message, ordering_key=key)
-    place = f"{sent.topic}, {sent.broker_name}, queue {sent.queue_id}, offset {sent.queue_offset}"
+async def send(request: DashboardRequest) -> Redirect:
+    message, key = drafted(request.form)
+    sent = await Outlet(request.session, SystemClock()).send(message, ordering_key=key)
+    where = f"{sent.topic}, {sent.broker_name}, queue {sent.queue_id}, offset {sent.queue_offset}"
     path = f"messages/{quote(sent.topic, safe='')}/{quote(sent.offset_msg_id, safe='')}"
-    return Goes(path, f"{sent.result}: {sent.msg_id} is sent to {place}.")
+    return Redirect(path, f"{sent.result}: sent {sent.msg_id} to {where}.")
 
 
 def drafted(form: Fields) -> tuple[Message, str | None]:
     """The message of the fields and its ordering key. BadField or MessageIllegal names what is wrong."""
-    told: Mapping[str, Any] = {
+    view: Mapping[str, Any] = {
         "topic": form.needed("topic", at_most=255),
         "tags": form.text("tags") or None,
         "keys": form.text("keys").split() or None,
@@ -83,10 +83,10 @@ def drafted(form: Fields) -> tuple[Message, str | None]:
             "content": form.raw("body", at_most=BODY_CHARS_MAX),
         },
     }
-    if not told["body"]["content"]:
-        raise BadField("body is missing: RocketMQ stores no empty message")
+    if not view["body"]["content"]:
+        raise BadField("body is missing: RocketMQ does not accept empty messages")
     try:
-        return message_of_json(told)
+        return message_of_json(view)
     except MessageIllegal as error:
         raise BadField(str(error)) from error
 
@@ -101,6 +101,6 @@ def properties_of(text: str) -> dict[str, str]:
         if not sign or not name.strip() or not value.strip():
             raise BadField(f"properties, line {number}: give NAME=VALUE")
         if name.strip() in RESERVED:
-            raise BadField(f"properties, line {number}: {name.strip()} is used by the system")
+            raise BadField(f"properties, line {number}: {name.strip()} is reserved for the system")
         found[name.strip()] = value
     return found

@@ -4,69 +4,70 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orbitmq.admin import paging
-from orbitmq.admin.answers import Failure, Found, failure_of
-from orbitmq.dashboard.asking import Asked, Shown, shows
-from orbitmq.dashboard.looking import FILTERS, Looked, looked
-from orbitmq.dashboard.looking import rows as rows_of
+from orbitmq.admin import message_pages
+from orbitmq.admin.results import Failure, Found, failure_of
+from orbitmq.dashboard.message_query import FILTERS, MessageQuery, message_query
+from orbitmq.dashboard.message_query import rows as rows_of
 from orbitmq.dashboard.pages.messages import TOPICS_SHOWN, topic_names
+from orbitmq.dashboard.routes import DashboardRequest, PageContent, shows
 from orbitmq.errors import BadField, OrbitMQError
 
 EVERY_SECONDS = 2
 LAST = 20  # messages that are there when the page is opened
-AT_ONCE = 50  # messages that one look shows; more are passed over, for nobody reads faster
+AT_ONCE = 50  # messages that one query shows; more are passed over: a person cannot read faster
 KEPT = 200  # rows on the page: older ones go
-BUDGET = 2000  # messages one look reads for its filter
+BUDGET = 2000  # messages one query reads for its filter
 LOOK_SECONDS = 3.0
 
 
 @shows("tail", "tail.html")
-async def tail(asked: Asked) -> Shown:
-    look = _look(asked) if asked.query.text("topic") else None
-    names = await topic_names(asked)
+async def tail(request: DashboardRequest) -> PageContent:
+    query = _look(request) if request.query.text("topic") else None
+    names = await topic_names(request)
     offered = [one.topic for one in names.items][:TOPICS_SHOWN]
-    common = {"topics": offered, "every": EVERY_SECONDS, "kept": KEPT, "filters": FILTERS, "look": look}
-    if look is None:
-        return Shown({**common, "fields": {}}, names)
-    paged = await paging.page(
-        asked.session, look.asked, limit=LAST, budget=BUDGET, seconds=LOOK_SECONDS, now_ms=asked.now_ms
+    common = {"topics": offered, "every": EVERY_SECONDS, "kept": KEPT, "filters": FILTERS, "query": query}
+    if query is None:
+        return PageContent({**common, "fields": {}}, names)
+    paged = await message_pages.page(
+        request.session, query.request, limit=LAST, budget=BUDGET, seconds=LOOK_SECONDS, now_ms=request.now_ms
     )
     found = paged.found
-    values = {**common, "fields": look.fields, **_told(look, paged.newest, [], 0)}
-    return Shown({**values, "rows": await rows_of(found.items)}, found)
+    values = {**common, "fields": query.fields, **_poll_values(query, paged.newest, [], 0)}
+    return PageContent({**values, "rows": await rows_of(found.items)}, found)
 
 
 @shows("tail/rows", "tail_rows.html")
-async def rows(asked: Asked) -> Shown:
-    """What has come since the mark, for the script of the page. A cluster that does not answer is told in its line."""
-    look = _look(asked)
-    if look.mark is None:
+async def rows(request: DashboardRequest) -> PageContent:
+    """The messages since the mark, for the script of the page. A cluster that does not respond is named in its line."""
+    query = _look(request)
+    if query.mark is None:
         raise BadField("mark is missing")
     try:
-        paged = await paging.page(
-            asked.session, look.asked, mark=_forwards(look), limit=AT_ONCE, budget=BUDGET,
-            seconds=LOOK_SECONDS, watched=True, now_ms=asked.now_ms,
+        paged = await message_pages.page(
+            request.session, query.request, mark=_forwards(query), limit=AT_ONCE, budget=BUDGET,
+            seconds=LOOK_SECONDS, watched=True, now_ms=request.now_ms,
         )  # fmt: skip
     except OrbitMQError as error:
-        again = asked.query.text("mark", at_most=paging.MARK_CHARS_MAX)
-        told = _told(look, again, [failure_of(look.asked.topic, error)], 0)
-        return Shown({**told, "rows": [], "every": EVERY_SECONDS})
-    told = _told(look, paged.following, paged.found.failures, paged.passed_over)
+        again = request.query.text("mark", at_most=message_pages.MARK_CHARS_MAX)
+        values = _poll_values(query, again, [failure_of(query.request.topic, error)], 0)
+        return PageContent({**values, "rows": [], "every": EVERY_SECONDS})
+    values = _poll_values(query, paged.following, paged.found.failures, paged.passed_over)
     newest_first = await rows_of(paged.found.items[::-1])
-    return Shown({**told, "rows": newest_first, "every": EVERY_SECONDS}, Found(warnings=paged.found.warnings))
+    return PageContent({**values, "rows": newest_first, "every": EVERY_SECONDS}, Found(warnings=paged.found.warnings))
 
 
-def _look(asked: Asked) -> Looked:
-    look = looked(asked)
-    return replace(look, asked=replace(look.asked, wanted=replace(look.asked.wanted, begin_ms=None, end_ms=None)))
+def _look(request: DashboardRequest) -> MessageQuery:
+    query = message_query(request)
+    wanted = replace(query.request.wanted, begin_ms=None, end_ms=None)
+    return replace(query, request=replace(query.request, wanted=wanted))
 
 
-def _forwards(look: Looked) -> paging.Mark:
+def _forwards(query: MessageQuery) -> message_pages.PageCursor:
     """Whatever the mark says: what comes is read forwards."""
-    assert look.mark is not None, "the caller has seen to it"
-    return paging.Mark(newest_first=False, at_ms=look.mark.at_ms, places=look.mark.places)
+    assert query.mark is not None, "the caller has seen to it"
+    return message_pages.PageCursor(newest_first=False, at_ms=query.mark.at_ms, places=query.mark.places)
 
 
-def _told(look: Looked, mark: str | None, failures: list[Failure], passed_over: int) -> dict[str, object]:
-    following = None if mark is None else look.link("tail/rows", FILTERS, mark=mark)
+def _poll_values(query: MessageQuery, mark: str | None, failures: list[Failure], passed_over: int) -> dict[str, object]:
+    following = None if mark is None else query.link("tail/rows", FILTERS, mark=mark)
     return {"following": following, "lacking": failures, "passed_over": passed_over}

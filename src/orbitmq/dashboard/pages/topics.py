@@ -8,29 +8,29 @@ from collections.abc import Mapping, Sequence
 
 from orbitmq.admin import topic_changes, topic_summaries
 from orbitmq.admin import topics as admin
-from orbitmq.admin.answers import Found
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.progress import skew
-from orbitmq.admin.topic_changes import QUEUES_MAX, Wanted
+from orbitmq.admin.results import Found
+from orbitmq.admin.topic_changes import QUEUES_MAX, TopicChanges
 from orbitmq.admin.topic_summaries import TopicSummary, TopicVolume
 from orbitmq.admin.topics import TopicType
-from orbitmq.dashboard.asking import Asked, Shown, plans, shows
 from orbitmq.dashboard.choices import registered_names
 from orbitmq.dashboard.lists import Column, listing
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import DashboardRequest, PageContent, plans, shows
 
 SNAPSHOT_FRESH_SECONDS = 10.0
 """Brokers sum up the lag of all groups for it."""
 NAME_CHARS_MAX = 127
 OWN, EVERY = "own", "every"
 KINDS: Mapping[str, str] = {
-    OWN: "what applications made",
-    EVERY: "every topic",
+    OWN: "application topics",
+    EVERY: "all topics",
     TopicType.UNSPECIFIED: "normal",
     TopicType.FIFO: "in order",
     TopicType.RETRY: "retries",
     TopicType.DLQ: "dead letters",
-    TopicType.SYSTEM: "of the system",
+    TopicType.SYSTEM: "system topics",
 }
 """What the list can be narrowed to, in words."""
 _OWN = (TopicType.UNSPECIFIED, TopicType.FIFO)
@@ -40,55 +40,55 @@ COLUMNS: tuple[Column[TopicSummary], ...] = (
     Column("Kind", "type", lambda row: KINDS[row.type]),
     Column("Brokers", "brokers", lambda row: len(row.brokers), is_number=True),
     Column("Queues", "queues", lambda row: row.write_queues, is_number=True),
-    Column("May", "perm", lambda row: row.perms),
+    Column("Permission", "perm", lambda row: row.perms),
     Column("Groups", "groups", lambda row: len(row.groups), is_number=True),
     Column("Lag", "lag", lambda row: row.known_lag_messages, is_number=True),
     Column("Messages", is_number=True),
-    Column("In a second", is_number=True),
-    Column("In 24 hours", is_number=True),
-    Column("Last stored"),
+    Column("Produced/s", is_number=True),
+    Column("Produced in 24 h", is_number=True),
+    Column("Last message"),
 )
 
 
 @shows("topics", "topics.html")
-async def topics(asked: Asked) -> Shown:
+async def topics(request: DashboardRequest) -> PageContent:
     """With `volumes` also what the topics of this page of the list hold: browsers ask for it when the list stands."""
-    kind = asked.query.choice("type", list(KINDS), OWN)
-    containing = asked.query.text("containing", at_most=NAME_CHARS_MAX)
-    kept = await asked.place.kept("topics", topic_summaries.summaries, SNAPSHOT_FRESH_SECONDS)
-    rows = [row for row in kept.value.items if _is_meant(row, kind) and containing.lower() in row.topic.lower()]
-    shown = listing(asked, "topics", rows, COLUMNS, keep=("containing", "type"))
+    kind = request.query.choice("type", list(KINDS), OWN)
+    containing = request.query.text("containing", at_most=NAME_CHARS_MAX)
+    cached = await request.cluster.cached("topics", topic_summaries.summaries, SNAPSHOT_FRESH_SECONDS)
+    rows = [row for row in cached.value.items if _is_meant(row, kind) and containing.lower() in row.topic.lower()]
+    shown = listing(request, "topics", rows, COLUMNS, keep=("containing", "type"))
     values = {"list": shown, "kinds": KINDS, "kind": kind, "containing": containing, "volumes": None, "untold": []}
-    if not asked.query.flag("volumes"):
-        return Shown(values, kept.value, age_seconds=kept.age_seconds)
-    volumes = await _volumes(asked, shown.rows)
+    if not request.query.flag("volumes"):
+        return PageContent(values, cached.value, age_seconds=cached.age_seconds)
+    volumes = await _volumes(request, shown.rows)
     values["volumes"] = {one.topic: one for one in volumes.items}
     values["untold"] = [
-        one for one in volumes.failures if one.target not in {known.target for known in kept.value.failures}
+        one for one in volumes.failures if one.target not in {known.target for known in cached.value.failures}
     ]
-    return Shown(values, kept.value, volumes, age_seconds=kept.age_seconds)
+    return PageContent(values, cached.value, volumes, age_seconds=cached.age_seconds)
 
 
 def _is_meant(row: TopicSummary, kind: str) -> bool:
     return kind == EVERY or (row.type in _OWN if kind == OWN else row.type == kind)
 
 
-async def _volumes(asked: Asked, rows: Sequence[TopicSummary]) -> Found[TopicVolume]:
+async def _volumes(request: DashboardRequest, rows: Sequence[TopicSummary]) -> Found[TopicVolume]:
     """Of these rows."""
     which = hashlib.sha256("\n".join(row.topic for row in rows).encode()).hexdigest()
-    kept = await asked.place.kept(f"volumes {which}", lambda session: topic_summaries.volumes(session, rows))
-    return kept.value
+    cached = await request.cluster.cached(f"volumes {which}", lambda session: topic_summaries.volumes(session, rows))
+    return cached.value
 
 
 @shows("topics/{topic}", "topic.html")
-async def topic(asked: Asked) -> Shown:
-    session, name = asked.session, asked.path["topic"]
+async def topic(request: DashboardRequest) -> PageContent:
+    session, name = request.session, request.path["topic"]
     route = await admin.route(session, name)
     status, configurations, flow, ordered = await asyncio.gather(
         admin.status(session, name),
         admin.configurations(session, name),
         admin.flow(session, name),
-        topic_changes.order_setting(session, name),  # in routes it stands only where name servers are told to
+        topic_changes.order_setting(session, name),  # routes have it only if name servers are configured so
     )
     first = flow.items[0]
     is_whole = not (status.failures or route.failures)
@@ -102,48 +102,44 @@ async def topic(asked: Asked) -> Shown:
         "is_whole": is_whole,
         "skew": skew([row.messages for row in status.items]) if is_whole else None,
         "configurations": configurations.items,
-        "differs": _differ([(one.read_queues, one.write_queues, one.perm) for one in configurations.items]),
+        "differs": len({(one.read_queues, one.write_queues, one.perm) for one in configurations.items}) > 1,
         "groups": [row for row in flow.items if row.group is not None],
         "flow": first,
         "order": ordered,
         "perms": PERMS,
         "queues_max": QUEUES_MAX,
     }
-    return Shown(values, route, status, configurations, flow)
-
-
-def _differ(ways: Sequence[object]) -> bool:
-    return len(set(ways)) > 1
+    return PageContent(values, route, status, configurations, flow)
 
 
 @shows("new-topic", "topic_new.html", Role.ADMIN)
-async def new_topic(asked: Asked) -> Shown:
-    masters = await asked.session.masters()
+async def new_topic(request: DashboardRequest) -> PageContent:
+    masters = await request.session.masters()
     values = {"masters": masters, "new": topic_changes.NEW, "perms": PERMS, "queues_max": QUEUES_MAX}
-    return Shown(values)
+    return PageContent(values)
 
 
 @plans("new-topic", Role.ADMIN, back="topics")
-async def create(asked: Asked) -> Plan:
-    form = asked.form
-    brokers = await registered_names(asked.session, form.many("broker"))
+async def create(request: DashboardRequest) -> Plan:
+    form = request.form
+    brokers = await registered_names(request.session, form.many("broker"))
     name = form.needed("topic", at_most=NAME_CHARS_MAX)
     return await topic_changes.plan_create(
-        asked.session, name, _wanted(asked), brokers=brokers, ordered=form.flag("ordered")
+        request.session, name, _wanted(request), brokers=brokers, ordered=form.flag("ordered")
     )
 
 
 @plans("topics/{topic}/alter", Role.ADMIN, back="topics/{topic}")
-async def alter(asked: Asked) -> Plan:
+async def alter(request: DashboardRequest) -> Plan:
     """What the form leaves empty stays as it is."""
-    brokers = await registered_names(asked.session, asked.form.many("broker"))
-    return await topic_changes.plan_alter(asked.session, asked.path["topic"], _wanted(asked), brokers=brokers)
+    brokers = await registered_names(request.session, request.form.many("broker"))
+    return await topic_changes.plan_alter(request.session, request.path["topic"], _wanted(request), brokers=brokers)
 
 
-def _wanted(asked: Asked) -> Wanted:
-    form = asked.form
+def _wanted(request: DashboardRequest) -> TopicChanges:
+    form = request.form
     perm = form.choice("perm", ["", *PERMS])
-    return Wanted(
+    return TopicChanges(
         read_queues=form.optional("read_queues", low=1, high=QUEUES_MAX),
         write_queues=form.optional("write_queues", low=1, high=QUEUES_MAX),
         perm=topic_changes.perm_of(perm) if perm else None,
@@ -151,11 +147,11 @@ def _wanted(asked: Asked) -> Wanted:
 
 
 @plans("topics/{topic}/order", Role.ADMIN, back="topics/{topic}")
-async def order(asked: Asked) -> Plan:
-    setting = asked.form.text("setting")
-    return await topic_changes.plan_order(asked.session, asked.path["topic"], setting or None)
+async def order(request: DashboardRequest) -> Plan:
+    setting = request.form.text("setting")
+    return await topic_changes.plan_order(request.session, request.path["topic"], setting or None)
 
 
 @plans("topics/{topic}/delete", Role.ADMIN, back="topics")
-async def delete(asked: Asked) -> Plan:
-    return await topic_changes.plan_delete(asked.session, asked.path["topic"])
+async def delete(request: DashboardRequest) -> Plan:
+    return await topic_changes.plan_delete(request.session, request.path["topic"])

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from orbitmq.admin.answers import Found
+from orbitmq.admin.results import Found
 from orbitmq.admin.traces import Traced, trace
-from orbitmq.dashboard.asking import Asked, Shown, shows
-from orbitmq.dashboard.timing import WIDTH, charts
+from orbitmq.dashboard.routes import DashboardRequest, PageContent, shows
+from orbitmq.dashboard.trace_chart import WIDTH, charts
 from orbitmq.message.topics import TRACE_TOPIC
 
 
 @shows("trace", "trace.html")
-async def traced(asked: Asked) -> Shown:
-    name = asked.query.text("q", at_most=1024)
-    topic = asked.query.text("topic", TRACE_TOPIC, at_most=255)
+async def traced(request: DashboardRequest) -> PageContent:
+    name = request.query.text("q", at_most=1024)
+    topic = request.query.text("topic", TRACE_TOPIC, at_most=255)
     values = {"name": name, "topic": topic, "default_topic": TRACE_TOPIC, "line": WIDTH}
     if not name:
-        return Shown({**values, "charts": [], "records": [], "why": None})
-    told = await trace(asked.session, name, topic)
-    found = Found[Traced](failures=told.failures)
-    return Shown({**values, "charts": charts(told.records), "records": told.records, "why": told.why}, found)
+        return PageContent({**values, "charts": [], "records": [], "why": None})
+    traced = await trace(request.session, name, topic)
+    found = Found[Traced](failures=traced.failures)
+    return PageContent(
+        {**values, "charts": charts(traced.records), "records": traced.records, "why": traced.why}, found
+    )

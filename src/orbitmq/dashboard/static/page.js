@@ -73,7 +73,7 @@ function failed() {
   line.id = "stale";
   line.className = "partial";
   line.setAttribute("role", "alert");
-  line.append("Refreshing has failed since ", since, ": what stands here is old.");
+  line.append("Refreshing has failed since ", since, ": this page is out of date.");
   content.prepend(line);
   localTimes(line);
 }

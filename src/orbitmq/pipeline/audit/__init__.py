@@ -1,1 +1,2 @@
-"""The job `audit`: what is wrong, late or crowded in a cluster, a store or a lake, as tables and a page with charts."""
+"""The job `audit`: backlogs, late, lost and duplicate messages of a cluster, a store or a lake, as tables and a
+page."""

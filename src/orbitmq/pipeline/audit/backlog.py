@@ -1,4 +1,4 @@
-"""How far groups are behind: in messages, in bytes, in seconds; and what was deleted before they had read it."""
+"""The lag of groups in messages, bytes and seconds, and messages that were deleted before a group consumed them."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.pipeline.audit.facts import QUEUE
 from orbitmq.pipeline.audit.messages import BARS_MAX, Bounds
 from orbitmq.pipeline.audit.options import BACKLOG, LOST, AuditJob
-from orbitmq.pipeline.audit.results import Bar, Chart, Field, Finding, Row, Section, counted
+from orbitmq.pipeline.audit.report import duration
+from orbitmq.pipeline.audit.results import AuditFinding, ChartBar, Field, ReportChart, Row, Section, counted
 from orbitmq.pipeline.audit.tables import Tables
 
 _FIELDS = (
     Field("group", "Group"), Field("topic", "Topic"), Field("brokerName", "Broker"), Field("queueId", "Queue", "count"),
-    Field("offset", "Stands at", "count"), Field("firstOffset", "First", "count"), Field("nextOffset", "End", "count"),
-    Field("messages", "Messages behind", "count"), Field("bytes", "Bytes behind", "bytes"),
-    Field("seconds", "Oldest waits", "seconds"), Field("lost", "Deleted unread", "count"),
+    Field("offset", "Offset", "count"), Field("firstOffset", "First", "count"), Field("nextOffset", "End", "count"),
+    Field("messages", "Lag in messages", "count"), Field("bytes", "Lag in bytes", "bytes"),
+    Field("seconds", "Age of the oldest", "seconds"), Field("lost", "Deleted unread", "count"),
 )  # fmt: skip
 _GROUPS = (
-    Field("group", "Group"), Field("topic", "Topic"), Field("messages", "Messages behind", "count"),
-    Field("bytes", "Bytes behind", "bytes"), Field("seconds", "Oldest waits", "seconds"),
+    Field("group", "Group"), Field("topic", "Topic"), Field("messages", "Lag in messages", "count"),
+    Field("bytes", "Lag in bytes", "bytes"), Field("seconds", "Age of the oldest", "seconds"),
     Field("lost", "Deleted unread", "count"),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where a group stands in a queue: the next offset it will read."""
+class GroupOffset:
+    """The committed offset of a group in a queue: the next one it will read."""
 
     group: str
     queue: MessageQueue
@@ -39,9 +40,9 @@ class Standing:
 
 
 def backlog(
-    facts: DataFrame, standings: Sequence[Standing], bounds: Bounds, options: AuditJob, tables: Tables, now_ms: int
+    facts: DataFrame, standings: Sequence[GroupOffset], bounds: Bounds, options: AuditJob, tables: Tables, now_ms: int
 ) -> Section:
-    """One row a group and queue. `facts` must reach from the lowest standing of each queue to its end."""
+    """A row for each group and queue. `facts` must reach from the lowest group offset of each queue to its end."""
     behind = _behind(facts, standings, bounds)
     rows = [
         _row(standing, bounds[standing.queue], behind, now_ms) for standing in standings if standing.queue in bounds
@@ -49,28 +50,28 @@ def backlog(
     rows.sort(key=lambda row: (-row["messages"], row["group"], row["topic"], row["brokerName"], row["queueId"]))
     groups = _groups(rows)
     bars = [
-        Bar(f"{row['group']} / {row['topic']}", row["messages"], _duration(row["seconds"]))
+        ChartBar(f"{row['group']} / {row['topic']}", row["messages"], duration(row["seconds"]))
         for row in groups[:BARS_MAX]
         if row["messages"]
     ]
     return Section(
         BACKLOG,
         "Backlog",
-        "What groups have still to read. The seconds are the age of the oldest message that waits for the group.",
+        "Messages that groups have not consumed yet. The seconds are the age of the oldest one.",
         {"groups": len({row["group"] for row in rows}), "messages behind": sum(row["messages"] for row in rows)},
         _findings(rows, options),
         (
             tables.small("groups", "Groups", _GROUPS, groups),
             tables.small("backlog", "Queues", _FIELDS, rows),
         ),
-        (Chart("Messages behind", "bars", "count", bars),),
+        (ReportChart("Lag in messages", "bars", "count", bars),),
     )
 
 
-def _behind(facts: DataFrame, standings: Sequence[Standing], bounds: Bounds) -> dict[tuple[MessageQueue, int], Row]:
-    """Bytes and oldest message from each offset on at which a group stands.
+def _behind(facts: DataFrame, standings: Sequence[GroupOffset], bounds: Bounds) -> dict[tuple[MessageQueue, int], Row]:
+    """Bytes and oldest message after each offset that a group has committed.
 
-    Spark counts between such offsets, once, however many groups there are; the sums from each one on are taken here.
+    Spark counts between these offsets, once for all groups. The sums from each offset to the end are computed here.
     """
     marks: dict[MessageQueue, list[int]] = defaultdict(list)
     for standing in standings:
@@ -103,7 +104,7 @@ def _behind(facts: DataFrame, standings: Sequence[Standing], bounds: Bounds) -> 
 
 
 def _row(
-    standing: Standing, bounds: tuple[int, int], behind: Mapping[tuple[MessageQueue, int], Row], now_ms: int
+    standing: GroupOffset, bounds: tuple[int, int], behind: Mapping[tuple[MessageQueue, int], Row], now_ms: int
 ) -> Row:
     low, high = bounds
     at = _clamped(standing.offset, bounds)
@@ -128,7 +129,7 @@ def _clamped(offset: int, bounds: tuple[int, int]) -> int:
 
 
 def _groups(rows: Sequence[Row]) -> list[Row]:
-    """The same by group and topic, the furthest behind first."""
+    """The same by group and topic, the largest lag first."""
     found: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for row in rows:
         total = found[row["group"], row["topic"]]
@@ -139,26 +140,18 @@ def _groups(rows: Sequence[Row]) -> list[Row]:
     return sorted(merged, key=lambda row: (-row["messages"], row["group"], row["topic"]))
 
 
-def _findings(rows: Sequence[Row], options: AuditJob) -> list[Finding]:
+def _findings(rows: Sequence[Row], options: AuditJob) -> list[AuditFinding]:
     findings = []
     for row in rows:
         where = f"group {row['group']} in queue {row['queueId']} of {row['topic']} on {row['brokerName']}"
         if row["lost"]:
-            text = f"{where}: {counted(row['lost'], 'message')} deleted before it had read them"
-            findings.append(Finding(LOST, row["lost"], text))
+            text = f"{where}: {counted(row['lost'], 'message')} deleted before the group consumed them"
+            findings.append(AuditFinding(LOST, row["lost"], text))
         if options.backlog_messages and row["messages"] > options.backlog_messages:
             findings.append(
-                Finding(BACKLOG, row["messages"], f"{where} is {counted(row['messages'], 'message')} behind")
+                AuditFinding(BACKLOG, row["messages"], f"{where} lags by {counted(row['messages'], 'message')}")
             )
         if options.backlog_age and row["seconds"] > options.backlog_age:
-            text = f"{where}: a message waits for {_duration(row['seconds'])}"
-            findings.append(Finding(BACKLOG, row["messages"], text))
+            text = f"{where}: the oldest message has waited for {duration(row['seconds'])}"
+            findings.append(AuditFinding(BACKLOG, row["messages"], text))
     return findings
-
-
-def _duration(seconds: int) -> str:
-    """Two units at most, as people say it."""
-    for size, unit, below, smaller in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if seconds >= size:
-            return f"{seconds // size} {unit} {seconds % size // below} {smaller}"
-    return f"{seconds} s"

@@ -1,6 +1,6 @@
-"""What is kept of each message while it is looked at: everything but its body, whose checksum is checked on the way.
+"""The columns of each message that the checks use: no body, but the result of its checksum.
 
-One pass over the messages makes this frame; it is kept by Spark, in memory and on disk, and every check reads it.
+One pass over the messages makes this frame. Spark persists it in memory and on disk, and every check reads it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ QUEUE = ("topic", "brokerName", "queueId")
 
 
 def facts(frame: DataFrame, size: Column, damage: Column | None) -> DataFrame:
-    """`frame` has the columns of a read; without `properties` no message has an idempotency key."""
+    """The facts of a read. Without the column `properties` there are no idempotency keys."""
     nothing = f.lit(None).cast("string")
     has_properties = "properties" in frame.columns
     return frame.select(
@@ -33,8 +33,8 @@ def facts(frame: DataFrame, size: Column, damage: Column | None) -> DataFrame:
 
 
 def wrong_checksum(*, is_unpacked: bool) -> Column:
-    """Why a message is damaged, null for one that is not. Bodies that were unpacked cannot be compared any more: the
-    checksum is that of the stored bytes."""
+    """Why a message is damaged, or null. Decompressed bodies cannot be compared: the checksum is that of the stored
+    bytes."""
     actual = f.crc32("body").bitwiseAND(f.lit(CRC_MASK).cast("bigint"))
     differs = actual != f.col("bodyCrc").cast("bigint")
     if is_unpacked:
@@ -43,8 +43,7 @@ def wrong_checksum(*, is_unpacked: bool) -> Column:
 
 
 def within(frame: DataFrame, begin_ms: int, end_ms: int) -> DataFrame:
-    """Messages stored from `begin_ms` on and before `end_ms`; 0 is no limit. Bytes that are no message belong to every
-    time."""
+    """Messages stored at or after `begin_ms` and before `end_ms`; 0 is no limit. Damaged bytes are always included."""
     if begin_ms:
         frame = frame.where((f.col("stored") >= begin_ms) | f.col("stored").isNull())
     return frame.where((f.col("stored") < end_ms) | f.col("stored").isNull()) if end_ms else frame

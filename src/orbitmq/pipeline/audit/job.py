@@ -1,4 +1,4 @@
-"""The job `audit`: looks, writes tables, summary and page, and says what somebody should look at."""
+"""The job `audit`: runs the checks, and writes tables, a summary and a report with findings."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from orbitmq.errors import ConfigurationError, OrbitMQError
 from orbitmq.pipeline.audit import messages
 from orbitmq.pipeline.audit.backlog import backlog
 from orbitmq.pipeline.audit.facts import within
+from orbitmq.pipeline.audit.inputs import AuditInput, input_of
 from orbitmq.pipeline.audit.options import (
     BACKLOG,
     DAMAGE,
@@ -26,55 +27,60 @@ from orbitmq.pipeline.audit.options import (
     OF_MESSAGES,
     AuditJob,
 )
-from orbitmq.pipeline.audit.report import Head, page
-from orbitmq.pipeline.audit.results import Finding, Section, Table, plain
-from orbitmq.pipeline.audit.sources import Source, source_of
+from orbitmq.pipeline.audit.overdue import delayed_messages, half_messages
+from orbitmq.pipeline.audit.report import ReportHead, page
+from orbitmq.pipeline.audit.results import AuditFinding, Section, plain
 from orbitmq.pipeline.audit.tables import Tables
 from orbitmq.pipeline.audit.traces import latency
-from orbitmq.pipeline.audit.waiting import delayed_messages, half_messages
 from orbitmq.pipeline.command import ERROR_OF_OURS
-from orbitmq.pipeline.job import Context, Job, Outcome
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.passing import time_ms
-from orbitmq.pipeline.watching import tasks_shown
+from orbitmq.pipeline.job import Job, JobContext, JobResult
+from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.pipeline.shared_options import time_ms
+from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.clock import SystemClock
 
 REPORT, SUMMARY = "report.html", "summary.json"
 VERSION = 1  # of the summary
-FAILED_MAX = 20  # findings told at the end; the report has all
+FAILED_MAX = 20  # findings printed at the end; the report has all
 TITLES = {
     BACKLOG: "Backlog", DUPLICATES: "Duplicates", GAPS: "Gaps", DAMAGE: "Damage", KEYS: "Hot keys",
     LATENCY: "Latency", HALF: "Half messages", DELAYED: "Delayed messages",
 }  # fmt: skip
 
 
-def run(context: Context[AuditJob]) -> Outcome:
-    """Look, and write what was found."""
+def run(context: JobContext[AuditJob]) -> JobResult:
+    """Run the checks and write the results."""
     options = context.options
     wanted, fatal = options.wanted, options.fatal
     times = [time_ms(key, text) for key, text in (("from", options.begin), ("until", options.end))]
     spark, now_ms = context.spark(), SystemClock().now_ms()
-    source = source_of(spark, options)
+    source = input_of(spark, options)
     if options.dry_run:
         rows = source.plan()
-        return Outcome({"messages to read": sum(int(row.get("messages", 0)) for row in rows)}, rows)
+        return JobResult({"messages to read": sum(int(row.get("messages", 0)) for row in rows)}, rows)
     if not options.out:
-        raise ConfigurationError("option out is missing; give a folder or URI for report and tables")
-    place = Place(options.out)
-    sections = Looking(context, spark, source, Tables(place, options.rows_max), now_ms, times[0], times[1]).look(wanted)
-    head = Head(now_ms, options.input, _where(options), sorted(wanted), sorted(fatal))
+        raise ConfigurationError("option out is missing; set it to a folder or URI for the report and the tables")
+    place = StorageLocation(options.out)
+    sections = Audit(context, spark, source, Tables(place, options.rows_max), now_ms, times[0], times[1]).look(wanted)
+    head = ReportHead(
+        now_ms,
+        options.input,
+        {"pull": options.name_server, "store": options.path, "lake": options.lake}[options.input],
+        sorted(wanted),
+        sorted(fatal),
+    )
     _write(place, SUMMARY, json.dumps(summary(head, sections), indent=1))
     _write(place, REPORT, page(head, sections))
     return _outcome(sections, fatal, place)
 
 
 @dataclass(frozen=True)
-class Looking:
-    """One audit under way; times are milliseconds since the epoch, 0 for none."""
+class Audit:
+    """A running audit. Times are milliseconds since the epoch, 0 for none."""
 
-    context: Context[AuditJob]
+    context: JobContext[AuditJob]
     spark: SparkSession
-    source: Source
+    source: AuditInput
     tables: Tables
     now_ms: int
     begin_ms: int
@@ -93,7 +99,7 @@ class Looking:
         return sections
 
     def _messages_tried(self, wanted: frozenset[str], names: Sequence[str]) -> list[Section]:
-        """Their sections, or for each why it is not there: messages that a broker does not give are missing to all."""
+        """The sections of message checks. If messages cannot be read, each section says why."""
         try:
             return self._messages(wanted)
         except (OrbitMQError, PySparkException) as error:
@@ -101,7 +107,7 @@ class Looking:
         return [Section(name, TITLES[name], "", missing=reason) for name in names]
 
     def _messages(self, wanted: frozenset[str]) -> list[Section]:
-        """What needs the messages: they are read once."""
+        """The sections that need messages, which are read once."""
         options, tables, material = self.context.options, self.tables, self.source.material()
         whole = material.facts.persist()
         try:
@@ -137,7 +143,7 @@ class Looking:
 
 
 def _tried(name: str, check: Callable[[], Section]) -> Section:
-    """The section, or one that says why there is none: a broker may refuse some questions and answer others."""
+    """The section, or one that says why it is missing: a broker may reject some requests."""
     try:
         return check()
     except (OrbitMQError, PySparkException) as error:
@@ -145,7 +151,7 @@ def _tried(name: str, check: Callable[[], Section]) -> Section:
 
 
 def _reason(error: OrbitMQError | PySparkException) -> str:
-    """Why it cannot be told. What Spark raises without an error of ours inside is a bug, and raised again."""
+    """The reason of a missing section. An error of Spark without one of ours inside is a bug, and raised again."""
     if isinstance(error, OrbitMQError):
         return str(error)
     if found := ERROR_OF_OURS.findall(str(error)):  # of planning or a task
@@ -153,11 +159,11 @@ def _reason(error: OrbitMQError | PySparkException) -> str:
     raise error
 
 
-# --------------------------------------------------------------------------------------------------------- what is told
+# -------------------------------------------------------------------------------------------------------------- results
 
 
-def summary(head: Head, sections: Sequence[Section]) -> dict[str, object]:
-    """All of it for machines; tables with the first rows only."""
+def summary(head: ReportHead, sections: Sequence[Section]) -> dict[str, object]:
+    """The results as JSON, with the first rows of each table."""
     return {
         "version": VERSION,
         "at": datetime.fromtimestamp(head.now_ms / 1000, UTC).isoformat(timespec="milliseconds"),
@@ -169,19 +175,19 @@ def summary(head: Head, sections: Sequence[Section]) -> dict[str, object]:
         ],
         "figures": {section.name: dict(section.figures) for section in sections},
         "missing": {section.name: section.missing for section in sections if section.missing},
-        "tables": {table.name: _table(table) for section in sections for table in section.tables},
+        "tables": {
+            table.name: {"rows": table.total, "first": [dict(row) for row in table.rows]}
+            for section in sections
+            for table in section.tables
+        },
     }
 
 
-def _table(table: Table) -> dict[str, object]:
-    return {"rows": table.total, "first": [dict(row) for row in table.rows]}
-
-
-def _findings(sections: Sequence[Section]) -> list[Finding]:
+def _findings(sections: Sequence[Section]) -> list[AuditFinding]:
     return [finding for section in sections for finding in section.findings]
 
 
-def _outcome(sections: Sequence[Section], fatal: frozenset[str], place: Place) -> Outcome:
+def _outcome(sections: Sequence[Section], fatal: frozenset[str], place: StorageLocation) -> JobResult:
     rows: list[dict[str, int | str]] = [
         {
             "check": section.name,
@@ -192,27 +198,23 @@ def _outcome(sections: Sequence[Section], fatal: frozenset[str], place: Place) -
     ]
     failed = [plain(finding.text) for finding in _findings(sections) if finding.kind in fatal]
     if len(failed) > FAILED_MAX:
-        failed = [*failed[:FAILED_MAX], f"and {len(failed) - FAILED_MAX} findings more; see the report"]
+        failed = [*failed[:FAILED_MAX], f"and {len(failed) - FAILED_MAX} more findings; see the report"]
     failed += [f"{section.name}: {section.missing}" for section in sections if section.missing]
     figures = {name: value for section in sections for name, value in section.figures.items()}
-    return Outcome({**figures, "findings": len(_findings(sections)), "report": place.uri(REPORT)}, rows, failed)
+    return JobResult({**figures, "findings": len(_findings(sections)), "report": place.uri(REPORT)}, rows, failed)
 
 
-def _where(options: AuditJob) -> str:
-    return {"pull": options.name_server, "store": options.path, "lake": options.lake}[options.input]
-
-
-def _write(place: Place, name: str, text: str) -> None:
+def _write(place: StorageLocation, name: str, text: str) -> None:
     with place.open(name) as sink:
         sink.write(text.encode())
 
 
 JOB = Job(
     "audit",
-    "It tells how far groups are behind, in messages, bytes and seconds; how long messages take by their traces;\n"
-    "what is there twice, missing or damaged; which keys and queues are crowded; which half and delayed messages are\n"
-    "overdue. Each message is read once; nothing is changed anywhere. The folder gets report.html, which needs\n"
-    "nothing beside it, summary.json, and the tables as Parquet. What --fail-on names makes the exit code 1.",
+    "It reports the lag of groups in messages, bytes and seconds, latencies by message traces, duplicate, missing and\n"
+    "damaged messages, hot keys and skewed queues, and overdue half and delayed messages. Each message is read once,\n"
+    "and nothing is changed. It writes report.html, a single file, summary.json, and the tables as Parquet. Findings\n"
+    "of the kinds in --fail-on make the exit code 1.",
     AuditJob,
     run,
     (
@@ -221,5 +223,5 @@ JOB = Job(
         "--input store --path /data/store --from 2026-11-20 --out /data/audits/2026-11-21",
         "--input lake --lake ./lake --topics 'orders,pay-*' --out ./audit",
     ),
-    "nothing was changed; the next run begins anew",
+    "nothing was changed; the next run starts from the beginning",
 )

@@ -1,4 +1,4 @@
-"""What the messages themselves tell: how much there is, what is there twice, missing, damaged or crowded."""
+"""Checks of messages: traffic, duplicates, gaps, damage and hot keys."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pyspark.sql import functions as f
 from orbitmq.message.model import MessageQueue
 from orbitmq.pipeline.audit.facts import QUEUE
 from orbitmq.pipeline.audit.options import DAMAGE, DUPLICATES, GAPS, KEYS, SKEW, AuditJob
-from orbitmq.pipeline.audit.results import Bar, Chart, Field, Finding, Row, Section, counted
+from orbitmq.pipeline.audit.results import AuditFinding, ChartBar, Field, ReportChart, Row, Section, counted
 from orbitmq.pipeline.audit.tables import Tables
 
-POINTS_MAX = 60  # bars of the chart of time: more cannot be told apart on a phone
-STEPS_MS = (1000, 5000, 15_000, 60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000)  # one such bar is worth
+POINTS_MAX = 60  # bars of the chart over time: more are too narrow on a phone
+STEPS_MS = (1000, 5000, 15_000, 60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000)  # width of such a bar
 BARS_MAX = 20
-KEYS_MAX = 1000  # the most frequent ones: what comes to the driver
-SKEW_MESSAGES_MIN = 100  # of a topic; with fewer its queues cannot be expected to be alike
+KEYS_MAX = 1000  # the most frequent ones, which the driver collects
+SKEW_MESSAGES_MIN = 100  # of a topic; with fewer a skew means nothing
 RUNS = "topic STRING, brokerName STRING, queueId INT, first BIGINT, last BIGINT"
 PERCENTILES = (0.5, 0.95, 0.99)
 Bounds = Mapping[MessageQueue, tuple[int, int]]
@@ -57,7 +57,7 @@ SAME = {"msgId": "message id", "idempotencyKey": "idempotency key", "keys": "key
 
 @dataclass(frozen=True)
 class Traffic:
-    """How much of what there is; other checks compare with it."""
+    """The section of traffic, and the number of messages of each topic for other checks."""
 
     section: Section
     of_topics: Mapping[str, int]
@@ -67,7 +67,7 @@ class Traffic:
 
 
 def traffic(facts: DataFrame, bounds: Bounds, options: AuditJob, tables: Tables) -> Traffic:
-    """Messages and bytes of topics and queues, the delay until they were stored, and how they came over time."""
+    """Messages and bytes of topics and queues, the delay until they were stored, and the rate over time."""
     whole = facts.where("topic IS NOT NULL")
     found = whole.groupBy(*QUEUE).agg(
         f.count("*").alias("messages"), f.sum("size").alias("bytes"), f.min("queueOffset").alias("low"),
@@ -83,19 +83,21 @@ def traffic(facts: DataFrame, bounds: Bounds, options: AuditJob, tables: Tables)
         row for row in topics if row["messages"] >= SKEW_MESSAGES_MIN and row["skewPercent"] >= options.skew_percent
     ]
     findings = [
-        Finding(SKEW, 1, f"{row['topic']}: its fullest queue has {row['skewPercent']:.0f} % of the mean of its queues")
+        AuditFinding(
+            SKEW, 1, f"{row['topic']}: its fullest queue has {row['skewPercent']:.0f} % of the mean of its queues"
+        )
         for row in skewed
     ]
     spread = sorted(queues, key=lambda row: -row["messages"])[:BARS_MAX]
-    bars = [Bar(_place(row), row["messages"], f"{row['percent']:.1f} % of the topic") for row in spread]
+    bars = [ChartBar(_place(row), row["messages"], f"{row['percent']:.1f} % of the topic") for row in spread]
     section = Section(
         "messages",
         "Messages",
-        "What was looked at, and how it is spread over the queues.",
+        "The messages that were audited, and their distribution over the queues.",
         {"messages": sum(of_topics.values()), "bytes": sum(int(row["bytes"]) for row in queues)},
         findings,
         (tables.small("topics", "Topics", _TOPICS, topics), tables.small("queues", "Queues", _QUEUES, queues)),
-        (_over_time(whole, queues), Chart("Messages by queue", "bars", "count", bars)),
+        (_over_time(whole, queues), ReportChart("Messages by queue", "bars", "count", bars)),
     )
     return Traffic(section, of_topics)
 
@@ -147,10 +149,10 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
-def _over_time(whole: DataFrame, queues: Sequence[Row]) -> Chart:
+def _over_time(whole: DataFrame, queues: Sequence[Row]) -> ReportChart:
     times = [row[name] for row in queues for name in ("oldest", "newest") if row[name] is not None]
     if not times:
-        return Chart("Messages over time", "columns", "count", ())
+        return ReportChart("Messages over time", "columns", "count", ())
     span = max(times) - min(times)
     step = next(
         (step for step in STEPS_MS if span // step < POINTS_MAX),
@@ -160,17 +162,18 @@ def _over_time(whole: DataFrame, queues: Sequence[Row]) -> Chart:
     slot = f.floor((f.col("stored") - begin) / step)
     counts = {row.slot: row["count"] for row in whole.groupBy(slot.alias("slot")).count().collect()}
     points = [
-        Bar(str(begin + number * step), counts.get(number, 0)) for number in range((max(times) - begin) // step + 1)
+        ChartBar(str(begin + number * step), counts.get(number, 0))
+        for number in range((max(times) - begin) // step + 1)
     ]
-    return Chart("Messages over time", "columns", "count", points)
+    return ReportChart("Messages over time", "columns", "count", points)
 
 
 # ----------------------------------------------------------------------------------------------------- what is wrong
 
 
 def duplicates(facts: DataFrame, tables: Tables) -> Section:
-    """Messages of one topic with the same id, idempotency key or keys. The last may well be meant, and are only
-    told."""
+    """Messages of one topic with the same id, idempotency key or keys. Equal keys may be intended, so they are listed,
+    but are no finding."""
     place = f.struct("stored", f.concat_ws("/", "brokerName", "queueId", "queueOffset").alias("place"))
     groups = [
         facts.where(f.col(column).isNotNull())
@@ -189,25 +192,25 @@ def duplicates(facts: DataFrame, tables: Tables) -> Section:
     frame = groups[0].unionAll(groups[1]).unionAll(groups[2])
     table, copies = tables.large(
         "duplicates",
-        "Messages that are there more than once",
+        "Duplicate messages",
         _DUPLICATES,
         frame,
         (f.expr("kind = 'keys'"), f.desc("messages"), f.col("topic"), f.col("value")),
         {kind: f.when(f.col("kind") == kind, f.col("messages") - 1).otherwise(0) for kind in SAME.values()},
     )
     findings = [
-        Finding(DUPLICATES, count, f"{counted(count, 'message')} with the {kind} of an earlier one of the topic")
+        AuditFinding(DUPLICATES, count, f"{counted(count, 'message')} with the {kind} of an earlier one of the topic")
         for kind, count in copies.items()
         if count and kind != SAME["keys"]
     ]
     figures = {f"copies by {kind}": count for kind, count in copies.items()}
-    text = "Messages with the id or idempotency key of an earlier one of their topic; or its keys, which may be meant."
+    text = "Messages with the id or idempotency key of an earlier one of their topic. Equal keys may be intended."
     return Section(DUPLICATES, "Duplicates", text, figures, findings, (table,))
 
 
 def gaps(facts: DataFrame, read: Bounds, lows: Bounds, tables: Tables) -> Section:
-    """Offsets that no message has. `read` are the ranges that should be whole, where they are known; what lies below
-    `lows` was deleted by its broker meanwhile."""
+    """Offsets without a message. `read` has the ranges that should be complete, if known. Messages below `lows` were
+    deleted by their broker meanwhile."""
     offsets = facts.where("topic IS NOT NULL").select(
         *QUEUE, "queueOffset", f.bitmap_bucket_number(_number()).alias("slot")
     )
@@ -242,16 +245,16 @@ def _gaps(found: DataFrame, read: Bounds, lows: Bounds, tables: Tables) -> Secti
     )
     count = sums["messages"]
     findings = (
-        [Finding(GAPS, count, f"no message at {counted(count, 'offset')}, in {counted(table.total, 'gap')}")]
+        [AuditFinding(GAPS, count, f"no message at {counted(count, 'offset')}, in {counted(table.total, 'gap')}")]
         if count
         else []
     )
-    text = "Offsets of a queue follow one another; where one is missing, a message was lost or is damaged."
+    text = "The offsets of a queue are consecutive. Where one is missing, a message was lost or is damaged."
     return Section(GAPS, "Gaps", text, {"gaps": table.total, "missing messages": count}, findings, (table,))
 
 
 def _slots(offsets: DataFrame) -> DataFrame:
-    """What each slot of 32,768 offsets holds: tasks mark the offsets they see in a bitmap."""
+    """The offsets of each slot of 32,768: tasks mark them in a bitmap."""
     held = f.bitmap_count(f.bitmap_construct_agg(f.bitmap_bit_position(_number())))
     ends = f.min("queueOffset").alias("first"), f.max("queueOffset").alias("last")
     return offsets.groupBy(*QUEUE, "slot").agg(*ends, held.alias("held"))
@@ -263,7 +266,7 @@ def _number() -> Column:
 
 
 def runs(offsets: DataFrame, slots: DataFrame) -> DataFrame:
-    """Stretches of offsets without a hole; they may touch. Only where a slot has a hole offsets are sorted."""
+    """Runs of consecutive offsets, which may touch. Offsets are sorted only in slots with a gap."""
     is_whole = f.col("held") == f.col("last") - f.col("first") + 1
     names = (*QUEUE, "first", "last")
     whole, broken = slots.where(is_whole).select(*names), slots.where(~is_whole).select(*QUEUE, "slot")
@@ -279,17 +282,17 @@ def runs(offsets: DataFrame, slots: DataFrame) -> DataFrame:
 
 
 def damage(facts: DataFrame, tables: Tables) -> Section:
-    """Messages whose body does not match its checksum, and bytes of a log that are no message."""
+    """Messages whose body does not match its checksum, and bytes of a log that are not a message."""
     frame = facts.where("damage IS NOT NULL").withColumnRenamed("damage", "reason")
     order = *map(f.col, QUEUE), f.col("queueOffset"), f.col("reason")
-    table, _ = tables.large("damage", "What is damaged", _DAMAGE, frame, order)
-    findings = [Finding(DAMAGE, table.total, f"{counted(table.total, 'message')} damaged")] if table.total else []
-    text = "Every body was compared with the checksum its producer's broker stored."
+    table, _ = tables.large("damage", "Damaged messages", _DAMAGE, frame, order)
+    findings = [AuditFinding(DAMAGE, table.total, f"{counted(table.total, 'message')} damaged")] if table.total else []
+    text = "Every body was compared with the checksum that the broker stored."
     return Section(DAMAGE, "Damage", text, {"damaged": table.total}, findings, (table,))
 
 
 def keys(facts: DataFrame, of_topics: Mapping[str, int], options: AuditJob, tables: Tables) -> Section:
-    """The keys that most messages have. Spark counts them exactly; the driver gets the first few."""
+    """The most frequent keys. Spark counts exactly, the driver gets the first KEYS_MAX."""
     each = facts.select("topic", f.explode(f.array_distinct(f.split("keys", r"\s+"))).alias("key"))
     several = each.groupBy("topic", "key").count().where("count > 1")
     totals = facts.sparkSession.createDataFrame(list(of_topics.items()), "topic STRING, whole BIGINT")
@@ -301,17 +304,19 @@ def keys(facts: DataFrame, of_topics: Mapping[str, int], options: AuditJob, tabl
     rows: list[Row] = [row.asDict() for row in first.limit(KEYS_MAX).collect()]
     hot = [row for row in rows if row["hot"]]
     findings = [
-        Finding(
+        AuditFinding(
             KEYS, row["messages"], f"{row['percent']:.1f} % of the messages of {row['topic']} have the key {row['key']}"
         )
         for row in hot
     ]
-    bars = [Bar(f"{row['topic']}: {row['key']}", row["messages"], f"{row['percent']:.1f} %") for row in rows[:BARS_MAX]]
-    text = "The keys that most messages share. What is ordered or spread by such a key is crowded."
+    bars = [
+        ChartBar(f"{row['topic']}: {row['key']}", row["messages"], f"{row['percent']:.1f} %") for row in rows[:BARS_MAX]
+    ]
+    text = "The most frequent keys. Queues that are chosen by a hot key are overloaded."
     table = tables.small("hot_keys", "Keys", _KEYS, rows)
     return Section(
         KEYS, "Hot keys", text, {"hot keys": len(hot)}, findings, (table,),
-        (Chart("Messages by key", "bars", "count", bars),),
+        (ReportChart("Messages by key", "bars", "count", bars),),
     )  # fmt: skip
 
 

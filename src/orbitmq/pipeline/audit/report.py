@@ -1,7 +1,7 @@
-"""The page: everything in one file, without scripts and without a look at the network. Knows no Spark.
+"""The report: a single page without scripts and without network access. Knows no Spark.
 
-What comes out of messages (keys, topics, groups, ids) is hostile text: the template escapes everything, and letters
-that would steer a page are shown as marks.
+Texts from messages (keys, topics, groups, ids) are untrusted: the template escapes everything, and control characters
+are shown as symbols.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from importlib import resources
 from typing import Any
 
-from orbitmq.pipeline.audit.results import Bar, Chart, Section, Strip, plain
+from orbitmq.pipeline.audit.results import ChartBar, LatencyStrip, ReportChart, Section, plain
 
 TEMPLATE = "report.html"
 BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -21,8 +21,8 @@ NONE = "–"
 
 
 @dataclass(frozen=True)
-class Head:
-    """What was looked at: `now_ms` is when, milliseconds since the epoch; `fatal` are kinds of findings."""
+class ReportHead:
+    """The head of the report: `now_ms` is the time in milliseconds since the epoch, `fatal` has kinds of findings."""
 
     now_ms: int
     input: str
@@ -31,9 +31,9 @@ class Head:
     fatal: Sequence[str]
 
 
-def page(head: Head, sections: Sequence[Section]) -> str:
+def page(head: ReportHead, sections: Sequence[Section]) -> str:
     """The whole page. It needs the package jinja2."""
-    from jinja2 import Environment, StrictUndefined  # not wanted by executors, which import this package, too
+    from jinja2 import Environment, StrictUndefined  # not needed by executors, which import this package, too
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"shown": shown, "plain": plain}
@@ -49,7 +49,7 @@ def page(head: Head, sections: Sequence[Section]) -> str:
 
 
 def shown(value: Any, kind: str) -> str:
-    """A value for people; `kind` as a field of a table has it."""
+    """A formatted value. `kind` is that of a table's field."""
     if value is None:
         return NONE
     if kind == "bytes":
@@ -61,7 +61,7 @@ def shown(value: Any, kind: str) -> str:
     if kind == "ms":
         return f"{value:,.0f} ms"
     if kind == "seconds":
-        return _duration(int(value))
+        return duration(int(value))
     if kind == "flag":
         return "yes" if value else ""
     return f"{value:,.0f}" if kind == "count" else plain(str(value))
@@ -79,7 +79,8 @@ def _time(milliseconds: int) -> str:
         return f"{milliseconds} ms"
 
 
-def _duration(seconds: int) -> str:
+def duration(seconds: int) -> str:
+    """A duration in at most two units."""
     if seconds < 60:
         return f"{seconds} s"
     minutes, hours = seconds // 60, seconds // 3600
@@ -91,9 +92,9 @@ def _duration(seconds: int) -> str:
 # ------------------------------------------------------------------------------------------------------------- drawings
 
 
-def _bars(chart: Chart) -> list[dict[str, Any]]:
+def _bars(chart: ReportChart) -> list[dict[str, Any]]:
     """Each with its width as a part of the longest one, in percent."""
-    points = [point for point in chart.points if isinstance(point, Bar)]
+    points = [point for point in chart.points if isinstance(point, ChartBar)]
     most = max((point.value for point in points), default=0) or 1
     return [
         {"label": point.label, "width": round(100 * point.value / most, 2), "value": shown(point.value, chart.unit),
@@ -102,10 +103,10 @@ def _bars(chart: Chart) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _columns(chart: Chart) -> dict[str, Any]:
+def _columns(chart: ReportChart) -> dict[str, Any]:
     """Bars side by side in a drawing of 100 units in height and one a bar in width. Labels are times, or with unit ms
     the limit the bar's values lie below."""
-    points = [point for point in chart.points if isinstance(point, Bar)]
+    points = [point for point in chart.points if isinstance(point, ChartBar)]
     most = max((point.value for point in points), default=0) or 1
     names = [f"≤ {int(point.label):,} ms" if chart.unit == "ms" else _time(int(point.label)) for point in points]
     bars = [
@@ -117,9 +118,9 @@ def _columns(chart: Chart) -> dict[str, Any]:
     return {"bars": bars, "most": shown(most, "count"), "marks": marks}
 
 
-def _strips(chart: Chart) -> dict[str, Any]:
+def _strips(chart: ReportChart) -> dict[str, Any]:
     """Each from its half to its 99 of a hundred on one logarithmic scale, places in percent of the width."""
-    points = [point for point in chart.points if isinstance(point, Strip)]
+    points = [point for point in chart.points if isinstance(point, LatencyStrip)]
     power = max(1, math.ceil(math.log10(max((point.nearly_all for point in points), default=1) + 1)))
     rows = [
         {

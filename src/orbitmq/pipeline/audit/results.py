@@ -1,4 +1,4 @@
-"""What a check finds, in the form that tables, summary and page are made from. Pure."""
+"""The results of checks, from which tables, summary and page are made. Pure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from orbitmq.runtime.visible import visible
+from orbitmq.runtime.printable import printable
 
 Row = Mapping[str, Any]
-TEXT_MAX = 200  # characters of a value that people are shown; tables have it whole
+TEXT_MAX = 200  # characters of a value in the report; the Parquet tables have it in full
 
 
 def plain(text: str) -> str:
-    """A text of a message as a page or a terminal may show it, shortened."""
-    return visible(text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…")
+    """A text from a message, escaped and shortened for a page or a terminal."""
+    return printable(text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…")
 
 
 def counted(number: int, noun: str) -> str:
@@ -43,24 +43,24 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Something that somebody should look at. `count` says how much of it."""
+class AuditFinding:
+    """Something to look at, and its count."""
 
     kind: str
     count: int
     text: str
 
 
-class Bar(NamedTuple):
-    """One line of a chart: a value in the chart's unit, and what else there is to say."""
+class ChartBar(NamedTuple):
+    """One bar of a chart: a value in the chart's unit, and a note."""
 
     label: str
     value: float
     note: str = ""
 
 
-class Strip(NamedTuple):
-    """The spread of a latency in milliseconds: half, 95 and 99 of a hundred are below."""
+class LatencyStrip(NamedTuple):
+    """Percentiles of a latency in milliseconds: p50, p95 and p99."""
 
     label: str
     half: float
@@ -69,25 +69,25 @@ class Strip(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Chart:
+class ReportChart:
     """`kind` is bars, columns (bars side by side, in the order of time or size) or strips. `unit` as a field's kind."""
 
     title: str
     kind: str
     unit: str
-    points: Sequence[Bar] | Sequence[Strip]
+    points: Sequence[ChartBar] | Sequence[LatencyStrip]
 
 
 @dataclass(frozen=True)
 class Section:
-    """All that one check has to say. `figures` are its numbers for summary and closing table; `missing` says why it
-    could not look."""
+    """The result of one check. `figures` are its numbers for the summary and the closing table. `missing` is the reason
+    when the check could not run."""
 
     name: str
     title: str
     text: str
     figures: Mapping[str, int] = field(default_factory=dict)
-    findings: Sequence[Finding] = ()
+    findings: Sequence[AuditFinding] = ()
     tables: Sequence[Table] = ()
-    charts: Sequence[Chart] = ()
+    charts: Sequence[ReportChart] = ()
     missing: str = ""

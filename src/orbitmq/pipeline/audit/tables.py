@@ -1,7 +1,7 @@
-"""Tables on their way out: Parquet in full, and the first rows for people.
+"""Writes tables in full as Parquet, and returns the first rows for the report.
 
-Tables with a row a queue or a group are made on the driver; those that grow with the messages are written by Spark and
-never come to the driver.
+Tables with a row for each queue or group are made on the driver. Tables that grow with the messages are written by
+Spark, and the driver never holds them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
 from orbitmq.pipeline.audit.results import Field, Row, Table
-from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 
 TYPES = {"text": pa.string(), "percent": pa.float64(), "flag": pa.bool_()}  # the others are whole numbers
 ROWS = "rows"
@@ -24,13 +24,13 @@ NOTHING: Mapping[str, Column] = {}
 
 @dataclass(frozen=True)
 class Tables:
-    """Writes below `place`; `rows_max` rows of each table are shown."""
+    """Writes tables below `place`. The report shows `rows_max` rows of each."""
 
-    place: Place
+    place: StorageLocation
     rows_max: int
 
     def small(self, name: str, title: str, fields: Sequence[Field], rows: Sequence[Row]) -> Table:
-        """A table that is here, in the order to show it."""
+        """A table on the driver, in the order of the report."""
         self._clear(name)
         schema = pa.schema([(field.name, TYPES.get(field.kind, pa.int64())) for field in fields])
         with self.place.open(f"{name}/part-0.parquet") as sink:
@@ -46,7 +46,7 @@ class Tables:
         order: Sequence[Column],
         sums: Mapping[str, Column] = NOTHING,
     ) -> tuple[Table, dict[str, int]]:
-        """A table that Spark makes; rows are shown in this order. `sums` are taken over all rows on the way."""
+        """A table that Spark writes. The report uses this order. `sums` are computed over all rows on the way."""
         self._clear(name)
         seen, uri = Observation(), self.place.uri(name)
         measures = [f.sum(column).alias(key) for key, column in sums.items()]
@@ -61,7 +61,7 @@ class Tables:
         return Table(name, title, fields, rows, total), told
 
     def _clear(self, name: str) -> None:
-        """Remove what an earlier audit has left."""
-        own = Place(self.place.uri(name))
+        """Remove the files of an earlier audit."""
+        own = StorageLocation(self.place.uri(name))
         for found in list(own.files()):
             own.remove(found.path)

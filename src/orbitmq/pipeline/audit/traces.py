@@ -1,4 +1,4 @@
-"""Latencies as the message traces of clients tell them: from the send to the listener, and to its end."""
+"""Latencies from the message traces of clients: from the send to the listener, and to its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orbitmq.client.core.trace import ConsumeBegun, ConsumeEnded, Published, dec
 from orbitmq.errors import BodyError
 from orbitmq.pipeline.audit.messages import BARS_MAX, PERCENTILES
 from orbitmq.pipeline.audit.options import LATENCY, AuditJob
-from orbitmq.pipeline.audit.results import Bar, Chart, Field, Finding, Row, Section, Strip
+from orbitmq.pipeline.audit.results import AuditFinding, ChartBar, Field, LatencyStrip, ReportChart, Row, Section
 from orbitmq.pipeline.audit.tables import Tables
 
 SENT, BEGUN, ENDED, UNREADABLE = "sent", "begun", "ended", "unreadable"
@@ -32,7 +32,7 @@ _DELIVERIES = (
 
 
 def rows_of(body: bytes | None) -> list[Row]:
-    """What a trace message says, a row a message it is about; runs in a task."""
+    """The rows of a trace message, one for each message it describes. Runs in a task."""
     try:
         found = decode_trace(bytes(body or b""))
     except BodyError:
@@ -53,7 +53,7 @@ def rows_of(body: bytes | None) -> list[Row]:
 
 
 def latency(traces: DataFrame, options: AuditJob, tables: Tables) -> Section:
-    """`traces` are the messages of the trace topic, of which `body` is looked at."""
+    """The section of latencies. `traces` are the messages of the trace topic, with the column `body`."""
     read = f.udf(rows_of, f"ARRAY<STRUCT<{RECORD}>>", useArrow=False)
     told = traces.select(f.inline(read("body"))).persist()
     try:
@@ -68,23 +68,25 @@ def _latency(told: DataFrame, options: AuditJob, tables: Tables) -> Section:
     sends = _rows_of(_sends(told), ("cost",))
     rows = _rows_of(_by_group(deliveries), ("wait", "work", "done_"))
     charts = (
-        Chart("Send to done, by group", "strips", "ms", _strips(rows)),
-        Chart("How long messages took from send to done", "columns", "ms", _histogram(deliveries)),
+        ReportChart("Send to done, by group", "strips", "ms", _strips(rows)),
+        ReportChart("Time from send to done", "columns", "ms", _histogram(deliveries)),
     )
     deliveries.unpersist()
     slow = [
         row for row in rows if options.latency_ms and row["doneP99"] is not None and row["doneP99"] > options.latency_ms
     ]
     findings = [
-        Finding(LATENCY, row["done"], f"{row['topic']} is done by {row['group']} within {row['doneP99']:,} ms (p99)")
+        AuditFinding(
+            LATENCY, row["done"], f"{row['topic']} is done by {row['group']} within {row['doneP99']:,} ms (p99)"
+        )
         for row in slow
     ]
     figures = {"sends traced": counts.get(SENT, 0), "deliveries traced": counts.get(BEGUN, 0)}
     return Section(
         LATENCY,
         "Latency",
-        "As message traces tell it, by the clocks of the clients. A message that fails and comes again is done when a "
-        "listener has taken it.",
+        "Computed from message traces, by the clocks of the clients. A message that is retried is done when a listener "
+        "succeeds.",
         figures | {"unreadable traces": counts.get(UNREADABLE, 0)},
         findings,
         (
@@ -102,13 +104,15 @@ def _sends(told: DataFrame) -> DataFrame:
 
 
 def _deliveries(told: DataFrame) -> DataFrame:
-    """A row a message and group: from its first send to its first call, and to the end of the first that took it."""
+    """A row for each message and group: from its first send to the first call, and to the end of the successful one."""
     sends = told.where(f.col("kind") == SENT).groupBy("msgId")
     sent = sends.agg(f.min("at").alias("sentAt"), f.min_by("topic", "at").alias("topic"))
     begun = told.where(f.col("kind") == BEGUN).select("msgId", "group", "request", f.col("at").alias("begunAt"))
     ended = told.where(f.col("kind") == ENDED).select("msgId", "request", "at", "cost", "ok")
     calls = begun.join(ended, ["msgId", "request"], "left")
-    end = f.when(f.col("at") > 0, f.col("at")).otherwise(f.col("begunAt") + f.col("cost"))  # older clients tell no end
+    end = f.when(f.col("at") > 0, f.col("at")).otherwise(
+        f.col("begunAt") + f.col("cost")
+    )  # older clients do not record the end
     took = f.when(f.col("ok"), f.struct(end.alias("at"), f.col("cost").alias("work")))
     by_group = calls.groupBy("msgId", "group").agg(
         f.min("begunAt").alias("begunAt"), f.min(took).alias("took"), f.count_if(~f.col("ok")).alias("failures")
@@ -145,19 +149,19 @@ def _rows_of(frame: DataFrame, spreads: Sequence[str]) -> list[Row]:
     return rows
 
 
-def _strips(rows: Sequence[Row]) -> list[Strip]:
+def _strips(rows: Sequence[Row]) -> list[LatencyStrip]:
     done = sorted((row for row in rows if row["doneP99"] is not None), key=lambda row: -row["doneP99"])
     return [
-        Strip(f"{row['group']} / {row['topic']}", row["doneP50"], row["doneP95"], row["doneP99"])
+        LatencyStrip(f"{row['group']} / {row['topic']}", row["doneP50"], row["doneP95"], row["doneP99"])
         for row in done[:BARS_MAX]
     ]
 
 
-def _histogram(deliveries: DataFrame) -> list[Bar]:
+def _histogram(deliveries: DataFrame) -> list[ChartBar]:
     """Messages by the power of two their latency is below."""
     power = f.floor(f.log2(f.greatest(f.col("done_"), f.lit(0)) + 1))
     found = deliveries.where("done_ IS NOT NULL").groupBy(power.alias("power")).count().collect()
     counts = {row.power: row["count"] for row in found}
     if not counts:
         return []
-    return [Bar(str((1 << power + 1) - 1), counts.get(power, 0)) for power in range(min(counts), max(counts) + 1)]
+    return [ChartBar(str((1 << power + 1) - 1), counts.get(power, 0)) for power in range(min(counts), max(counts) + 1)]

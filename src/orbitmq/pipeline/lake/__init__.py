@@ -1,1 +1,1 @@
-"""The lake: archived messages as Parquet files, and the ways to publish them. Knows neither Spark nor brokers."""
+"""The lake: archived messages as Parquet files, and the table formats that publish them. Knows no Spark or brokers."""

@@ -1,9 +1,9 @@
-"""Bodies as columns: JSON or Avro bodies are read by a schema into a column `value`, and what does not fit is kept in a
-column `_rescued`, as JSON. Knows neither Spark nor brokers.
+"""Bodies as columns: JSON or Avro bodies are parsed by a schema into a column `value`, and what does not fit is kept as
+JSON in a column `_rescued`. Knows no Spark or brokers.
 
-The schema is one of Avro, for both kinds. JSON that is no object, or Avro of another schema, gives no value at all, and
-is rescued whole; of JSON that is an object the fields that fit are taken and the others rescued. Names that the schema
-does not have are rescued as well, but are no error: producers add fields.
+The schema is an Avro schema for both. A body that is not a JSON object, or Avro of another schema, has no value and is
+rescued as a whole. Of a JSON object, fields that fit are used and the others are rescued. Unknown fields are rescued as
+well, but are no error: producers add fields.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import pyarrow as pa
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline.lake.avro import arrow_type, parsed_schema
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import read_schema
+from orbitmq.pipeline.lake.message_files import read_schema
+from orbitmq.pipeline.lake.storage import StorageLocation
 
 LOG = logging.getLogger(__name__)
 
@@ -32,8 +32,7 @@ RAW, JSON, AVRO = MODES = ("raw", "json", "avro")
 SUSPEND, SKIP, KEEP = ON_BAD = ("suspend", "skip", "log")
 VALUE, RESCUED = "value", "_rescued"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-SINGLE_OBJECT = b"\xc3\x01"  # Avro's mark of a datum that tells the fingerprint of its schema
-FINGERPRINT_SIZE = 8
+SINGLE_OBJECT = b"\xc3\x01"  # Avro's marker before the fingerprint of the schema
 BOUNDS = {pa.int32(): 1 << 31, pa.int64(): 1 << 63}
 
 
@@ -42,8 +41,8 @@ class Misfit(ValueError):
 
 
 @dataclass
-class Found:
-    """What was made of one body. `errors` say what did not fit."""
+class ParsedBody:
+    """The result of parsing one body. `errors` say what did not fit."""
 
     value: Mapping[str, Any] | None
     rescued: dict[str, Any] = field(default_factory=dict)
@@ -59,25 +58,27 @@ class Bodies:
     on_bad: str
 
     def __post_init__(self) -> None:
-        """ConfigurationError for a schema that is none, or no record."""
+        """ConfigurationError for an invalid schema, or one that is not a record."""
         if self.mode != RAW and not pa.types.is_struct(self._type()):
-            raise ConfigurationError("option bodySchema: give a record, whose fields become the columns")
+            raise ConfigurationError("option bodySchema: use a record, whose fields become the columns")
 
-    def check_fit(self, place: Place, files: Sequence[LakeFile]) -> None:
-        """ConfigurationError for raw bodies where the lake's files have columns, or the other way round: engines that
-        go by the schema of a table would not show what is in some of them."""
+    def check_fit(self, place: StorageLocation, files: Sequence[LakeFile]) -> None:
+        """ConfigurationError when the lake has columns but the bodies are raw, or the reverse: query engines use one
+        schema for all files."""
         if not files:
             return
         has_columns = VALUE in read_schema(place, files[0].path).names
         if has_columns != (self.mode != RAW):
             began = "with columns" if has_columns else RAW
-            raise ConfigurationError(f"option bodyMode is {self.mode}, but the lake began {began}, and stays so")
+            raise ConfigurationError(
+                f"option bodyMode is {self.mode}, but the lake was created {began}, which cannot change"
+            )
 
     def add(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with both columns. SourceError for a body that does not fit, where that is to stop the archive."""
+        """The batch with both columns. SourceError for a body that does not fit, if that stops the archive."""
         if self.mode == RAW:
             return batch
-        read = self._reader()
+        read = json_reader(self._type()) if self.mode == JSON else avro_reader(self.schema)
         found = [read(body or b"") for body in batch.column("body").to_pylist()]
         bad = [number for number, each in enumerate(found) if each.errors]
         if bad:
@@ -87,7 +88,7 @@ class Bodies:
         whole = whole.append_column(RESCUED, pa.array(texts, pa.string()))
         return whole.filter(pa.array([not each.errors for each in found])) if bad and self.on_bad == SKIP else whole
 
-    def _tell(self, batch: pa.RecordBatch, bad: list[int], found: list[Found]) -> None:
+    def _tell(self, batch: pa.RecordBatch, bad: list[int], found: list[ParsedBody]) -> None:
         names = ("topic", "brokerName", "queueId", "queueOffset")
         place = "/".join(str(batch.column(name)[bad[0]].as_py()) for name in names)
         if self.on_bad == SUSPEND:
@@ -101,9 +102,6 @@ class Bodies:
     def _type(self) -> pa.DataType:
         return arrow_type(parsed_schema(self.schema))
 
-    def _reader(self) -> Callable[[bytes], Found]:
-        return json_reader(self._type()) if self.mode == JSON else avro_reader(self.schema)
-
 
 def _as_json(rescued: Mapping[str, Any]) -> str:
     try:
@@ -115,7 +113,7 @@ def _as_json(rescued: Mapping[str, Any]) -> str:
 # ---------------------------------------------------------------------------------------------------------------- Avro
 
 
-def avro_reader(schema: str) -> Callable[[bytes], Found]:
+def avro_reader(schema: str) -> Callable[[bytes], ParsedBody]:
     """Reads a datum of exactly this schema, bare or with the schema's fingerprint before it."""
     import fastavro
     from fastavro.schema import fingerprint, to_parsing_canonical_form
@@ -123,47 +121,47 @@ def avro_reader(schema: str) -> Callable[[bytes], Found]:
     parsed = parsed_schema(schema)
     known = SINGLE_OBJECT + bytes.fromhex(fingerprint(to_parsing_canonical_form(parsed), "CRC-64-AVRO"))[::-1]
 
-    def read(body: bytes) -> Found:
+    def read(body: bytes) -> ParsedBody:
         data = io.BytesIO(body.removeprefix(known))
         try:
             value = fastavro.schemaless_reader(data, parsed)
         except Exception as error:  # the library has no root for what it raises at bytes of another schema
             return _nothing(body, f"{type(error).__name__}: {error}")
         rest = len(data.getbuffer()) - data.tell()
-        return _nothing(body, f"{rest} bytes too many") if rest else Found(value)  # type: ignore[arg-type]
+        return _nothing(body, f"{rest} bytes too many") if rest else ParsedBody(value)  # type: ignore[arg-type]
 
     return read
 
 
-def _nothing(body: bytes, error: str) -> Found:
+def _nothing(body: bytes, error: str) -> ParsedBody:
     try:
-        return Found(None, {"": body.decode()}, [error])
+        return ParsedBody(None, {"": body.decode()}, [error])
     except UnicodeDecodeError:
-        return Found(None, {"": base64.b64encode(body).decode()}, [error])
+        return ParsedBody(None, {"": base64.b64encode(body).decode()}, [error])
 
 
 # ---------------------------------------------------------------------------------------------------------------- JSON
 
 
-def json_reader(kind: pa.StructType) -> Callable[[bytes], Found]:
+def json_reader(kind: pa.StructType) -> Callable[[bytes], ParsedBody]:
     """Reads an object, field by field."""
 
-    def read(body: bytes) -> Found:
+    def read(body: bytes) -> ParsedBody:
         try:
             value = json.loads(body)
         except (ValueError, RecursionError) as error:
             return _nothing(body, str(error))
         if not isinstance(value, dict):
-            return _nothing(body, "it is no JSON object")
-        found = Found(None)
+            return _nothing(body, "not a JSON object")
+        found = ParsedBody(None)
         found.value = _record(value, kind, "", found)
         return found
 
     return read
 
 
-def _record(value: Mapping[str, Any], kind: pa.StructType, path: str, found: Found) -> dict[str, Any]:
-    """The fields that fit; what else there is goes into `found`, by its path."""
+def _record(value: Mapping[str, Any], kind: pa.StructType, path: str, found: ParsedBody) -> dict[str, Any]:
+    """The fields that fit. The others are added to `found` by their path."""
     known = {kind.field(number).name: kind.field(number).type for number in range(kind.num_fields)}
     fields: dict[str, Any] = {}
     for name, each in value.items():
@@ -195,7 +193,7 @@ def _fit(value: Any, kind: pa.DataType, path: str, new: dict[str, Any]) -> Any:
         pairs = ((_text(name, kind.key_type), each) for name, each in value.items())
         return [(name, _fit(each, kind.item_type, f"{path}.{name}", new)) for name, each in pairs]
     if pa.types.is_struct(kind) and isinstance(value, dict):
-        inner = Found(None)
+        inner = ParsedBody(None)
         fields = _record(value, kind, f"{path}.", inner)
         if inner.errors:
             raise Misfit(inner.errors[0])
@@ -232,20 +230,12 @@ def _number(value: Any, kind: pa.DataType) -> float:
     return float(value)
 
 
-def _binary(value: Any, kind: pa.DataType) -> bytes:
-    return base64.b64decode(_text(value, kind), validate=True)
-
-
 def _time(value: Any, kind: pa.DataType) -> datetime:
     """ISO 8601, without an offset in UTC; or milliseconds since the epoch."""
     if isinstance(value, int) and not isinstance(value, bool):
         return EPOCH + timedelta(milliseconds=value)
     found = datetime.fromisoformat(_text(value, kind))
     return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _day(value: Any, kind: pa.DataType) -> date:
-    return date.fromisoformat(_text(value, kind))
 
 
 def _decimal(value: Any, kind: pa.DataType) -> Decimal:
@@ -265,8 +255,8 @@ _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType]
     (pa.types.is_boolean, _truth),
     (pa.types.is_integer, _whole),
     (pa.types.is_floating, _number),
-    (pa.types.is_binary, _binary),
+    (pa.types.is_binary, lambda value, kind: base64.b64decode(_text(value, kind), validate=True)),
     (pa.types.is_timestamp, _time),
-    (pa.types.is_date, _day),
+    (pa.types.is_date, lambda value, kind: date.fromisoformat(_text(value, kind))),
     (pa.types.is_decimal, _decimal),
 )

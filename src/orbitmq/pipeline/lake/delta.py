@@ -20,8 +20,8 @@ from orbitmq.errors import LakeConflict, LakeError
 from orbitmq.pipeline.lake.lakes import GRACE_MS
 from orbitmq.pipeline.lake.layout import topic_and_day
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import read_schema
+from orbitmq.pipeline.lake.message_files import read_schema
+from orbitmq.pipeline.lake.storage import StorageLocation
 
 REPLACE_TRIES = 5  # each batch of an archive that runs beside a compaction takes one away
 
@@ -29,7 +29,7 @@ REPLACE_TRIES = 5  # each batch of an archive that runs beside a compaction take
 class DeltaLake:
     """The table at `place`; it is made with the first batch. `now_ms` gives milliseconds since the epoch."""
 
-    def __init__(self, place: Place, now_ms: Callable[[], int]) -> None:
+    def __init__(self, place: StorageLocation, now_ms: Callable[[], int]) -> None:
         self.place = place
         self._now_ms = now_ms
 
@@ -97,7 +97,7 @@ class DeltaLake:
                 self.place.root, read_schema(self.place, example.path), mode="ignore", name="orbitmq"
             )
         except (DeltaError, OSError) as error:
-            raise LakeError(f"the Delta table {self.place.root} cannot be made: {error}") from error
+            raise LakeError(f"the Delta table {self.place.root} cannot be created: {error}") from error
 
     def _add(self, file: LakeFile, *, is_new: bool) -> AddAction:
         """With what lets readers skip a file: its topic, where it holds one, and the times."""
@@ -113,7 +113,7 @@ class DeltaLake:
         try:
             table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
         except CommitFailedError as error:
-            raise LakeConflict(f"the Delta table {self.place.root} was changed by somebody else: {error}") from error
+            raise LakeConflict(f"the Delta table {self.place.root} was changed by another job: {error}") from error
         except (DeltaError, OSError) as error:
             raise LakeError(f"the Delta table {self.place.root} cannot be written: {error}") from error
 

@@ -19,8 +19,8 @@ from orbitmq.errors import LakeConflict, LakeError
 from orbitmq.pipeline.lake.lakes import GRACE_MS
 from orbitmq.pipeline.lake.layout import TABLE_FOLDER, topic_and_day
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.places import Place
-from orbitmq.pipeline.lake.writing import read_schema
+from orbitmq.pipeline.lake.message_files import read_schema
+from orbitmq.pipeline.lake.storage import StorageLocation
 
 TABLE = "orbitmq.messages"
 CATALOG = "orbitmq"
@@ -34,7 +34,7 @@ class IcebergLake:
     catalog, for a place that is a folder.
     """
 
-    def __init__(self, place: Place, catalog: Mapping[str, str] | None = None) -> None:
+    def __init__(self, place: StorageLocation, catalog: Mapping[str, str] | None = None) -> None:
         self.place = place
         self._properties = dict(catalog) if catalog else _own_catalog(place)
 
@@ -126,7 +126,7 @@ class IcebergLake:
 class _Changing:
     """Foreign errors of a change in our own words."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StorageLocation) -> None:
         self._place = place
 
     def __enter__(self) -> None:
@@ -134,12 +134,12 @@ class _Changing:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, CommitFailedException):
-            raise LakeConflict(f"the Iceberg table at {self._place.root} was changed by somebody else") from error
+            raise LakeConflict(f"the Iceberg table at {self._place.root} was changed by another job") from error
         if isinstance(error, (OSError, ValueError)):
             raise LakeError(f"the Iceberg table at {self._place.root} cannot be written: {error}") from error
 
 
-def _own_catalog(place: Place) -> dict[str, str]:
+def _own_catalog(place: StorageLocation) -> dict[str, str]:
     if not place.is_local:
         raise LakeError(f"an Iceberg table at {place.root} needs a catalog: give its properties (uri, type, ...)")
     place.folder.mkdir(parents=True, exist_ok=True)

@@ -1,27 +1,33 @@
-"""What every kind of lake can do, whatever publishes its files. Knows no table format.
+"""The interface of all lakes, and the removal of orphan files. Knows no table format.
 
-A batch is published once: `commit` of the same query and batch again does nothing, so that a job which died anywhere
-may repeat its last batch. Files of a batch that was not published are nobody's, and `sweep` removes them.
+A batch is published once: a second `commit` of the same query and batch does nothing, so a failed job can repeat its
+last batch. Files of an unpublished batch are orphans, and `sweep` removes them.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from orbitmq.errors import LakeError
 from orbitmq.pipeline.lake.layout import is_message_file
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.runtime.clock import Clock, SystemClock
+
+LOG = logging.getLogger(__name__)
 
 HOUR_MS = 3_600_000
-ORPHAN_AGE_MS = 24 * HOUR_MS  # no task lives as long: what is older and unpublished is left over
+ORPHAN_AGE_MS = 24 * HOUR_MS  # no task runs as long: older unpublished files are orphans
+SWEEP_INTERVAL_MS = 6 * HOUR_MS  # listing a large lake takes a while, and orphans wait a day anyway
 GRACE_MS = HOUR_MS  # readers that began before a compaction still read the files it replaced
 
 
 class Lake(Protocol):
-    """Published message files below one place. Errors are LakeError; LakeConflict where another job was faster."""
+    """Published message files at one place. Errors are LakeError, or LakeConflict when another job was faster."""
 
-    place: Place
+    place: StorageLocation
 
     def last_batch(self, query_id: str) -> int:
         """The number of the last published batch of a query, -1 for none."""
@@ -32,7 +38,7 @@ class Lake(Protocol):
         ...
 
     def replace(self, removed: Sequence[LakeFile], added: Sequence[LakeFile]) -> None:
-        """Publish that the messages of some files are in others now. LakeConflict when one is no longer there."""
+        """Replace some files by others with the same messages. LakeConflict when one of them is gone."""
         ...
 
     def files(self) -> list[LakeFile]:
@@ -40,14 +46,14 @@ class Lake(Protocol):
         ...
 
     def settle(self, now_ms: int) -> Collection[str]:
-        """Forget what no reader needs any more. The paths that must not be removed: what is published, and what readers
-        that began up to GRACE_MS ago may still be reading."""
+        """Drop metadata that no reader needs. Returns the paths to keep: published files, and files that readers may
+        still use, as they started up to GRACE_MS ago."""
         ...
 
 
 def sweep(lake: Lake, now_ms: int, orphan_age_ms: int = ORPHAN_AGE_MS) -> list[str]:
-    """Remove message files that are nobody's; their paths. Where nothing is published nothing goes: it may be that the
-    wrong catalog was named."""
+    """Remove orphan message files and return their paths. Removes nothing when nothing is published: the catalog may be
+    the wrong one."""
     listed = [found for found in lake.place.files() if is_message_file(found.path)]
     kept = lake.settle(now_ms)  # after the listing: what was published meanwhile is known
     if not kept:
@@ -56,3 +62,27 @@ def sweep(lake: Lake, now_ms: int, orphan_age_ms: int = ORPHAN_AGE_MS) -> list[s
     for path in gone:
         lake.place.remove(path)
     return sorted(gone)
+
+
+class Sweeper:
+    """Sweeps one lake at the end of a job, and at intervals while a job runs. `removed` counts files."""
+
+    def __init__(self, lake: Lake, clock: Clock | None = None) -> None:
+        self.removed = 0
+        self._lake = lake
+        self._clock = clock or SystemClock()
+        self._swept_ms = self._clock.now_ms()
+
+    def sweep(self) -> None:
+        """Sweep now. Errors are those of the lake."""
+        self._swept_ms = self._clock.now_ms()
+        self.removed += len(sweep(self._lake, self._swept_ms))
+
+    def sweep_if_due(self) -> None:
+        """Sweep when SWEEP_INTERVAL_MS have passed. An error is logged: leftover files stop no archive."""
+        if self._clock.now_ms() - self._swept_ms < SWEEP_INTERVAL_MS:
+            return
+        try:
+            self.sweep()
+        except (LakeError, OSError) as error:
+            LOG.warning("event=sweep_failed error=%s", error)

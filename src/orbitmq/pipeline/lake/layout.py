@@ -1,11 +1,11 @@
-"""Where files of the lake lie and how they are called. Pure.
+"""Paths and names of the files of a lake. Pure.
 
     <root>/topic=<topic>/dt=<UTC day of storing>/<name>.parquet     messages
     <root>/_orbit_log/...                                           the log of a plain Parquet lake, see `parquet_log`
     <root>/_iceberg/...                                             what Iceberg keeps of its table
 
-The folders are for people and for engines that discover partitions; what a file holds stands in the file. Names carry
-what wrote them, and a part that no second attempt repeats: two attempts of a task never meet.
+The folders are for people and for engines that discover partitions; the file itself has the topic of each message.
+Names contain the writer and a unique part, so that two attempts of a task never collide.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def file_path(topic: str, day: str, writer: str, unique: str) -> str:
 
 
 def topic_and_day(path: str) -> tuple[str, str]:
-    """What `file_path` was told. LakeError for a path that it has not made."""
+    """The topic and the day of a path. LakeError for a path that `file_path` did not make."""
     found = _PATH.fullmatch(path)
     if found is None:
-        raise LakeError(f"{path} is no path of a message file: topic=<topic>/dt=<day>/<name>.parquet was expected")
+        raise LakeError(f"{path} is not the path of a message file; expected topic=<topic>/dt=<day>/<name>.parquet")
     topic = found["topic"]
     for letter, escape in _ESCAPES.items():
         topic = topic.replace(escape, letter)

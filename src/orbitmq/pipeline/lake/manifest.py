@@ -1,7 +1,7 @@
-"""What is told about a file of the lake: where it is and which messages it holds. Pure.
+"""Records about the files of a lake: their paths and the messages in them. Pure.
 
-Tasks make these records, they travel through Spark as JSON, and the commit publishes them; the plain Parquet lake keeps
-them in its log as they are.
+Tasks create these records, Spark carries them as JSON, and the commit publishes them. The plain Parquet lake keeps them
+in its log unchanged.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LakeFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reached(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a task has come in one queue: `next` is the first offset that it has not archived."""
+    """The progress of a task in one queue: `next` is the first offset that is not archived."""
 
     topic: str
     broker: str
@@ -59,7 +59,7 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task of the archive did."""
+    """The report of one task of the archive."""
 
     files: list[LakeFile] = []
     reached: list[Reached] = []
@@ -74,7 +74,7 @@ def decode(text: str) -> TaskReport:
     try:
         return msgspec.json.decode(text, type=TaskReport)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise LakeError(f"this is no report of an archive task: {text[:200]!r}: {error}") from error
+        raise LakeError(f"this is not the report of an archive task: {text[:200]!r}: {error}") from error
 
 
 def furthest(reports: Iterable[TaskReport]) -> list[Reached]:

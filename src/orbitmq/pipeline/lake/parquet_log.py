@@ -1,16 +1,16 @@
-"""A lake of plain Parquet files with a log of its own: nothing but files, on a file system that is mounted here.
+"""A lake of plain Parquet files with a log of its own, on a mounted file system.
 
     _orbit_log/lake.json                          {"format": 1}
     _orbit_log/batches/<query>/<batch>.json       {"added": [LakeFile...]}: one batch of one archive
     _orbit_log/changes/<number>.json              {"removed": [path...], "added": [LakeFile...], "at_ms": ...}
     _orbit_log/folds/<number>.json                what all entries before came to; the last one counts
 
-An entry comes into being whole and once: written under another name, flushed, and linked to its own, which fails where
-that exists. That is the whole of the commit protocol; object stores have no such step, so they need a table format.
+An entry is created atomically and once: written under a temporary name, flushed, and linked to its final name, which
+fails when that exists. This is the whole commit protocol. Object stores have no such step, so they need a table format.
 
-Entries become many with the years, so that now and then they are folded into one. They stay until the fold is older
-than any job that may have looked before it: a fold is seen by whoever comes later, and a batch or a change that is made
-meanwhile has a higher number than those that it holds.
+Entries accumulate, so they are folded into one from time to time. The originals stay until the fold is older than any
+job that may have started before it. Later jobs see the fold, and a batch or change made meanwhile has a higher number
+than those in it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from orbitmq.errors import LakeConflict, LakeError
 from orbitmq.pipeline.lake.lakes import GRACE_MS
 from orbitmq.pipeline.lake.layout import LOG_FOLDER
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.places import Place
+from orbitmq.pipeline.lake.storage import StorageLocation
 
 FORMAT = 1
 DIGITS = 12
@@ -77,11 +77,11 @@ class ParquetLake:
     """`now_ms` gives milliseconds since the epoch. LakeError for a place that is no folder, or a log of a later
     format."""
 
-    def __init__(self, place: Place, now_ms: Callable[[], int]) -> None:
+    def __init__(self, place: StorageLocation, now_ms: Callable[[], int]) -> None:
         if not place.is_local:
             raise LakeError(
-                f"a plain Parquet lake must lie in a folder, and {place.root} is none: object stores cannot make a "
-                "file only where there is none; use the format delta or iceberg"
+                f"a plain Parquet lake needs a folder, and {place.root} is not one: object stores cannot create a "
+                "file only if it does not exist; use the format delta or iceberg"
             )
         self.place = place
         self._now_ms = now_ms

@@ -1,4 +1,4 @@
-"""One split of a store as Arrow batches: walks, decodes, checks, filters. Runs in a task; must not know options."""
+"""Reads one split of a store as Arrow batches: scans, decodes, checks, filters. Runs in a task, knows no options."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
 
 from orbitmq.errors import SourceError, StoreError, UnitError
 from orbitmq.message.flags import COMPRESSED
-from orbitmq.spark.columns import Rows, record_batch
+from orbitmq.spark.columns import ColumnSource, record_batch
 from orbitmq.spark.damage import CORRUPT, corrupt_batch
 from orbitmq.spark.fetch import data_loss
 from orbitmq.spark.stores.columns import (
@@ -24,23 +25,23 @@ from orbitmq.spark.stores.columns import (
     table_batch,
 )
 from orbitmq.spark.stores.log import Damage, Found, Gone, LogWalk, Run
-from orbitmq.spark.stores.planning import IndexSplit, LogSplit, QueueSplit
 from orbitmq.spark.stores.queues import PlaceWalk, is_message, places, written
+from orbitmq.spark.stores.splits import IndexSplit, LogSplit, QueueSplit, Split
 from orbitmq.spark.topic_names import TopicNames
 from orbitmq.spark.units import Units
 
 LOG = logging.getLogger(__name__)
 
-RAW_SIZE_MAX = 4 << 20  # of bytes that are no message, in one row; the largest message brokers take by default
-PACKED_SIZE = 1 << 20  # bytes of compressed bodies unpacked at once: they may become hundreds of times as many
+RAW_SIZE_MAX = 4 << 20  # damaged bytes in one row; the largest message that brokers accept by default
+PACKED_SIZE = 1 << 20  # bytes of compressed bodies decompressed at once; they may expand a hundredfold
 INDEX_ENTRY = np.dtype([("hash", ">i4"), ("place", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 TABLE_ROWS = 100_000  # of queue and index entries in one batch
 
 
 @dataclass(frozen=True)
 class StoreSettings:
-    """How what lies in a store becomes rows. `topics` are those wanted, none for all; `queue_topics` those in whose
-    queues they stand. `strict`: a file that is gone is an error. `on_corrupt` is fail, skip or raw.
+    """How a store becomes rows. `topics` are the selected ones, empty for all; `queue_topics` are those whose queues
+    may have their messages. `strict`: a missing file is an error. `on_corrupt` is fail, skip or raw.
     """
 
     schema: pa.Schema
@@ -51,6 +52,23 @@ class StoreSettings:
     decompress: bool
     strict: bool
     on_corrupt: str
+
+
+@dataclass(frozen=True)
+class SplitPartition(InputPartition):
+    """What one task reads."""
+
+    split: Split
+
+
+def read_partition(partition: InputPartition, settings: StoreSettings) -> Iterator[pa.RecordBatch]:
+    """The batches of one split. Empty for the partition that Spark makes up when there is none."""
+    split = partition.split if isinstance(partition, SplitPartition) else None
+    if isinstance(split, LogSplit):
+        return LogBatches(split, settings).read()
+    if isinstance(split, QueueSplit):
+        return queue_batches(split, settings)
+    return iter(()) if split is None else index_batches(split, settings)
 
 
 class LogBatches:
@@ -65,7 +83,7 @@ class LogBatches:
         self._gone = 0
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """The batches. SourceError when the split cannot be read as promised."""
+        """The batches. SourceError when the split cannot be read completely."""
         for found in self._found():
             if isinstance(found, Run):
                 for units in self._wanted(found.units):
@@ -86,7 +104,7 @@ class LogBatches:
         return iter(LogWalk(self._log, start, split.end, is_aligned=split.is_aligned, range_end=split.range_end))
 
     def _wanted(self, units: Units) -> Iterator[Units]:
-        """The messages of the wanted topics, in portions that can be unpacked together."""
+        """The messages of the selected topics, in portions that can be decompressed together."""
         if self._settings.topics:
             topics = resolved_topics(units) if self._settings.resolve else units.topics()
             there = pc.unique(topics).to_pylist()
@@ -109,7 +127,7 @@ class LogBatches:
         try:
             if self._check_bodies:
                 units.check_bodies()
-            rows = Rows(units, self._split.broker_name, settings.decompress)
+            rows = ColumnSource(units, self._split.broker_name, settings.decompress)
             batch = record_batch(rows, settings.schema, self._columns)
         except UnitError as error:
             if len(units) == 1:
@@ -144,7 +162,7 @@ class LogBatches:
 
 
 def queue_batches(split: QueueSplit, settings: StoreSettings) -> Iterator[pa.RecordBatch]:
-    """The entries of queues whose messages the log still has."""
+    """The queue entries whose messages are still in the log."""
     log_start = split.directory.log().start
     for topic, queue_id in split.queues:
         for first, data in split.directory.entries(topic, queue_id):
@@ -167,9 +185,7 @@ def queue_batches(split: QueueSplit, settings: StoreSettings) -> Iterator[pa.Rec
 
 
 def index_batches(split: IndexSplit, settings: StoreSettings) -> Iterator[pa.RecordBatch]:
-    """The entries of one file of the key index. SourceError when its head leads to none, unless it may be
-    skipped.
-    """
+    """The entries of one file of the key index. SourceError for a damaged head, unless it may be skipped."""
     try:
         begin_ms, data = split.directory.index_entries(split.name)
     except StoreError as error:

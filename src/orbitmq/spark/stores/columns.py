@@ -1,5 +1,5 @@
-"""The tables a store directory is read as: messages as the topic source has them, entries of queues, entries of the key
-index. Must not know files."""
+"""The tables of a store directory: messages, entries of consume queues, and entries of the key index. Knows no
+files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType, Struc
 from orbitmq.errors import SourceError
 from orbitmq.message.properties import REAL_QID, REAL_TOPIC
 from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC
-from orbitmq.spark.columns import PROPERTIES, PROPERTIES_TYPES, Column
-from orbitmq.spark.connecting import bad_option
+from orbitmq.spark.cluster_options import bad_option
+from orbitmq.spark.columns import PROPERTIES, PROPERTIES_TYPES, MessageColumn
 from orbitmq.spark.forms import TOPIC_COLUMNS
 from orbitmq.spark.units import Units
 
 BODY = "body"
-HIDING_TOPICS = pa.array([SCHEDULE_TOPIC, HALF_TOPIC])  # whose messages are meant for another one
+HIDING_TOPICS = pa.array([SCHEDULE_TOPIC, HALF_TOPIC])  # with messages for other topics
 
 LOG_COLUMNS = TOPIC_COLUMNS
 QUEUE_COLUMNS: dict[str, DataType] = {
@@ -42,7 +42,7 @@ INDEX_COLUMNS: dict[str, DataType] = {
 
 
 def resolved_topics(units: Units) -> pa.StringArray:
-    """Topics, for a message that waits the one it is meant for."""
+    """Topics. A delayed or half message has its real topic."""
     topics = units.topics()
     hidden = pc.is_in(topics, HIDING_TOPICS)
     if not pc.any(hidden).as_py():
@@ -51,7 +51,7 @@ def resolved_topics(units: Units) -> pa.StringArray:
 
 
 def resolved_queue_ids(units: Units) -> pa.Int32Array:
-    """Queue ids, for a message that waits that of the queue it is meant for."""
+    """Queue ids. A delayed or half message has its real queue."""
     queue_ids = pa.array(units.field("queue_id"))
     hidden = pc.is_in(units.topics(), HIDING_TOPICS)
     if not pc.any(hidden).as_py():
@@ -61,15 +61,15 @@ def resolved_queue_ids(units: Units) -> pa.Int32Array:
     return pc.if_else(hidden, pc.coalesce(number.cast(pa.int32()), queue_ids), queue_ids)
 
 
-RESOLVED: dict[str, Column] = {
+RESOLVED: dict[str, MessageColumn] = {
     **LOG_COLUMNS,
-    "topic": Column(StringType(), lambda rows: resolved_topics(rows.units)),
-    "queueId": Column(IntegerType(), lambda rows: resolved_queue_ids(rows.units)),
+    "topic": MessageColumn(StringType(), lambda rows: resolved_topics(rows.units)),
+    "queueId": MessageColumn(IntegerType(), lambda rows: resolved_queue_ids(rows.units)),
 }
 
 
 def log_types(properties: str) -> dict[str, DataType]:
-    """Types of the columns of messages, with the column `properties` in the form wanted."""
+    """Types of the message columns, with the selected form of `properties`."""
     types = {name: column.type for name, column in LOG_COLUMNS.items()}
     return {**types, PROPERTIES: PROPERTIES_TYPES.get(properties, types[PROPERTIES])}
 
@@ -77,9 +77,9 @@ def log_types(properties: str) -> dict[str, DataType]:
 def schema_of(types: Mapping[str, DataType], names: Sequence[str]) -> StructType:
     """The schema with these columns. SourceError names a column that is unknown or repeated."""
     if unknown := [name for name in names if name not in types]:
-        raise bad_option(f"option columns: no column {', '.join(unknown)}; there are {', '.join(types)}")
+        raise bad_option(f"option columns: no column {', '.join(unknown)}; the columns are {', '.join(types)}")
     if len(set(names)) < len(names):
-        raise bad_option("option columns: a column is named twice")
+        raise bad_option("option columns: a column occurs twice")
     return StructType([StructField(name, types[name]) for name in names])
 
 
@@ -90,11 +90,11 @@ def check_schema(schema: StructType, types: Mapping[str, DataType]) -> None:
         if field.dataType in allowed and field.nullable:
             continue
         if field.name not in types:
-            raise SourceError("ORBITMQ_BAD_SCHEMA", f"no column {field.name}; there are {', '.join(types)}")
+            raise SourceError("ORBITMQ_BAD_SCHEMA", f"no column {field.name}; the columns are {', '.join(types)}")
         words = " or ".join(type_.simpleString() for type_ in allowed if type_)
         raise SourceError("ORBITMQ_BAD_SCHEMA", f"column {field.name} is {words}, nullable; cast it after the read")
 
 
 def table_batch(values: Mapping[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:
-    """Columns made beforehand as one batch of exactly `schema`."""
+    """A batch of `schema` from these columns."""
     return pa.RecordBatch.from_arrays([values[field.name].cast(field.type) for field in schema], schema=schema)

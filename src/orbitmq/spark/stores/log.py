@@ -1,10 +1,9 @@
-"""Walks over a part of a commit log in large steps: runs of units, and what lies between them that is none.
+"""Scans a part of a commit log in large steps: runs of units, and damaged bytes between them.
 
-A part may begin anywhere. Its first unit is found by the magic number and by the physical offset that every unit has
-inside: a copy of a unit within a body says another one. A body made for the place it was going to get could say the
-right one; so whoever has queues asks them first which message the part begins in (`behind_unit_at`). A unit belongs to
-the part that holds its first byte, so parts that lie side by side have every unit once. Must not know Spark, columns or
-options.
+A part may start anywhere. Its first unit is found by the magic number and by the physical offset inside each unit: a
+copy of a unit within a body has another offset. A forged body could have the right one, so with queues the caller first
+looks up the message that the part starts in (`behind_unit_at`). A unit belongs to the part that contains its first
+byte, so adjacent parts have every unit once. Knows no Spark, columns or options.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from orbitmq.spark.damage import MAGIC_AT, MAGIC_START
 from orbitmq.spark.units import SIZE_AND_MAGIC, Positions, Units, unit_run
 from orbitmq.store.reader import LogFiles, StoreDirectory
 
-WINDOW_SIZE = 6 << 20  # some thousand units: enough to spread the cost of column operations, and fits a cache
-SPARE_SIZE = 64 << 10  # bytes read behind a small part: most messages that begin in it end there
+WINDOW_SIZE = 6 << 20  # thousands of units: enough for column operations, and fits a cache
+SPARE_SIZE = 64 << 10  # bytes read after a small part: most messages that start in it end there
 PHYSICAL_OFFSET_AT = 28  # of a unit
 HEAD_SIZE = PHYSICAL_OFFSET_AT + INT64.size
 
 
 class Damage(NamedTuple):
-    """A stretch of the log without a whole unit, by physical offsets, and the file that holds it."""
+    """A range of the log without a whole unit, by physical offsets, and its file."""
 
     start: int
     end: int
@@ -39,7 +38,7 @@ class Damage(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """A stretch of the log whose file is not there (any more)."""
+    """A range of the log whose file does not exist (any more)."""
 
     start: int
     end: int
@@ -47,7 +46,7 @@ class Gone(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Units that lie where they say. Their buffer is used again for the next run."""
+    """Units at their own physical offsets. The buffer is reused for the next run."""
 
     units: Units
     path: Path
@@ -58,7 +57,7 @@ FILE_IS_OVER = "the file is over"
 
 
 class LogFile:
-    """One file of the log, open for reading. FileNotFoundError when there is none (any more)."""
+    """One file of the log, open for reading. FileNotFoundError when it does not exist (any more)."""
 
     def __init__(self, path: Path, start: int, size: int) -> None:
         self.path = path
@@ -75,7 +74,7 @@ class LogFile:
         os.close(self._descriptor)
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
-        """Fill the buffer with what lies from a physical offset on; how many bytes there were."""
+        """Fill the buffer from a physical offset on. Returns the number of bytes read."""
         done = 0
         while done < len(buffer) and (
             count := os.preadv(self._descriptor, [buffer[done:]], offset - self.start + done)
@@ -85,15 +84,15 @@ class LogFile:
 
     @property
     def is_there(self) -> bool:
-        """Whether it still has its name: a broker that removes a file takes the name first and the bytes later."""
+        """Whether it still has its name: brokers unlink a file first and free its blocks later."""
         return self.path.exists()
 
 
 class LogWalk:
-    """Iterates once over what lies from `start` up to, not including, `end` of the log.
+    """Iterates once over the log from `start` to before `end`.
 
-    `is_aligned` says that a unit begins at `start`, or a record that closes a file; without it one is looked for.
-    `range_end` is how far the log goes on behind `end`, in parts that other walks take.
+    `is_aligned`: a unit, or the record that closes a file, begins at `start`. Otherwise one is searched for.
+    `range_end` is the end of the parts after `end` that other walks read.
     """
 
     def __init__(
@@ -152,7 +151,7 @@ class LogWalk:
         return file.read_into(memoryview(self._window)[:size], position)
 
     def _why(self, file: LogFile, position: int, rest: memoryview, *, is_first: bool) -> str:
-        """Why no unit follows in the window; empty when it goes on behind."""
+        """Why no unit follows in the window. Empty when the next unit continues after it."""
         left = file.end - position
         if left < BLANK.size:
             return FILE_IS_OVER
@@ -166,20 +165,20 @@ class LogWalk:
         if magic in TOPIC_LENGTHS and size >= UNIT_OVERHEAD and len(rest) >= HEAD_SIZE:
             (offset,) = INT64.unpack_from(rest, PHYSICAL_OFFSET_AT)
             if offset != position:
-                return f"a message lies here that belongs to {offset}"
+                return f"a message is here that belongs to {offset}"
         if size == magic == 0:
             return "nothing was written here, but the log goes on"
         return "a message begins here that is not whole" if magic in TOPIC_LENGTHS else "no message begins here"
 
     def _too_large(self, size: int) -> str:
-        """The window cannot hold this message: it grows, unless it is the file that does not go on."""
+        """Grow the window for this message, unless the file ends."""
         if len(self._window) >= size:
             return "the file is cut off"
         self._window = bytearray(size)
         return ""
 
     def _next_unit(self, file: LogFile, position: int, end: int) -> int:
-        """Where the first unit at or behind a position begins; `end` when none begins before."""
+        """The start of the first unit at or after a position, or `end`."""
         while position < end:
             count = self._load(file, position)
             found = find_unit(self._window, count, position, file.end, end)
@@ -191,7 +190,7 @@ class LogWalk:
         return end
 
     def _edge(self, file: LogFile, position: int) -> Iterator[Found]:
-        """The next part begins with a search, which would pass over something damaged right behind the last unit."""
+        """Report damage right after the last unit, which the search of the next part would skip."""
         head = bytearray(HEAD_SIZE)
         count = file.read_into(memoryview(head), position)
         is_over = count < BLANK.size or BLANK.unpack_from(head)[1] == BLANK_MAGIC
@@ -200,7 +199,7 @@ class LogWalk:
 
 
 def next_unit(directory: StoreDirectory, position: int, end: int) -> int:
-    """The physical offset of the first unit at or behind a position; `end` when none begins before."""
+    """The physical offset of the first unit at or after a position, or `end`."""
     for found in LogWalk(directory.log(), directory.behind_unit_at(position), end):
         if isinstance(found, Run):
             return int(found.units.field("physical_offset")[0])
@@ -208,8 +207,8 @@ def next_unit(directory: StoreDirectory, position: int, end: int) -> int:
 
 
 def find_unit(buffer: bytearray, count: int, base: int, file_end: int, end: int) -> int | None:
-    """The physical offset of the first unit of a buffer whose first `count` bytes lie at `base`, if it is below `end`:
-    its magic number and its own offset are right, and its size keeps it within the file.
+    """The physical offset of the first unit below `end` in a buffer whose first `count` bytes are at `base`. Its magic
+    number and offset must be right, and it must end within the file.
     """
     at = MAGIC_AT
     while (at := buffer.find(MAGIC_START, at, count)) >= 0:
@@ -228,7 +227,7 @@ def find_unit(buffer: bytearray, count: int, base: int, file_end: int, end: int)
 
 
 def _intact(window: memoryview, positions: list[int], stop: int, base: int, path: Path) -> Generator[Run, None, int]:
-    """The units whose lengths agree and that lie where they say; where they end in the window."""
+    """The units with consistent lengths at their own offsets. Returns where they end in the window."""
     try:
         yield Run(_placed(window, np.array(positions), base), path)
     except UnitError:
@@ -256,5 +255,5 @@ def _count_intact(window: memoryview, positions: list[int], base: int) -> int:
 
 
 def _hole(file: LogFile, start: int, end: int, text: str) -> Damage | Gone:
-    """What is no unit: damage, unless the broker has removed the file meanwhile."""
+    """Damaged bytes, or a gap when the broker has removed the file meanwhile."""
     return Damage(start, end, file.path, text) if file.is_there else Gone(start, end, file.path)

@@ -1,4 +1,4 @@
-"""The options of `format("orbitmq-store")`, one declaration each. Must not know how a store is read."""
+"""The options of `format("orbitmq-store")`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from orbitmq.runtime.options import option
-from orbitmq.spark.connecting import bad_option, parse_declared, parts
+from orbitmq.spark.cluster_options import bad_option, parse_declared, parts
 from orbitmq.spark.row_options import RowOptions
 from orbitmq.spark.topic_names import TopicNames, topic_names
 from orbitmq.store.reader import StoreDirectory
 
 FOREIGN_OPTIONS = {
-    "nameserver": "a store directory is read from the disk; a cluster is read by format orbitmq",
-    "subscribe": "give topics",
-    "topic": "give topics",
-    "startingoffsets": "give startingPhysicalOffset",
-    "endingoffsets": "give endingPhysicalOffset",
-    "store": "give path",
+    "nameserver": "a store directory is read from the disk; use format orbitmq to read a cluster",
+    "subscribe": "use topics",
+    "topic": "use topics",
+    "startingoffsets": "use startingPhysicalOffset",
+    "endingoffsets": "use endingPhysicalOffset",
+    "store": "use path",
 }
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -29,77 +29,83 @@ SPLIT_SIZE_MIN = 1 << 10
 
 @dataclass(frozen=True)
 class ScanOptions(RowOptions):
-    """How a store directory is read."""
+    """Options of reads of store directories."""
 
     path: str = option(
         "path",
         "",
-        "The store directory, or JSON broker -> directory; the argument of `load` means the same. Every executor must "
-        "see the files under that name. Required.",
+        "The store directory, or JSON broker -> directory. The argument of `load` means the same. Every executor "
+        "must see the files under that path. Required.",
     )
     broker_name: str = option(
-        "brokerName", "", "What column brokerName says for a single directory; by default the directory's own name."
+        "brokerName", "", "Value of the column brokerName for a single directory. Empty is the name of the directory."
     )
     commit_log: str = option(
         "storePathCommitLog",
         "",
-        "Directories of the commit log, separated by commas, when it does not lie in the store directory; or JSON "
-        "broker -> directories.",
+        "Directories of the commit log, separated by commas, when it is not in the store directory; or JSON broker "
+        "-> directories.",
     )
     scan: str = option(
         "scan",
         "commitlog",
-        "What is read: the messages of the log, the entries of the queues, or those of the key index.",
+        "What to read: the messages of the commit log, the entries of the consume queues, or those of the key index.",
         choices=("commitlog", "consumequeue", "index"),
     )
     topics: str = option(
         "topics",
         "",
-        "Topics to read, separated by commas, `*` for any letters; empty for all. Topics of brokers and groups "
-        "(retries, dead letters) are read where they are named without `*`.",
+        "Topics to read, separated by commas, with `*` for any characters. Empty reads all. `*` does not match "
+        "topics of brokers and groups (retries, dead letters): name them in full.",
     )
     topics_by: str = option(
         "topicsBy",
         "auto",
-        "How messages of chosen topics are found: by walking the log, by the entries of their queues, or by what is "
-        "less work, which for streams is always the log. Messages that stand in no queue are in the log only.",
+        "How messages of chosen topics are found: by scanning the log, by the entries of their queues, or by "
+        "whichever is less work (auto), which for streams is always the log. Messages that are in no queue are found "
+        "in the log only.",
         choices=("auto", "log", "queues"),
     )
     start: str = option(
         "startingPhysicalOffset",
         EARLIEST,
-        "Where in the log to begin: earliest, latest, a physical offset, or JSON broker -> one of these. A message "
-        "belongs to the range that holds its first byte.",
+        "Where in the log to start: earliest, latest, a physical offset, or JSON broker -> one of these. A message "
+        "belongs to the range that contains its first byte.",
     )
     end: str = option(
-        "endingPhysicalOffset", LATEST, "Where to end, exclusive: latest, a physical offset, or JSON. Batch reads only."
+        "endingPhysicalOffset",
+        LATEST,
+        "Batches: where to end, exclusive: latest, a physical offset, or JSON broker -> one of these.",
     )
     safe_end: str = option(
         "safeEnd",
         "auto",
-        "What latest is: behind the last message that stands in a queue (dispatched), or behind the last whole message "
-        "(magic). By default the first while a broker of this machine uses the directory, else the second.",
+        "What latest means: the end of the last message that is in a queue (dispatched), or of the last whole "
+        "message (magic). auto is dispatched while a broker of this machine uses the directory, else magic.",
         choices=("auto", "dispatched", "magic"),
     )
     split_size: int = option(
         "splitBytes",
         256 << 20,
-        "Bytes of the log, or of queues, for one task. Tasks of a quarter of that cost 1.4 times the CPU.",
+        "Bytes of the log, or of queues, for one task. Tasks of a quarter of the default cost 1.4 times the CPU.",
         unit="bytes",
         minimum=SPLIT_SIZE_MIN,
     )
     resolve_system_topics: bool = option(
         "resolveSystemTopics",
         False,
-        "Show delayed and half messages under the topic and queue they are meant for.",
+        "Show delayed and half messages under their real topic and queue.",
     )
     rows_max: int = option(
-        "maxRowsPerTrigger", 0, "Messages of one micro-batch, of all brokers together; 0 for no limit.", minimum=0
+        "maxRowsPerTrigger",
+        0,
+        "Streams: maximum messages of a batch, of all brokers together. 0 is no limit.",
+        minimum=0,
     )
     bytes_max: int = option(
         "maxBytesPerTrigger",
         0,
-        "Bytes of the log of one micro-batch, of all brokers together; 0 for no limit.",
+        "Streams: maximum bytes of the log in a batch, of all brokers together. 0 is no limit.",
         unit="bytes",
         minimum=0,
     )
@@ -130,7 +136,8 @@ class ScanOptions(RowOptions):
         }
 
     def bound(self, key: str, text: str, broker: str) -> int | str:
-        """What `startingPhysicalOffset` or `endingPhysicalOffset` says for a broker: a number, earliest or latest."""
+        """The value of `startingPhysicalOffset` or `endingPhysicalOffset` for a broker: a number, earliest or
+        latest."""
         value: Any = text
         if text.lstrip().startswith("{"):
             value = _by_broker(key, text).get(broker, EARLIEST if key == "startingPhysicalOffset" else LATEST)
@@ -138,16 +145,16 @@ class ScanOptions(RowOptions):
             return str(value)
         if str(value).isdecimal():
             return int(value)
-        raise bad_option(f"option {key}: {value!r} is no physical offset")
+        raise bad_option(f"option {key}: {value!r} is not a physical offset")
 
 
 def _by_broker(key: str, text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise bad_option(f"option {key} is no JSON: {error}") from error
+        raise bad_option(f"option {key} is not JSON: {error}") from error
     if not isinstance(value, dict) or not value:
-        raise bad_option(f"option {key}: give a JSON object with a value for each broker")
+        raise bad_option(f"option {key}: use a JSON object with a value for each broker")
     return value
 
 
@@ -156,13 +163,13 @@ def _directories(text: str) -> tuple[Path, ...]:
 
 
 def scan_options(given: Mapping[str, str]) -> ScanOptions:
-    """Parse the options of a read; names are not case-sensitive. SourceError names the option at fault."""
+    """Parse the options of a read. Names are not case-sensitive. SourceError names the invalid option."""
     aliased = {("maxRowsPerTrigger" if key.lower() == "maxoffsetspertrigger" else key): given[key] for key in given}
     options = parse_declared(ScanOptions, aliased, FOREIGN_OPTIONS)
     if not options.path:
-        raise bad_option("no store directory is named; give it to load()")
+        raise bad_option("no store directory; pass it to load()")
     if options.broker_name and options.is_table:
-        raise bad_option("option brokerName names a single directory; option path says itself whose each is")
+        raise bad_option("option brokerName is for a single directory; option path names the brokers")
     for key, text in (("startingPhysicalOffset", options.start), ("endingPhysicalOffset", options.end)):
         for broker in options.stores:
             options.bound(key, text, broker)

@@ -1,7 +1,7 @@
-"""Queues as tables: where the messages of chosen topics lie in the log, and the entries themselves.
+"""Consume queues as tables: the physical offsets of messages of selected topics, and the entries themselves.
 
-What the queues say is not believed: a unit is taken where they lead to only if it says itself that it lies there. Must
-not know Spark or options.
+Queue entries are verified: a unit is accepted only if it has the physical offset of its entry. Knows no Spark or
+options.
 """
 
 from __future__ import annotations
@@ -20,22 +20,20 @@ from orbitmq.spark.units import HEAD, Units, records_at
 from orbitmq.store.reader import NO_MESSAGE_SIZE, LogFiles, StoreDirectory
 
 ENTRY = np.dtype([("place", ">i8"), ("size", ">i4"), ("code", ">i8")])
-GAP_MAX = 32 << 10  # bytes of other topics that are read along: less work than a further read
+GAP_MAX = 32 << 10  # bytes of other topics that are read along, which is cheaper than another read
 
 Entries = NDArray[np.void]
 
 
 def written(data: bytes) -> Entries:
-    """The entries of a queue file up to the first that was never written."""
+    """The entries of a queue file before the first empty one."""
     entries = np.frombuffer(data, ENTRY)
     empty = entries["size"] <= 0
     return entries[: int(np.argmax(empty))] if empty.any() else entries
 
 
 def places(directory: StoreDirectory, topics: TopicNames, begin: int, end: int) -> tuple[NDArray[np.int64], ...]:
-    """Place and size of the messages of `topics` that begin from `begin` up to, not including, `end` of the log, in the
-    order of the log.
-    """
+    """Physical offset and size of the messages of `topics` that start from `begin` to before `end`, in log order."""
     found = [np.empty(0, ENTRY)]
     for topic, queue_id in directory.queues():
         if topic in topics:
@@ -48,13 +46,13 @@ def places(directory: StoreDirectory, topics: TopicNames, begin: int, end: int) 
 
 
 def is_message(entries: Entries) -> NDArray[np.bool_]:
-    """Which entries lead to a message; the others stand for what was gone before the queue began."""
+    """Which entries have a message. The others fill the queue before its first message."""
     mask: NDArray[np.bool_] = entries["size"] != NO_MESSAGE_SIZE
     return mask
 
 
 class PlaceWalk:
-    """Iterates once over the units at the given places of the log, which ascend."""
+    """Iterates once over the units at ascending physical offsets."""
 
     def __init__(self, log: LogFiles, at: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
         self._log = log
@@ -80,7 +78,7 @@ class PlaceWalk:
                     yield from self._in_file(file, first, last)
 
     def _in_file(self, file: LogFile, first: int, last: int) -> Iterator[Found]:
-        """Windows of as many messages as have room, each stretch between larger gaps read at once."""
+        """Read windows with as many messages as fit, each stretch without larger gaps in one read."""
         while first < last:
             near = slice(first, min(last, first + WINDOW_SIZE // UNIT_OVERHEAD))
             ends = np.cumsum(self._sizes[near] + _gaps_before(self._at[near], self._sizes[near]))
@@ -106,7 +104,7 @@ class PlaceWalk:
 
 
 def _gaps_before(at: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bytes read along before each message: those since the one before, unless they are many."""
+    """Bytes read along before each message: the gap to the previous one, 0 for a large gap."""
     gaps = np.zeros(len(at), np.int64)
     gaps[1:] = at[1:] - at[:-1] - sizes[:-1]
     return np.where((gaps < 0) | (gaps > GAP_MAX), 0, gaps)
@@ -115,12 +113,12 @@ def _gaps_before(at: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.
 def _units_at(
     file: LogFile, window: memoryview, positions: NDArray[np.int64], at: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> Iterator[Found]:
-    """The units; message by message when one of them is not what its queue says."""
+    """The units. They are bisected when one does not match its entry."""
     try:
         yield Run(_exactly(window, positions, at, sizes), file.path)
     except UnitError:
         if len(at) == 1:
-            yield _missing(file, at, sizes, "a queue leads here, but there is no such message")
+            yield _missing(file, at, sizes, "a queue entry points here, but there is no such message")
             return
         middle = len(at) // 2
         for half in (slice(None, middle), slice(middle, None)):
@@ -132,11 +130,11 @@ def _exactly(
 ) -> Units:
     window = window[: int(positions[-1] + sizes[-1])]
     if (sizes < UNIT_OVERHEAD).any():
-        raise UnitError("a queue says that a message is smaller than any")
+        raise UnitError("a queue entry has a size below the minimum")
     heads = records_at(window, HEAD, positions)
     is_unit = (heads["magic"] == MAGIC) | (heads["magic"] == MAGIC_LONG_TOPIC)
     if not (is_unit & (heads["physical_offset"] == at) & (heads["size"] == sizes)).all():
-        raise UnitError("a queue leads to what is no message")
+        raise UnitError("a queue entry does not point to a message")
     return Units(window, positions)
 
 

@@ -1,13 +1,12 @@
 """The data source `orbitmq-store`: a broker's store directory as a DataFrame, read from the disk without any broker.
 
-Spark calls it in three places: `schema`, `reader` and `streamReader` where `load` is called, `partitions` on the
-driver, `read` in a task. Nothing stays open between them.
+Spark calls `schema`, `reader` and `streamReader` where `load` is called, `partitions` on the driver, and `read` in a
+task. Nothing stays open between these calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -15,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from orbitmq.spark.forms import require_corrupt, schema_read
-from orbitmq.spark.stores.batches import LogBatches, StoreSettings, index_batches, queue_batches
+from orbitmq.spark.stores.batches import SplitPartition, StoreSettings, read_partition
 from orbitmq.spark.stores.columns import (
     INDEX_COLUMNS,
     QUEUE_COLUMNS,
@@ -24,7 +23,8 @@ from orbitmq.spark.stores.columns import (
     schema_of,
 )
 from orbitmq.spark.stores.options import ScanOptions, scan_options
-from orbitmq.spark.stores.planning import LogSplit, QueueSplit, Split, batch_splits, queue_topics
+from orbitmq.spark.stores.splits import batch_splits, queue_topics
+from orbitmq.spark.stores.stream import StoreStreamReader
 
 
 class StoreSource(DataSource):
@@ -43,17 +43,15 @@ class StoreSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = scan_options(self.options)
-        return StoreReader(options, settings(options, schema))
+        return StoreBatchReader(options, settings(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        from orbitmq.spark.stores.stream import StoreStreamReader
-
         options = scan_options(self.options)
         return StoreStreamReader(options, settings(options, schema))
 
 
 def settings(options: ScanOptions, schema: StructType) -> StoreSettings:
-    """What tasks have to know. SourceError when the schema is one that cannot be read."""
+    """The settings for tasks. SourceError for a schema that cannot be read."""
     types = {"consumequeue": QUEUE_COLUMNS, "index": INDEX_COLUMNS}.get(options.scan)
     check_schema(schema, types or log_types(options.include_properties))
     if options.scan == "commitlog":
@@ -70,32 +68,15 @@ def settings(options: ScanOptions, schema: StructType) -> StoreSettings:
     )
 
 
-@dataclass(frozen=True)
-class SplitPartition(InputPartition):
-    """What one task reads."""
-
-    split: Split
-
-
-def read_partition(partition: InputPartition, settings: StoreSettings) -> Iterator[pa.RecordBatch]:
-    """The batches of one split; nothing for the partition Spark makes up when there is none."""
-    split = partition.split if isinstance(partition, SplitPartition) else None
-    if isinstance(split, LogSplit):
-        return LogBatches(split, settings).read()
-    if isinstance(split, QueueSplit):
-        return queue_batches(split, settings)
-    return iter(()) if split is None else index_batches(split, settings)
-
-
-class StoreReader(DataSourceReader):
-    """Plans a batch read on the driver and runs its tasks; it travels to the executors."""
+class StoreBatchReader(DataSourceReader):
+    """Plans a batch read on the driver and runs its tasks. It is sent to the executors."""
 
     def __init__(self, options: ScanOptions, settings: StoreSettings) -> None:
         self._options = options
         self._settings = settings
 
     def partitions(self) -> list[InputPartition]:
-        """The splits of all directories, as they lie there now."""
+        """The splits of all directories as they are now."""
         return [SplitPartition(split) for split in batch_splits(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

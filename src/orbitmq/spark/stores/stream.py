@@ -1,7 +1,7 @@
-"""A store directory as a stream: every micro-batch is the next stretch of each broker's log.
+"""A store directory as a stream: every micro-batch is the next range of each broker's log.
 
-An offset is `{"b": {"broker-a": physical offset}, "from": {...}, "v": 1}`. Spark keeps end offsets only, and asks for
-the initial one anew when the first batch has failed; so the first end offset carries, as `from`, where it began.
+An offset is `{"b": {"broker-a": physical offset}, "from": {...}, "v": 1}`. Spark keeps only end offsets, and requests
+the initial one again when the first batch has failed. So the first end offset contains its start as `from`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from orbitmq.errors import SourceError
-from orbitmq.spark.connecting import bad_option
+from orbitmq.spark.cluster_options import bad_option
 from orbitmq.spark.fetch import data_loss
-from orbitmq.spark.stores.batches import StoreSettings
+from orbitmq.spark.stores.batches import SplitPartition, StoreSettings, read_partition
 from orbitmq.spark.stores.log import LogWalk, Run, next_unit
 from orbitmq.spark.stores.options import LATEST, ScanOptions
-from orbitmq.spark.stores.planning import Bounds, check_start, checked, known_bounds, log_splits, wanted_bounds
-from orbitmq.spark.stores.source import SplitPartition, read_partition
+from orbitmq.spark.stores.splits import Bounds, check_start, checked, known_bounds, log_splits, wanted_bounds
 from orbitmq.store.reader import LogFiles
 
 LOG = logging.getLogger(__name__)
@@ -43,7 +42,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ScanOptions, settings: StoreSettings) -> None:
         if options.scan != "commitlog":
-            raise bad_option("option scan: only the log can be read as a stream")
+            raise bad_option("option scan: only the commit log can be read as a stream")
         if options.end != LATEST:
             raise bad_option("option endingPhysicalOffset: a stream has no end; stop it, or use trigger availableNow")
         self._options = options
@@ -52,7 +51,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where the stream begins; looked up once, or a second look at `latest` would pass over what came meanwhile."""
+        """The start of the stream. Computed once: a second `latest` would skip messages that arrived meanwhile."""
         if self._initial is None:
             self._initial = {
                 broker: wanted_bounds(self._options, broker, self._options.stores[broker], known).start
@@ -61,22 +60,22 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"b": self._initial, "v": VERSION}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What the options say; both limits hold when both are given."""
+        """The limits of the options. Both apply when both are set."""
         if self._options.rows_max:
             return ReadMaxRows(self._options.rows_max)
         return ReadMaxBytes(self._options.bytes_max) if self._options.bytes_max else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is there now is all that the query reads."""
+        """Set the target of this run: everything that is there now."""
         self._target = {broker: known.end for broker, known in self._known().items()}
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """How far the logs go, for the progress of the query."""
+        """The ends of the logs, for the progress of the query."""
         return {"b": {broker: known.end for broker, known in self._known().items()}, "v": VERSION}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The end of the next micro-batch; `start` itself when nothing is new. SourceError when the log has lost what
-        is to be read: here, for a batch that is once in Spark's log would be tried for ever.
+        """The end of the next micro-batch, or `start` itself when nothing is new. SourceError for data loss, which is
+        detected here: a batch in Spark's log would be retried forever.
         """
         known, begun = self._known(), offsets_of(start)
         starts = {broker: self._start(broker, begun, bounds) for broker, bounds in known.items()}
@@ -89,9 +88,9 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"b": dict(sorted(after.items())), **carried, "v": VERSION}
 
     def _start(self, broker: str, begun: Offsets, known: Bounds) -> int:
-        """Where a broker's log is to be read on; a broker that is new to the query begins at its first message."""
+        """The start for a broker's log. A broker that is new to the query starts at its first message."""
         start = begun.get(broker, known.start)
-        if start > known.end:  # a broker that starts after a crash has not entered everything into queues yet
+        if start > known.end:  # after a crash a broker has not yet put everything into queues
             known = Bounds(known.start, max(known.end, self._options.stores[broker].whole_end()))
         if self._settings.strict:
             check_start(broker, start, known)
@@ -113,12 +112,12 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return limited(self._options, wanted, rows, size)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The splits between two offsets, which are the same however often they are asked for."""
+        """The splits between two offsets, the same at each call."""
         begun = {**offsets_of(start), **end.get("from", {})}
         options, stores = self._options, self._options.stores
         missing = sorted(offsets_of(end).keys() - stores.keys())
         if missing and options.fail_on_data_loss:
-            raise data_loss(f"the query has read the store of {', '.join(missing)}, which option path no longer names")
+            raise data_loss(f"option path no longer names the store of {', '.join(missing)}, which the query has read")
         return [
             SplitPartition(split)
             for broker, last in sorted(offsets_of(end).items())
@@ -143,8 +142,8 @@ def offsets_of(offset: dict[str, Any]) -> Offsets:
 
 
 def limited(options: ScanOptions, wanted: dict[str, Bounds], rows: int, size: int) -> Offsets:
-    """The ends of a micro-batch of about so many messages and bytes, shared by what each broker has; of each at least
-    one message, so that none waits for ever. Every one of them is where a message begins, or the log ends.
+    """The ends of a micro-batch of about `rows` messages and `size` bytes, divided in proportion to each log, at least
+    one message each. Every end is the start of a message, or the end of the log.
     """
     whole = sum(bounds.end - bounds.start for bounds in wanted.values())
     found: Offsets = {}
@@ -159,7 +158,7 @@ def limited(options: ScanOptions, wanted: dict[str, Bounds], rows: int, size: in
 
 
 def rows_end(log: LogFiles, bounds: Bounds, rows: int) -> int:
-    """Behind so many messages from a start on; the end when there are no more."""
+    """The offset after that many messages from the start, or the end of the bounds."""
     for found in LogWalk(log, bounds.start, bounds.end, is_aligned=True):
         if isinstance(found, Run):
             if rows <= len(found.units):

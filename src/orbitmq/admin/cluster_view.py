@@ -1,0 +1,57 @@
+"""The cluster at one moment, as `orbitmq top` and the first page show it: verdict, brokers, groups that are behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from msgspec import Struct
+
+from orbitmq.admin import cluster, groups
+from orbitmq.admin.cluster import ClusterBroker, Overview
+from orbitmq.admin.group_verdicts import GroupVerdicts
+from orbitmq.admin.groups import GroupSummary
+from orbitmq.admin.results import Failure, Found
+from orbitmq.admin.session import Session
+
+GROUPS_SHOWN = 20
+"""As many as fit on a screen; those that are furthest behind."""
+
+
+class ClusterView(Struct, frozen=True, rename="camel"):
+    """Everything at one time. What a broker that does not answer would have told is None, and it is named."""
+
+    clusters: list[Overview]
+    brokers: list[ClusterBroker]
+    groups: list[GroupSummary]
+    """The furthest behind first; groups of the system are not among them."""
+    groups_in_all: int
+
+
+async def moment(session: Session, *, shown: int | None = GROUPS_SHOWN) -> Found[ClusterView]:
+    """Ask everybody once; `shown` groups, None for all. ConnectError when no name server answers.
+
+    The verdict is that of the brokers: `with_groups` adds what takes longer to be known.
+    """
+    overviews, members, found = await asyncio.gather(
+        cluster.broker_overviews(session), cluster.listed(session), groups.groups(session, lag=True)
+    )
+    behind = sorted(found.items, key=lambda group: (-(group.lag_messages or group.known_lag_messages or 0), group.name))
+    one = ClusterView(overviews.items, members.items, behind[:shown], len(found.items))
+    warnings = list(dict.fromkeys([*overviews.warnings, *members.warnings, *found.warnings]))
+    return Found([one], warnings, _each_once([*overviews.failures, *members.failures, *found.failures]))
+
+
+def with_groups(one: ClusterView, groups: GroupVerdicts | None) -> ClusterView:
+    """The moment with verdicts that are no better than those of the groups; None while nobody has looked at them."""
+
+    def names(of: str) -> list[str]:
+        return [broker.broker for broker in one.brokers if broker.cluster == of]
+
+    clusters = [cluster.with_groups(overview, groups, names(overview.cluster)) for overview in one.clusters]
+    return msgspec.structs.replace(one, clusters=clusters)
+
+
+def _each_once(failures: list[Failure]) -> list[Failure]:
+    """One line a node, however many questions it has not answered."""
+    return list({failure.target: failure for failure in failures}.values())

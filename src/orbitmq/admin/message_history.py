@@ -1,0 +1,560 @@
+"""The story of one message, told from facts of stores: one sentence, a timeline, and how it stands in each group. Pure.
+
+A message is several records: delayed in the schedule topic, prepared in the half topic, itself in its topic, copied
+into a retry topic for each attempt of a group and at last into its dead letters. All carry the same unique id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from msgspec import Struct
+
+from orbitmq.admin.bodies import StoredMessage, shown
+from orbitmq.admin.envelope import rfc3339
+from orbitmq.admin.traces import Trace, Traced
+from orbitmq.admin.tracks import Track, TrackKind
+from orbitmq.message.model import MessageExt
+from orbitmq.message.properties import DELAY, REAL_TOPIC
+from orbitmq.message.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
+
+
+class MessageState(StrEnum):
+    """Where a message is, in one word."""
+
+    STORED = "stored"
+    """In its topic: `groups` tell how far they are."""
+    DELAYED = "delayed"
+    PENDING = "pending"
+    """A half message whose producer has not decided."""
+    COMMITTED = "committed"
+    """Decided for, and not seen in its topic (any more)."""
+    ROLLED_BACK = "rolledBack"
+    DECIDED = "decided"
+    """Its producer has decided, and who could tell whether for it has not answered, or is gone."""
+    GIVEN_UP = "givenUp"
+    """Its producer was asked as often as allowed."""
+    COPIES = "copies"
+    """Only copies are left, in retry topics and dead letters."""
+    EXPIRED = "expired"
+    UNKNOWN = "unknown"
+    """It was sent, and not everybody who may have it has answered."""
+    NOT_FOUND = "notFound"
+
+
+class GroupState(StrEnum):
+    """How a message stands in one group."""
+
+    CONSUMED = "consumed"
+    FILTERED = "filtered"
+    WAITING = "waiting"
+    """The group has not come to it."""
+    RETRYING = "retrying"
+    DEAD = "dead"
+    OFFLINE = "offline"
+    """Nobody is online and the group has not come to it."""
+    PULLED = "pulled"
+    """Its members pull by themselves: that the group's offset is further on proves nothing."""
+    UNKNOWN = "unknown"
+
+
+class HalfState(StrEnum):
+    """What is known about the decision of a half message."""
+
+    PENDING = "pending"
+    DECIDED = "decided"
+    """And not for it, if the message is not in its topic."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Delayed:
+    """A record of the schedule topic. `due_ms` None: not known; `is_delivered` None: not known."""
+
+    message: MessageExt
+    due_ms: int | None
+    is_delivered: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class HalfRecord:
+    """The newest record of the half topic: each round of questions leaves a copy behind."""
+
+    message: MessageExt
+    state: HalfState
+    checks: int = 0
+    next_check_ms: int | None = None
+
+
+@dataclass(slots=True)
+class Facts:
+    """What was found under one name. Lists are oldest first."""
+
+    asked: str
+    now_ms: int
+    topic: str | None = None
+    unique_id: str | None = None
+    copies: list[MessageExt] = field(default_factory=list)
+    """In the topic itself: more than one when it was sent again."""
+    delayed: list[Delayed] = field(default_factory=list)
+    half: HalfRecord | None = None
+    halves: list[MessageExt] = field(default_factory=list)
+    given_up: list[MessageExt] = field(default_factory=list)
+    retries: list[MessageExt] = field(default_factory=list)
+    """In retry topics."""
+    retries_passed: dict[str, bool | None] = field(default_factory=dict)
+    """Group -> whether it has passed the last of its retries; None when that is not known."""
+    dead: list[MessageExt] = field(default_factory=list)
+    tracks: list[Track] = field(default_factory=list)
+    trace: Trace | None = None
+    expired: str | None = None
+    """Why it must have expired, as a clause."""
+    searched: list[str] = field(default_factory=list)
+    is_partial: bool = False
+    """Not everybody has answered: what is not found may be there."""
+    is_topic_gone: bool = False
+    """Nobody has its topic (any more): that it is not in it says nothing."""
+
+
+class Event(Struct, frozen=True, rename="camel", kw_only=True):
+    """One moment of the timeline."""
+
+    at_ms: int | None
+    """None: not known when."""
+    kind: str
+    """born, delayed, due, prepared, checked, committed, rolledBack, givenUp, stored, retry, dead, sent, consuming,
+    consumed, failed, decided."""
+    text: str
+    source: str
+    """store or trace: the clocks of clients may differ from those of brokers."""
+    group: str | None = None
+    place: str | None = None
+    """topic/broker/queue@offset of the record."""
+    offset_msg_id: str | None = None
+
+
+class GroupHistory(Struct, frozen=True, rename="camel", kw_only=True):
+    """How the message stands in one group."""
+
+    group: str
+    state: GroupState
+    text: str
+    """A clause: `waits for retry 2 of 16 …`."""
+    retries: int
+    """How often it has come back so far."""
+    next_level: int | None = None
+    """Delay level of the retry it waits for."""
+    next_at_ms: int | None = None
+    consumer_offset: int | None = None
+    clients: int | None = None
+
+
+class MessageHistory(Struct, frozen=True, rename="camel", kw_only=True):
+    """Where one message is and how it came there."""
+
+    asked: str
+    state: MessageState
+    sentence: str
+    topic: str | None
+    msg_id: str | None
+    message: StoredMessage | None
+    """The record it is now, without its body."""
+    timeline: list[Event]
+    groups: list[GroupHistory]
+    trace_note: str | None
+    """Why there is nothing of a trace in the timeline."""
+    searched: list[str]
+
+
+def history_of(facts: Facts) -> MessageHistory:
+    """The whole story."""
+    groups = group_histories(facts)
+    state = _state(facts)
+    now = _now(facts, state)
+    return MessageHistory(
+        asked=facts.asked,
+        state=state,
+        sentence=_sentence(facts, state, groups),
+        topic=facts.topic,
+        msg_id=facts.unique_id or (now.msg_id if now else None),
+        message=shown(now, None) if now else None,
+        timeline=timeline(facts),
+        groups=groups,
+        trace_note=facts.trace.why if facts.trace else None,
+        searched=facts.searched,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------- the state
+
+
+def _state(facts: Facts) -> MessageState:
+    if facts.copies:
+        return MessageState.STORED
+    if _waiting_delay(facts):
+        return MessageState.DELAYED
+    if facts.half and facts.half.state is not HalfState.DECIDED and not _is_given_up(facts):
+        return MessageState.PENDING
+    if facts.retries or facts.dead or any(_group(one.message) for one in facts.delayed):
+        return MessageState.COPIES
+    if facts.given_up:
+        return MessageState.GIVEN_UP
+    if facts.half:
+        return _decided_state(facts)
+    if facts.expired:
+        return MessageState.EXPIRED
+    if facts.delayed or _sending(facts):
+        return MessageState.UNKNOWN if facts.is_partial else MessageState.EXPIRED
+    return MessageState.NOT_FOUND
+
+
+def _decided_state(facts: Facts) -> MessageState:
+    """What was decided of a half message that is in no topic: its absence tells when everybody was asked."""
+    decision = _traced_decision(facts)
+    if decision == "COMMIT_MESSAGE":
+        return MessageState.COMMITTED
+    if decision == "ROLLBACK_MESSAGE" or not (facts.is_partial or facts.is_topic_gone):
+        return MessageState.ROLLED_BACK
+    return MessageState.DECIDED
+
+
+def _sending(facts: Facts) -> Traced | None:
+    """What its producer wrote down of sending it."""
+    return next((one for one in facts.trace.records if one.kind == "Pub"), None) if facts.trace else None
+
+
+def _is_given_up(facts: Facts) -> bool:
+    """One that was given up and then resumed is in the half topic again."""
+    half_ms = facts.half.message.store_timestamp if facts.half else 0
+    return any(one.store_timestamp >= half_ms for one in facts.given_up)
+
+
+def _waiting_delay(facts: Facts) -> Delayed | None:
+    own = [one for one in facts.delayed if not _group(one.message)]
+    return next((one for one in reversed(own) if one.is_delivered is not True), None)
+
+
+def _traced_decision(facts: Facts) -> str | None:
+    records = facts.trace.records if facts.trace else []
+    return next((one.state for one in reversed(records) if one.kind == "EndTransaction"), None)
+
+
+def _now(facts: Facts, state: MessageState) -> MessageExt | None:
+    """The record that the message is now."""
+    waiting = _waiting_delay(facts)
+    choices: dict[MessageState, MessageExt | None] = {
+        MessageState.STORED: facts.copies[-1] if facts.copies else None,
+        MessageState.DELAYED: waiting.message if waiting else None,
+        MessageState.GIVEN_UP: facts.given_up[-1] if facts.given_up else None,
+        MessageState.COPIES: _newest(
+            [*facts.retries, *facts.dead, *(one.message for one in facts.delayed if _group(one.message))]
+        ),
+    }
+    return choices.get(state, facts.half.message if facts.half else None)
+
+
+def _newest(messages: Sequence[MessageExt]) -> MessageExt | None:
+    return max(messages, key=lambda one: one.store_timestamp, default=None)
+
+
+# ------------------------------------------------------------------------------------------------------------- groups
+
+
+def _group(message: MessageExt) -> str | None:
+    """The group whose retry or dead letter a record is."""
+    topic = message.properties.get(REAL_TOPIC, "") if message.topic == SCHEDULE_TOPIC else message.topic
+    prefix = next((one for one in (RETRY_PREFIX, DLQ_PREFIX) if topic.startswith(one)), None)
+    return topic.removeprefix(prefix) if prefix else None
+
+
+def group_histories(facts: Facts) -> list[GroupHistory]:
+    """How the message stands in each group, in the order of their names."""
+    tracks = {track.group: track for track in facts.tracks}
+    records = [*facts.retries, *facts.dead, *(one.message for one in facts.delayed)]
+    names = {*tracks, *(name for one in records if (name := _group(one)))}
+    return [_group_story(facts, name, tracks.get(name)) for name in sorted(names)]
+
+
+def _group_story(facts: Facts, group: str, track: Track | None) -> GroupHistory:
+    retries = [one for one in facts.retries if _group(one) == group]
+    dead = _newest([one for one in facts.dead if _group(one) == group])
+    delayed = [one for one in facts.delayed if _group(one.message) == group]
+    waiting = next((one for one in reversed(delayed) if one.is_delivered is not True), None)
+    tries = [*retries, *(one.message for one in delayed)]
+    times = max((one.reconsume_times for one in tries), default=0)
+    state, text = _track_state(track)
+    level = next_ms = None
+    if dead is not None and dead.store_timestamp >= max((one.store_timestamp for one in tries), default=0):
+        times = max(times, dead.reconsume_times - 1)
+        state, text = GroupState.DEAD, _dead_text(group, times, dead)
+    elif waiting is not None:
+        level, next_ms = _number(waiting.message.properties.get(DELAY)), waiting.due_ms
+        when = f"level {level or 'unknown'}, {_due(next_ms, facts.now_ms)}"
+        text = f"{group} has failed to consume it {_times(times, 'time')} and waits for retry {times} ({when})"
+        state = GroupState.RETRYING
+    elif (newest := _newest(tries)) is not None:
+        # A record that was delivered just now may not be found in its topic yet.
+        passed = facts.retries_passed.get(group) if newest in retries else None
+        state, text = _delivered(group, newest.reconsume_times, passed=passed)
+    return GroupHistory(
+        group=group,
+        state=state,
+        text=text,
+        retries=times,
+        next_level=level,
+        next_at_ms=next_ms,
+        consumer_offset=track.consumer_offset if track else None,
+        clients=track.clients if track else None,
+    )
+
+
+def _dead_text(group: str, retries: int, dead: MessageExt) -> str:
+    attempts = _times(retries + 1, "attempt")
+    return f"{group} gave it up after {attempts}: a dead letter in {dead.topic} since {_at(dead.store_timestamp)}"
+
+
+def _delivered(group: str, retry: int, *, passed: bool | None) -> tuple[GroupState, str]:
+    """How it stands when the last retry was delivered; one that an administrator sent again begins with 0."""
+    if passed:
+        return GroupState.CONSUMED, f"consumed by {group} " + (f"with retry {retry}" if retry else "when it came again")
+    known = "waits to be consumed" if passed is False else "was delivered"
+    return GroupState.RETRYING, (f"retry {retry} of {group} " if retry else f"what came again to {group} ") + known
+
+
+def _track_state(track: Track | None) -> tuple[GroupState, str]:
+    if track is None:
+        return GroupState.UNKNOWN, "nothing more is known"
+    group, ahead = track.group, track.lag_messages
+    not_yet = f"not yet consumed by {group}" + (
+        f" ({_times(ahead, 'message')} of the queue before it)" if ahead else ""
+    )
+    match track.track:
+        case TrackKind.CONSUMED:
+            return GroupState.CONSUMED, f"consumed by {group}"
+        case TrackKind.CONSUMED_BUT_FILTERED:
+            return GroupState.FILTERED, f"left out by {group}, which subscribes {track.expression}"
+        case TrackKind.NOT_CONSUME_YET:
+            if track.filtered:
+                return GroupState.FILTERED, f"to be left out by {group}, which subscribes {track.expression}"
+            return GroupState.WAITING, not_yet + (f": {track.note}" if track.note else "")
+        case TrackKind.NOT_ONLINE:
+            if track.passed:
+                return GroupState.CONSUMED, f"passed by {group}, which is offline now"
+            return GroupState.OFFLINE, f"{not_yet}, which is offline"
+        case TrackKind.PULL:
+            passed = "has passed it" if track.passed else "has not passed it"
+            return GroupState.PULLED, f"{group} pulls by itself, and its offset {passed}"
+        case TrackKind.UNKNOWN:
+            return GroupState.UNKNOWN, f"how far {group} is cannot be told ({track.note})"
+
+
+# ----------------------------------------------------------------------------------------------------------- sentence
+
+
+def _sentence(facts: Facts, state: MessageState, groups: Sequence[GroupHistory]) -> str:
+    told = {
+        MessageState.STORED: _stored,
+        MessageState.DELAYED: _delayed,
+        MessageState.PENDING: _pending,
+        MessageState.COMMITTED: _committed,
+        MessageState.ROLLED_BACK: lambda facts: f"It was rolled back, so {facts.topic} never got it",
+        MessageState.DECIDED: _decided,
+        MessageState.GIVEN_UP: _given_up,
+        MessageState.COPIES: _copies,
+        MessageState.EXPIRED: _expired,
+        MessageState.UNKNOWN: _unknown,
+        MessageState.NOT_FOUND: _not_found,
+    }[state](facts)
+    clauses = [one.text for one in groups]
+    if state is MessageState.STORED and not groups:
+        clauses.append(
+            "no group that is known consumes its topic" if facts.is_partial else "no group consumes its topic"
+        )
+    if facts.is_partial and state is not MessageState.NOT_FOUND:  # whose own sentence says so
+        clauses.append("not everybody has answered, so there may be more to tell")
+    return "; ".join([told, *clauses]) + "."
+
+
+def _stored(facts: Facts) -> str:
+    found = facts.copies[-1]
+    times = f", sent {_times(len(facts.copies), 'time')}" if len(facts.copies) > 1 else ""
+    return f"It is in {_where(found)} since {_at(found.store_timestamp)}{times}"
+
+
+def _delayed(facts: Facts) -> str:
+    one = _waiting_delay(facts)
+    assert one is not None, "the state says so"
+    level = one.message.properties.get(DELAY, "unknown")
+    return f"It waits for its delay (level {level}, {_due(one.due_ms, facts.now_ms)}) and goes to {facts.topic} then"
+
+
+def _pending(facts: Facts) -> str:
+    half = facts.half
+    assert half is not None, "the state says so"
+    if half.state is HalfState.UNKNOWN:
+        return f"It is a half message of {facts.topic}, and whether its producer has decided is not known"
+    asked = f"asked {_times(half.checks, 'time')}" if half.checks else "not asked yet"
+    following = f", next at {_at(half.next_check_ms)}" if half.next_check_ms else ""
+    since = _at(half.message.born_timestamp)
+    return f"It is a half message of {facts.topic} whose producer has not decided since {since} ({asked}{following})"
+
+
+def _committed(facts: Facts) -> str:
+    found = "is not known to have it" if facts.is_partial else "does not have it any more"
+    return f"It was committed, and {facts.topic} {found}"
+
+
+def _decided(facts: Facts) -> str:
+    gone = f": {facts.topic} is not there (any more)" if facts.is_topic_gone else ""
+    return f"It is a half message of {facts.topic} whose producer has decided, and whether for it is not known{gone}"
+
+
+def _given_up(facts: Facts) -> str:
+    found = facts.given_up[-1]
+    return (
+        f"It is a half message of {facts.topic} that was given up at {_at(found.store_timestamp)}: "
+        f"its producer never decided (orbitmq msg resume {found.offset_msg_id} has it asked again)"
+    )
+
+
+def _copies(facts: Facts) -> str:
+    found = "is not known to have it" if facts.is_partial else "does not have it any more"
+    return f"{facts.topic} {found}, and copies are left"
+
+
+def _expired(facts: Facts) -> str:
+    reason = facts.expired or "its topic does not have it any more"
+    sent = _sending(facts)
+    if sent is None:
+        return f"It has expired: {reason}"
+    return f"{sent.group} sent it to {sent.topic} at {_at(sent.at_ms)}, and it has expired: {reason}"
+
+
+def _unknown(facts: Facts) -> str:
+    sent = _sending(facts)
+    if sent is None:
+        return f"It was to come into {facts.topic} after its delay, and is not found there"
+    return f"{sent.group} sent it to {sent.topic} at {_at(sent.at_ms)}, and it is not found"
+
+
+def _not_found(facts: Facts) -> str:
+    searched = ", ".join(facts.searched) or "nothing"
+    doubt = " (not everybody has answered)" if facts.is_partial else ""
+    return f"There is no message {facts.asked}{doubt}: looked for it in {searched}"
+
+
+# ----------------------------------------------------------------------------------------------------------- timeline
+
+
+def timeline(facts: Facts) -> list[Event]:
+    """Every moment that is known, in order; what is not dated stands at the end."""
+    events = [*_born(facts), *_store_events(facts), *_trace_events(facts)]
+    return sorted(events, key=lambda one: (one.at_ms is None, one.at_ms or 0))
+
+
+def _born(facts: Facts) -> list[Event]:
+    records = [*facts.halves, *(one.message for one in facts.delayed), *facts.copies, *facts.retries, *facts.dead]
+    if not records:
+        return []
+    first = min(records, key=lambda one: one.born_timestamp)
+    text = f"made by a producer at {first.born_host}"
+    return [Event(at_ms=first.born_timestamp, kind="born", text=text, source="store")]
+
+
+def _store_events(facts: Facts) -> Iterable[Event]:
+    for half in facts.halves[:1]:
+        yield _stored_event(half, "prepared", "prepared as a half message")
+    for half in facts.halves[1:]:
+        yield _stored_event(half, "checked", "its producer was asked about the transaction")
+    if facts.half and _state(facts) is MessageState.ROLLED_BACK:
+        yield Event(at_ms=None, kind="rolledBack", text="rolled back", source="store")
+    for given_up in facts.given_up:
+        yield _stored_event(given_up, "givenUp", "given up: its producer never decided")
+    for one in facts.delayed:
+        yield from _delay_events(one)
+    for copy in facts.copies:
+        is_committed = bool(copy.prepared_transaction_offset)
+        yield _stored_event(
+            copy, "committed" if is_committed else "stored", "committed into" if is_committed else "stored in"
+        )
+    for retry in facts.retries:
+        text = f"retry {retry.reconsume_times} was delivered to {_group(retry)} in"
+        yield _stored_event(retry, "retry", text)
+    for dead in facts.dead:
+        yield _stored_event(dead, "dead", f"given up by {_group(dead)}: dead letter in")
+
+
+def _delay_events(one: Delayed) -> Iterable[Event]:
+    group, level = _group(one.message), one.message.properties.get(DELAY, "unknown")
+    what = f"{group} sent it back, retry {one.message.reconsume_times}" if group else "put aside for its delay"
+    yield _stored_event(one.message, "delayed", f"{what} (level {level})", with_place=False)
+    if one.is_delivered is not True:
+        text = f"due: retry of {group}" if group else "due: goes to its topic"
+        yield Event(at_ms=one.due_ms, kind="due", text=text, source="store", group=group)
+
+
+def _stored_event(message: MessageExt, kind: str, text: str, *, with_place: bool = True) -> Event:
+    return Event(
+        at_ms=message.store_timestamp,
+        kind=kind,
+        text=f"{text} {_where(message)}" if with_place else text,
+        source="store",
+        group=_group(message),
+        place=f"{message.topic}/{message.broker_name}/{message.queue_id}@{message.queue_offset}",
+        offset_msg_id=message.offset_msg_id,
+    )
+
+
+def _trace_events(facts: Facts) -> Iterable[Event]:
+    begun = {one.request_id: one for one in (facts.trace.records if facts.trace else []) if one.kind == "SubBefore"}
+    for one in facts.trace.records if facts.trace else []:
+        yield _trace_event(one, begun.get(one.request_id))
+
+
+def _trace_event(one: Traced, begun: Traced | None) -> Event:
+    group, at_ms = one.group, one.at_ms
+    match one.kind:
+        case "Pub":
+            result = "" if one.success else ", not confirmed as safe"
+            kind, text = "sent", f"{group} at {one.client_host} sent it to {one.store_host} in {one.cost_ms} ms{result}"
+        case "SubBefore":
+            kind, text = (
+                "consuming",
+                f"{group} at {one.client_host} began to consume it (attempt {(one.retries or 0) + 1})",
+            )
+        case "SubAfter":
+            group = group or (begun.group if begun else None)
+            at_ms = at_ms or (begun.at_ms + (one.cost_ms or 0) if begun and begun.at_ms else None)
+            kind, result = ("consumed", "was done with") if one.success else ("failed", "failed to consume")
+            text = f"{group or 'a group'} at {one.client_host} {result} it after {one.cost_ms} ms"
+        case _:
+            asked = ", when it was asked" if one.from_check else ""
+            kind, text = "decided", f"{group} at {one.client_host} decided {one.state}{asked}"
+    return Event(at_ms=at_ms, kind=kind, text=text, source="trace", group=group, offset_msg_id=one.offset_msg_id)
+
+
+# -------------------------------------------------------------------------------------------------------------- words
+
+
+def _where(message: MessageExt) -> str:
+    return f"{message.topic} ({message.broker_name}, queue {message.queue_id}, offset {message.queue_offset})"
+
+
+def _at(at_ms: int | None) -> str:
+    return (rfc3339(at_ms) if at_ms is not None else None) or "an unknown time"
+
+
+def _due(due_ms: int | None, now_ms: int) -> str:
+    if due_ms is None:
+        return "due at an unknown time"
+    return f"due at {_at(due_ms)}" if due_ms > now_ms else f"overdue since {_at(due_ms)}"
+
+
+def _times(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None

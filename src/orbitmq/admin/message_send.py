@@ -1,0 +1,296 @@
+"""Messages an administrator sends: given by hand, read as JSON lines, or stored ones that are to come again.
+
+A topic is never made by a send here: a name that is mistyped would be one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct, structs
+
+from orbitmq.admin.bodies import real_topic, unique_id
+from orbitmq.admin.messages import by_offset_id
+from orbitmq.admin.plans import Change, Plan, Step
+from orbitmq.admin.search import record
+from orbitmq.admin.session import Node, Session
+from orbitmq.client.core.identity import address_bytes, client_address
+from orbitmq.client.core.outgoing_message import Outgoing, Packing, outgoing
+from orbitmq.client.core.queue_selectors import hash_selector
+from orbitmq.client.core.selection import RoundRobin
+from orbitmq.client.machine import own_addresses
+from orbitmq.errors import AdminError, BadArgument, MessageIllegal, NotFound
+from orbitmq.message.flags import COMPRESSED, COMPRESSION_MASK, PERM_WRITE
+from orbitmq.message.ids import UniqueIds
+from orbitmq.message.model import Message, MessageExt, MessageQueue
+from orbitmq.message.properties import (
+    KEYS,
+    NAME_END,
+    ORIGIN_MESSAGE_ID,
+    PAIR_END,
+    RESERVED,
+    RETRY_TOPIC,
+    TAGS,
+    UNIQ_KEY,
+    WAIT,
+    encode_properties,
+)
+from orbitmq.message.topics import DLQ_PREFIX, retry_topic
+from orbitmq.operations import membership, sends
+from orbitmq.runtime.clock import Clock
+from orbitmq.wire.bodies import ConsumeResult
+from orbitmq.wire.codes import ResponseCode
+
+PRODUCER_GROUP = "orbitmq-admin"
+SENDABLE = ("topic", "body", "tags", "keys", "properties", "delayLevel", "orderingKey", "flag")
+"""What counts in a JSON line; whatever else a shown message has is passed over."""
+INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
+_TRANSACTIONAL = ("TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "__transactionId__")
+
+
+class Sent(Struct, frozen=True, rename="camel", kw_only=True):
+    """The broker's receipt."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    msg_id: str
+    offset_msg_id: str
+    result: str
+    """SEND_OK, or what was not confirmed: FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE."""
+
+
+class Outlet:
+    """Sends through a session, each message to the next queue of its topic, or to the one of its ordering key."""
+
+    def __init__(self, session: Session, clock: Clock) -> None:
+        self._session = session
+        self._clock = clock
+        self._ids = UniqueIds(address_bytes(client_address(own_addresses())), os.getpid(), os.urandom(4))
+        self._queues: dict[str, tuple[list[MessageQueue], dict[str, Node], RoundRobin]] = {}
+
+    async def send(
+        self, message: Message, *, ordering_key: str | None = None, queue: tuple[str, int] | None = None
+    ) -> Sent:
+        """Send it to `queue` (broker name and id) when that is given. NotFound for a topic or queue that is not there,
+        BrokerError when it was not stored.
+        """
+        packed = outgoing(message, self._new_id, Packing())
+        return await self.send_packed(packed, message, ordering_key=ordering_key, queue=queue)
+
+    async def send_packed(
+        self,
+        packed: Outgoing,
+        message: Message,
+        *,
+        ordering_key: str | None = None,
+        queue: tuple[str, int] | None = None,
+    ) -> Sent:
+        """The same with bytes that are ready; `message` is what a selector looks at."""
+        queues, masters, turn = await self._known(packed.topic)
+        if queue is not None:
+            chosen = MessageQueue(packed.topic, *queue)
+            if chosen not in queues:
+                raise NotFound(f"topic {packed.topic} has no queue {queue[1]} to be written at {queue[0]}")
+        else:
+            chosen = hash_selector(queues, message, ordering_key) if ordering_key else turn.select(queues)
+        session, address = self._session, masters[chosen.broker_name].address
+        header = packed.header(PRODUCER_GROUP, chosen, self._clock.now_ms())
+        reply = await session.request(sends.send, address, header, packed.body, timeout_ms=session.timeout_ms)
+        result = "SEND_OK" if reply.code == ResponseCode.SUCCESS else ResponseCode(reply.code).name
+        return Sent(
+            topic=packed.topic,
+            broker_name=chosen.broker_name,
+            queue_id=reply.queue_id,
+            queue_offset=reply.queue_offset,
+            msg_id=packed.msg_id,
+            offset_msg_id=reply.offset_msg_id,
+            result=result,
+        )
+
+    def _new_id(self) -> str:
+        return self._ids.create(self._clock.now_ms())
+
+    def renamed(self, packed: Outgoing) -> Outgoing:
+        """The same as a new message, with an id of its own."""
+        made = self._new_id()
+        text = packed.properties + f"{PAIR_END}{UNIQ_KEY}{NAME_END}{made}"
+        return structs.replace(packed, properties=text, msg_id=made)
+
+    async def _known(self, topic: str) -> tuple[list[MessageQueue], dict[str, Node], RoundRobin]:
+        if topic not in self._queues:
+            route = await self._session.route(topic)
+            homes = await self._session.homes(topic)
+            masters = {node.name: node for node in homes if node.is_master and not node.is_away}
+            queues = [
+                MessageQueue(topic, data.broker_name, number)
+                for data in route.queue_datas
+                for number in range(data.write_queues)
+                if data.broker_name in masters and data.perm & PERM_WRITE
+            ]
+            if not queues:
+                raise NotFound(f"topic {topic} has no queue that can be written", f"orbitmq topic route {topic}")
+            self._queues[topic] = queues, masters, RoundRobin(int.from_bytes(os.urandom(4), "big"))
+        return self._queues[topic]
+
+
+def message_of_json(told: Mapping[str, Any], topic: str | None = None) -> tuple[Message, str | None]:
+    """The message of a JSON object, and its ordering key: `SENDABLE` members, as `orbitmq msg tail -o jsonl` writes
+    them. The system's own properties are left out. MessageIllegal names what is wrong.
+    """
+    keys, properties = told.get("keys"), told.get("properties")
+    if keys is not None and not isinstance(keys, (str, list)):
+        raise MessageIllegal("keys must be a text or a list of texts")
+    if properties is not None and not isinstance(properties, dict):
+        raise MessageIllegal("properties must be an object")
+    name = topic or told.get("topic")
+    if not isinstance(name, str):
+        raise MessageIllegal("the line names no topic, and none is given")
+    own = {str(key): str(value) for key, value in (properties or {}).items() if key not in RESERVED}
+    ordering_key, tags = told.get("orderingKey"), told.get("tags")
+    try:
+        made = Message(
+            name,
+            _body_of(told.get("body")),
+            tags=None if tags is None else str(tags),
+            keys=keys if isinstance(keys, str) else list(map(str, keys or ())),
+            flag=int(told.get("flag") or 0),
+            delay_level=int(told.get("delayLevel") or 0),
+            properties=own,
+        )
+    except (TypeError, ValueError) as error:
+        raise MessageIllegal(f"flag and delayLevel must be numbers: {error}") from error
+    if not INT_MIN <= made.flag <= INT_MAX:
+        raise MessageIllegal(f"flag must fit into 32 bits: {made.flag}")
+    return made, None if ordering_key is None else str(ordering_key)
+
+
+def _body_of(told: Any) -> bytes:
+    """A text, or what `bodies.Body` shows."""
+    if isinstance(told, str):
+        return told.encode()
+    if not isinstance(told, dict) or not isinstance(told.get("content"), str):
+        raise MessageIllegal("the body must be a text, or an object with form and content")
+    if told.get("truncated"):
+        raise MessageIllegal("the body is the beginning only: have it written in full")
+    content: str = told["content"]
+    try:
+        if told.get("form") == "base64":
+            return base64.b64decode(content, validate=True)
+        if told.get("form") == "hex":
+            return bytes.fromhex(content)
+        return content.encode(told.get("charset") or "utf-8")
+    except (ValueError, LookupError, TypeError, binascii.Error) as error:
+        raise MessageIllegal(f"the body is no {told.get('form')}: {error}") from error
+
+
+# ------------------------------------------------------------------------------------------------------- coming again
+
+
+def again(message: MessageExt, destination: str, *, as_retry: bool) -> Outgoing:
+    """A stored message on its way to `destination`, its body as it is stored. As a retry it stays the same message: id
+    and original topic; otherwise it is a new one and gets an id of its own, which the caller puts in.
+    """
+    kept = {
+        name: value
+        for name, value in message.properties.items()
+        if (name not in RESERVED or name in (KEYS, TAGS)) and name not in _TRANSACTIONAL
+    }
+    kept[WAIT] = "true"
+    unique = unique_id(message)
+    if as_retry:
+        kept[RETRY_TOPIC] = real_topic(message)
+        kept[ORIGIN_MESSAGE_ID] = message.properties.get(ORIGIN_MESSAGE_ID, message.offset_msg_id)
+        if unique is not None:
+            kept[UNIQ_KEY] = unique
+    return Outgoing(
+        destination,
+        message.body,
+        encode_properties(kept),
+        unique or message.offset_msg_id,
+        message.flag,
+        message.sys_flag & (COMPRESSED | COMPRESSION_MASK),
+        original_size=len(message.body),
+    )
+
+
+async def plan_resend(
+    session: Session,
+    names: list[str],
+    clock: Clock,
+    *,
+    topic: str | None = None,
+    to: str | None = None,
+    group: str | None = None,
+    client: str | None = None,
+) -> Plan:
+    """Have stored messages come again. `client` of `group`: straight to its listener. `group` alone: as a retry that
+    only this group gets. `to`: a copy as a new message of that topic. None of them: a dead letter comes back to its
+    group as a retry, any other message to its own topic as a new one.
+    """
+    if client is not None and group is None:
+        raise BadArgument("a client is a member of a group", "give --group")
+    if to is not None and group is not None:
+        raise BadArgument("a message goes to a topic or to a group, not to both", "give --to or --group")
+    plan = Plan(f"have {len(names)} messages come again" if len(names) != 1 else f"have {names[0]} come again")
+    outlet = Outlet(session, clock)
+    for name in names:
+        message = await record(session, name, clock.now_ms(), topic=topic)
+        if client is not None and group is not None:
+            plan.changes.append(await _direct(session, message, group, client))
+            continue
+        dead_of = message.topic.removeprefix(DLQ_PREFIX) if message.topic.startswith(DLQ_PREFIX) else None
+        receiver = group or (dead_of if to is None else None)
+        destination = to or (retry_topic(receiver) if receiver else real_topic(message))
+        await session.route(destination)
+        plan.changes.append(_copied(session, outlet, message, destination, as_retry=receiver is not None))
+    return plan
+
+
+async def _direct(session: Session, message: MessageExt, group: str, client: str) -> Change:
+    node, offset_id = await session.node(message.broker_name), message.offset_msg_id
+
+    async def make() -> None:
+        result = await session.request(
+            membership.consume_directly,
+            node,
+            group,
+            client,
+            offset_id,
+            timeout_ms=session.timeout_ms + membership.RELAY_TIMEOUT_MS,
+        )
+        if result.consume_result not in (ConsumeResult.CR_SUCCESS, ConsumeResult.CR_COMMIT):
+            said = result.consume_result.name if result.consume_result else "nothing"
+            raise AdminError(f"the listener of {client} said {said}: {result.remark or 'no remark'}")
+
+    return Change(Step(client, "consume directly", message.msg_id, None, ConsumeResult.CR_SUCCESS.name), make)
+
+
+def _copied(session: Session, outlet: Outlet, message: MessageExt, destination: str, *, as_retry: bool) -> Change:
+    """It keeps no body: a plan waits until somebody confirms it, and its messages may be many and large. Each is read
+    once more when it is its turn.
+    """
+    offset_id, unique = message.offset_msg_id, unique_id(message)
+
+    async def make() -> None:
+        stored = await _stored(session, offset_id, unique)
+        packed = again(stored, destination, as_retry=as_retry)
+        await outlet.send_packed(packed if as_retry else outlet.renamed(packed), stored)
+
+    how = "deliver as a retry" if as_retry else "send a copy"
+    return Change(Step(message.broker_name, how, message.msg_id, message.topic, destination), make)
+
+
+async def _stored(session: Session, offset_id: str, unique: str | None) -> MessageExt:
+    """The message at that place. NotFound when it is not there any more, AdminError when nobody can say."""
+    found = await by_offset_id(session, offset_id)
+    if found.items and unique_id(found.items[0]) == unique:
+        return found.items[0]
+    if found.failures:
+        raise AdminError(f"{found.failures[0].target}: {found.failures[0].message}", found.failures[0].hint)
+    raise NotFound(f"message {offset_id} is not stored any more")

@@ -1,0 +1,142 @@
+"""Waiting until something is so: a topic is there, a group has caught up, a broker is back. Must not know who waits."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable
+from glob import escape
+
+from msgspec import Struct
+
+from orbitmq.admin import cluster, groups, messages, topics
+from orbitmq.admin.clients import membership
+from orbitmq.admin.results import Found, failure_of
+from orbitmq.admin.session import Session
+from orbitmq.errors import AdminError, ConfigurationError, NotFound, OrbitMQError
+
+EVERY_SECONDS = 0.5
+"""Between two looks: soon enough for a script."""
+LOOK_SECONDS_MIN = 5.0
+"""What the last look is given at least: one look is made even where there is no time to wait."""
+Look = Callable[[Session, str, int | None], Awaitable[bool]]
+
+
+class Waited(Struct, frozen=True, rename="camel"):
+    """How a wait has ended."""
+
+    thing: str
+    """`group Billing`"""
+    condition: str
+    holds: bool
+    waited_ms: int
+    last: str | None
+    """Why it did not hold when it was looked at last."""
+
+
+async def _healthy(session: Session, _name: str, _number: int | None) -> bool:
+    found = await cluster.health(session)
+    if found.check_failed:
+        raise AdminError(found.items[0].message)  # the worst
+    return not found.partial
+
+
+async def _up(session: Session, name: str, _number: int | None) -> bool:
+    node = await session.node(name)
+    found = await cluster.listed(session)
+    return any(row.address == node.address and row.answers for row in found.items)
+
+
+async def _topic_exists(session: Session, name: str, _number: int | None) -> bool:
+    """Each name server knows it: whichever a client asks."""
+    found = await topics.listed(session, everything=True)
+    if found.partial:
+        raise AdminError("not every name server answers")
+    return any(row.topic == name for row in found.items)
+
+
+async def _topic_gone(session: Session, name: str, number: int | None) -> bool:
+    return not await _topic_exists(session, name, number)
+
+
+async def _members(session: Session, name: str) -> int:
+    """How many are online at all brokers. AdminError while somebody does not answer: a part says nothing."""
+    who = await membership(session, name)
+    if who.failures:
+        raise AdminError(f"{who.failures[0].target} does not answer")
+    return len(who.members)
+
+
+async def _online(session: Session, name: str, _number: int | None) -> bool:
+    return await _members(session, name) > 0
+
+
+async def _offline(session: Session, name: str, _number: int | None) -> bool:
+    return await _members(session, name) == 0
+
+
+async def _lag(session: Session, name: str, number: int | None) -> bool:
+    found = await groups.groups(session, pattern=escape(name), lag=True)
+    if found.partial:
+        raise AdminError(f"{found.failures[0].target} does not answer")
+    if not found.items:
+        raise NotFound(f"there is no group {name}")
+    group = found.items[0]
+    waiting = None if group.lag_messages is None else group.lag_messages + (group.retry_lag_messages or 0)
+    if waiting is None:
+        raise AdminError(f"how far {name} is behind is not known")
+    if waiting > (number or 0):
+        raise AdminError(f"{name} is {waiting} messages behind")
+    return True
+
+
+async def _stored(session: Session, name: str, _number: int | None) -> bool:
+    """By offset id, or by unique id or key in any topic that is named before a slash: `Orders/order-17`."""
+    topic, slash, key = name.rpartition("/")
+    found = await (messages.search(session, [topic], key) if slash else messages.by_offset_id(session, name))
+    return bool(found.items)
+
+
+CONDITIONS: dict[tuple[str, str], tuple[Look, str]] = {
+    ("cluster", "healthy"): (_healthy, "every registered broker answers and nothing critical is found"),
+    ("broker", "up"): (_up, "it is registered and answers"),
+    ("topic", "exists"): (_topic_exists, "every name server has a route to it"),
+    ("topic", "gone"): (_topic_gone, "no name server has a route to it"),
+    ("group", "online"): (_online, "at least one member is connected"),
+    ("group", "offline"): (_offline, "no member is connected"),
+    ("group", "lag"): (_lag, "it has N messages to do at most, `lag=N`, retries included"),
+    ("message", "stored"): (_stored, "it is found by its offset id, or as TOPIC/KEY"),
+}
+"""What is waited for: the thing and the word -> the look, and what it means."""
+
+
+def condition_of(thing: str, text: str) -> tuple[Look, int | None]:
+    """The look that `thing` and the text of --for ask for. ConfigurationError names what there is."""
+    word, equals, number = text.partition("=")
+    known = CONDITIONS.get((thing, word))
+    if known is None or bool(equals) != (word == "lag") or (equals and not re.fullmatch(r"\d{1,18}", number)):
+        words = ", ".join(f"{a} {b}{'=N' if b == 'lag' else ''}" for a, b in CONDITIONS)
+        raise ConfigurationError(f"{thing} --for {text}: there are {words}")
+    return known[0], int(number) if equals else None
+
+
+async def wait(session: Session, thing: str, name: str, text: str, within_s: float) -> Found[Waited]:
+    """Look until it is so, for `within_s` at most; then the check has failed. What cannot be asked may come back."""
+    look, number = condition_of(thing, text)
+    began = time.monotonic()
+    last: str | None = None
+    while True:
+        session.forget()
+        try:
+            async with asyncio.timeout(max(LOOK_SECONDS_MIN, within_s - (time.monotonic() - began))):
+                holds, last = await look(session, name, number), None
+        except TimeoutError as error:
+            holds, last = False, str(error) or "a look did not end in time"
+        except OrbitMQError as error:
+            holds, last = False, failure_of(name, error).message
+        waited = time.monotonic() - began
+        if holds or waited >= within_s:
+            told = Waited(f"{thing} {name}".strip(), text, holds, int(waited * 1000), last)
+            return Found([told], check_failed=not holds)
+        await asyncio.sleep(min(EVERY_SECONDS, max(0.0, within_s - waited)))

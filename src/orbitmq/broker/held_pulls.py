@@ -1,0 +1,197 @@
+"""Long polling: pulls that found nothing wait here until a message they want arrives or their time is up.
+
+Arrivals of one turn of the event loop are handled together, so that a waiting consumer gets all of them with one
+answer. Whether one message wakes ten thousand consumers or a look goes over fifty thousand queues: both are done in
+turns. The time comes in; what running a pull again means is the caller's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from orbitmq.net.connection import Connection
+from orbitmq.runtime.refusals import Limit, Refusals
+from orbitmq.store.pull_batch import Selection
+from orbitmq.wire.command import Command
+
+_log = logging.getLogger(__name__)
+
+HELD_MAX: Final = 100_000  # pulls of all connections; RocketMQ's pull queue capacity. One costs some KiB at most
+HELD_BY_ONE_MAX = 25_000  # of one connection: a client of many queues must leave room for others
+TURN_PULLS = 200  # run again before other work gets its turn: some 5 ms
+TURN_QUEUES = 500  # looked over before other work gets its turn: some 2 ms
+
+# New messages of one queue that a held pull with an expression is compared with in one turn; with more of them running
+# the pull is the shorter way.
+LOOKED_AT_MAX: Final = 32
+
+QueueKey = tuple[str, int]
+Unit = Callable[[str, int, int], memoryview | None]  # topic, queue id and queue offset of a message -> the message
+
+
+@dataclass(slots=True, eq=False)
+class HeldPull:
+    """A parked pull. `offset` is the first it can get; `weight`, as how many pulls it counts where they are limited."""
+
+    connection: Connection
+    command: Command
+    offset: int
+    deadline_ms: int
+    wanted: Selection
+    weight: int = 1
+
+
+class HeldPulls:
+    """(topic, queue id) -> parked pulls. `rerun` answers a pull without parking it again, `unit` reads a message."""
+
+    def __init__(
+        self,
+        rerun: Callable[[HeldPull], None],
+        call_soon: Callable[[Callable[[], None]], object],
+        unit: Unit,
+        limit: int = HELD_MAX,
+        refusals: Refusals | None = None,
+    ) -> None:
+        self._refusals = refusals or Refusals()
+        self._rerun = rerun
+        self._call_soon = call_soon
+        self._unit = unit
+        self._limit = limit
+        self._held: dict[QueueKey, list[HeldPull]] = {}
+        self._count = 0
+        self._weight = 0
+        self._weights: dict[Connection, int] = {}
+        self._ready: deque[HeldPull] = deque()
+        self._running = False  # whether a turn is scheduled that runs ready pulls
+        self._scanning = False
+        self._arrived: dict[QueueKey, list[tuple[int, int]]] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def hold(self, topic: str, queue_id: int, pull: HeldPull) -> bool:
+        """Park a pull; False when a limit is reached and it must be answered now."""
+        own = self._weights.get(pull.connection, 0)
+        if self._weight + pull.weight > self._limit or own + pull.weight > HELD_BY_ONE_MAX:
+            text = "event=pull_not_held peer=%s held=%d all=%d limit=%d"
+            self._refusals.note(Limit.HELD_PULLS, _log, text, pull.connection, own, self._weight, self._limit)
+            return False
+        self._weights[pull.connection] = own + pull.weight
+        self._held.setdefault((topic, queue_id), []).append(pull)
+        self._count += 1
+        self._weight += pull.weight
+        return True
+
+    def arrived(self, topic: str, queue_id: int, next_offset: int, codes: Sequence[int]) -> None:
+        """The store tells of messages that follow one another in a queue, with the hashes of their tags; `next_offset`
+        is the queue offset of the first + 1. Costs one look-up while nobody waits.
+        """
+        key = (topic, queue_id)
+        if key not in self._held:
+            return
+        if not self._arrived:
+            self._call_soon(self._wake)
+        self._arrived.setdefault(key, []).extend(enumerate(codes, next_offset))
+
+    def _wake(self) -> None:
+        arrived, self._arrived = self._arrived, {}
+        for key, messages in arrived.items():
+            self._release(key, _NewMessages(key, messages, self._unit).are_wanted)
+        self._run_ready()
+
+    def scan(self, now_ms: int, newest_offset: Callable[[str, int], int]) -> None:
+        """Run pulls whose time is up, whose queue grew unnoticed, or whose connection is gone; every few seconds."""
+        if not self._scanning:
+            self._scan_some(deque(self._held), now_ms, newest_offset)
+
+    def _scan_some(self, keys: deque[QueueKey], now_ms: int, newest_offset: Callable[[str, int], int]) -> None:
+        for _ in range(min(TURN_QUEUES, len(keys))):
+            key = keys.popleft()
+            self._release(key, partial(_is_due, now_ms, newest_offset(*key)))
+        self._run_ready()
+        self._scanning = bool(keys)
+        if keys:
+            self._call_soon(partial(self._scan_some, keys, now_ms, newest_offset))
+
+    def release_all(self) -> None:
+        """Answer everything that waits: the broker is about to stop."""
+        for key in list(self._held):
+            self._release(key, lambda _: True)
+        while self._ready:
+            self._run_some()
+
+    def _release(self, key: QueueKey, is_ready: Callable[[HeldPull], bool]) -> None:
+        kept: list[HeldPull] = []
+        for pull in self._held.pop(key, []):
+            if is_ready(pull):
+                self._ready.append(pull)
+                self._uncount(pull)
+            else:
+                kept.append(pull)
+        if kept:
+            self._held[key] = kept
+
+    def _uncount(self, pull: HeldPull) -> None:
+        self._count -= 1
+        self._weight -= pull.weight
+        own = self._weights[pull.connection] - pull.weight
+        if own:
+            self._weights[pull.connection] = own
+        else:
+            del self._weights[pull.connection]
+
+    def _run_ready(self) -> None:
+        """Run what is ready: some of it now, the rest in later turns."""
+        if not self._running:
+            self._run_some()
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._running = bool(self._ready)
+        if self._running:
+            self._call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._run_some()
+        self._schedule()
+
+    def _run_some(self) -> None:
+        for _ in range(min(TURN_PULLS, len(self._ready))):
+            pull = self._ready.popleft()
+            if pull.connection.is_open:
+                self._rerun(pull)
+
+
+class _NewMessages:
+    """Messages that came to a queue in one turn; each is read once, however many pulls with an expression wait."""
+
+    def __init__(self, key: QueueKey, messages: list[tuple[int, int]], unit: Unit) -> None:
+        self._key = key
+        self._messages = messages
+        self._read = unit
+        self._units: dict[int, memoryview | None] = {}
+
+    def are_wanted(self, pull: HeldPull) -> bool:
+        matcher, look = pull.wanted
+        new = [offset for offset, code in self._messages if offset > pull.offset and (matcher is None or matcher(code))]
+        if look is None or len(new) > min(LOOKED_AT_MAX, look.looks_max):
+            return bool(new)
+        for offset in new:
+            message = self._unit(offset - 1)
+            if message is None or look.takes(message):  # one that is gone: let the pull see
+                return True
+        return False
+
+    def _unit(self, offset: int) -> memoryview | None:
+        if offset not in self._units:
+            self._units[offset] = self._read(*self._key, offset)
+        return self._units[offset]
+
+
+def _is_due(now_ms: int, newest: int, pull: HeldPull) -> bool:
+    return newest > pull.offset or now_ms >= pull.deadline_ms or not pull.connection.is_open

@@ -1,0 +1,224 @@
+"""The one way into the store for every message of the broker: puts delayed ones aside, waits for the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+from orbitmq.broker.schedule import delay_level
+from orbitmq.broker.statistics import Statistics
+from orbitmq.errors import RequestRejected
+from orbitmq.message.properties import DELAY, REAL_QID, REAL_TOPIC, decode_properties, encode_properties
+from orbitmq.message.topics import SCHEDULE_TOPIC
+from orbitmq.replication.master import Replicas
+from orbitmq.runtime.refusals import Limit, Refusals
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.options import SYNC_FLUSH, SYNC_MASTER
+from orbitmq.store.queue_room import RoomAwaited
+from orbitmq.store.records import ILLEGAL_BATCH, PutRecord, PutResult, PutStatus
+from orbitmq.wire.codes import ResponseCode
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+_DELAY_PAIR: Final = DELAY.encode() + b"\x01"
+
+
+class MessageWriter:
+    """`levels`: number of delay levels. `timer` tells seconds, from any point on. `replicas` are asked with role
+    SYNC_MASTER.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        levels: int,
+        statistics: Statistics,
+        replicas: Replicas,
+        refusals: Refusals | None = None,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._store = store
+        self._levels = levels
+        self._statistics = statistics
+        self._timer = timer
+        self._replicas = replicas
+        self._refusals = refusals or Refusals()
+        self._flushes = store.options.flush_disk_type == SYNC_FLUSH
+        self._replicates = store.options.broker_role == SYNC_MASTER
+        self.can_wait = self._flushes or self._replicates
+
+    def refuse_if_busy(self) -> None:
+        """RequestRejected while a message could only wait for the disk: its sender should try another broker."""
+        if self._store.is_busy:
+            raise RequestRejected(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST] the disk is too slow, wait for a while")
+
+    def put(self, record: PutRecord, at_once: bool = False) -> PutResult:
+        """Store a message, in the schedule topic first if it is delayed. MessageIllegal as the store raises it; with
+        `at_once` RoomAwaited where its queue has no room yet.
+        """
+        refusal = None
+        if _DELAY_PAIR in record.properties and record.topic != SCHEDULE_TOPIC:  # it was put aside and found no room
+            refusal = self._put_aside(record)
+        return self.put_here(record, at_once) if refusal is None else refusal
+
+    def put_here(self, record: PutRecord, at_once: bool = False) -> PutResult:
+        """Store a message in the queue it names, even if it asks for a delay."""
+        begun = self._timer()
+        result = self._store.put(record, at_once)
+        self._statistics.put(record.topic, 1, result.size, self._timer() - begun)
+        if result.status is PutStatus.SERVICE_NOT_AVAILABLE:
+            self._note_full(record.topic)
+        return result
+
+    def put_batch(self, record: PutRecord, *, at_once: bool = False) -> PutResult:
+        """Store the messages of a batch one after another. BodyError when its body is none."""
+        begun = self._timer()
+        is_delayed = delay_level(record.properties) > 0
+        result = ILLEGAL_BATCH if is_delayed else self._store.put_batch(record, at_once=at_once)
+        self._statistics.put(record.topic, result.count, result.size, self._timer() - begun)
+        if result.status is PutStatus.SERVICE_NOT_AVAILABLE:
+            self._note_full(record.topic)
+        return result
+
+    def _note_full(self, topic: str) -> None:
+        held = self._store.held_for
+        text = "event=message_refused reason=disk_full topic=%.300s disk=%s held_for=%r"
+        self._refusals.note(Limit.DISK, _log, text, topic, self.disk_use(), "" if held is None else held.text)
+
+    async def put_durably(self, record: PutRecord) -> PutStatus:
+        """Store a message and wait until it is as safe as the store is configured to make it."""
+        result = await self.put_with_room(record)
+        if result.status is PutStatus.PUT_OK and self.can_wait:
+            return await self.durable(result)
+        return result.status
+
+    async def put_with_room(self, record: PutRecord) -> PutResult:
+        """Store a message as soon as its queue has room."""
+        return await self.with_room(partial(self.put, record, at_once=True), _itself)
+
+    async def with_room(self, act: Callable[[], T], refused: Callable[[PutResult], T]) -> T:
+        """What `act` gives. It is called again when there is room for what it puts `at_once`; `refused` when there will
+        be none.
+        """
+        while True:
+            try:
+                return act()
+            except RoomAwaited as awaited:
+                refusal = await room(self.when_room, awaited)
+            if refusal is not None:
+                return refused(refusal)
+
+    def when_room(self, awaited: RoomAwaited, done: Callable[[PutResult | None], object]) -> None:
+        """Call back when a message may be stored that found no room in its queue; with its refusal when it may not."""
+        self._store.when_room(awaited, partial(self._may_store, awaited.queues[0].topic, done))
+
+    def _may_store(self, topic: str, done: Callable[[PutResult | None], object], refused: PutResult | None) -> None:
+        if refused is not None:
+            self._statistics.put(topic, 0, 0, 0)
+            if refused.status is PutStatus.SERVICE_NOT_AVAILABLE:
+                self._note_full(topic)
+        done(refused)
+
+    async def durable(self, result: PutResult) -> PutStatus:
+        """The status `when_durable` tells."""
+        future: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
+        self.when_durable(result, partial(_settle, future))
+        return await future
+
+    async def flushed(self) -> None:
+        """Return when everything stored so far is on disk, or cannot get there."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._store.when_flushed(self._store.commit_log_max_offset, partial(_settle, future))
+        await future
+
+    def when_durable(self, result: PutResult, done: Callable[[PutStatus], object]) -> None:
+        """Call back when a stored message is as safe as it is to be: on disk with SYNC_FLUSH, at a slave with
+        SYNC_MASTER. PUT_OK; else what is missing, where the slave's part counts more. All messages of one flush, or of
+        one report of a slave, are told in one turn of the event loop.
+        """
+        if not self._replicates:
+            self._when_flushed(result, done)
+        elif not self._flushes:
+            self._replicas.when_copied(result.end_offset, done)
+        else:
+            both = _Both(done)
+            self._when_flushed(result, both.flushed)
+            self._replicas.when_copied(result.end_offset, both.copied)
+
+    def _when_flushed(self, result: PutResult, done: Callable[[PutStatus], object]) -> None:
+        self._store.when_durable(
+            result.end_offset, lambda flushed: done(PutStatus.PUT_OK if flushed else PutStatus.FLUSH_DISK_TIMEOUT)
+        )
+
+    def expire(self) -> None:
+        """Tell those who have waited too long; to be called every now and then."""
+        self._store.expire_waits()
+        self._replicas.expire()
+
+    def disk_use(self) -> str:
+        """How full the disks are, in the words of RocketMQ."""
+        return str(self._store.disk_use())
+
+    def _put_aside(self, record: PutRecord) -> PutResult | None:
+        """Readdress a delayed message to its level's queue; the properties remember where it belongs. The refusal of
+        one that could not be delivered when its time has come.
+        """
+        properties = decode_properties(record.properties.decode("utf-8", "replace"))
+        text = properties.get(DELAY, "0")
+        level = int(text) if text.isdecimal() else 0
+        if level <= 0:
+            return None
+        if level > self._levels:
+            level = self._levels
+            properties[DELAY] = str(level)
+        properties[REAL_TOPIC] = record.topic
+        properties[REAL_QID] = str(record.queue_id)
+        record.properties = encode_properties(properties).encode()
+        refusal = self._store.refused_later(record, record.topic)
+        record.topic = SCHEDULE_TOPIC
+        record.queue_id = level - 1
+        return refusal
+
+
+class _Both:
+    """Waits for the disk and for a slave, in any order."""
+
+    def __init__(self, done: Callable[[PutStatus], object]) -> None:
+        self._done = done
+        self._flush: PutStatus | None = None
+        self._copy: PutStatus | None = None
+
+    def flushed(self, status: PutStatus) -> None:
+        self._flush = status
+        self._tell()
+
+    def copied(self, status: PutStatus) -> None:
+        self._copy = status
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._flush is not None and self._copy is not None:
+            self._done(self._copy if self._copy is not PutStatus.PUT_OK else self._flush)
+
+
+async def room(
+    when_room: Callable[[RoomAwaited, Callable[[PutResult | None], object]], object], awaited: RoomAwaited
+) -> PutResult | None:
+    """What `when_room`, that of the store or of `MessageWriter`, calls back with."""
+    future: asyncio.Future[PutResult | None] = asyncio.get_running_loop().create_future()
+    when_room(awaited, partial(_settle, future))
+    return await future
+
+
+def _itself(result: PutResult) -> PutResult:
+    return result
+
+
+def _settle(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():  # whoever waited may be gone
+        future.set_result(result)

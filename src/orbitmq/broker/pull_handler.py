@@ -1,0 +1,258 @@
+"""PULL_MESSAGE: checks, the read, the answer, and holding a pull that found nothing.
+
+Which messages of the queue it gets is decided in `selecting`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from orbitmq.broker.events import offset_moved_event
+from orbitmq.broker.groups import Groups
+from orbitmq.broker.held_pulls import HeldPull, HeldPulls
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.pull_selection import PullSelection
+from orbitmq.broker.resumption import Resumption
+from orbitmq.broker.statistics import Statistics
+from orbitmq.broker.topics import Topics
+from orbitmq.errors import RequestRejected
+from orbitmq.message.flags import PERM_READ, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from orbitmq.message.model import MASTER_ID
+from orbitmq.message.topics import TOPIC_LENGTH_MAX
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Router
+from orbitmq.runtime.clock import Clock
+from orbitmq.runtime.refusals import Refusals
+from orbitmq.store.engine import MessageStore
+from orbitmq.store.positions import QueueOffset
+from orbitmq.store.pull_batch import GetResult, GetStatus, Selection
+from orbitmq.store.queue_room import RoomAwaited
+from orbitmq.store.records import PutRecord, PutResult
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.command import LANGUAGE, Command
+from orbitmq.wire.headers import PullMessageHeader
+from orbitmq.wire.requests import RequestCode
+
+_log = logging.getLogger(__name__)
+
+SCAN_SECONDS = 5.0  # how often held pulls are looked over, as in RocketMQ
+AT_MASTER = str(MASTER_ID)  # where the next pull should go while reads from slaves are off
+
+# Characters of its own expression for which a held pull counts as one more. Compiled, one of SQL92 takes up to 350
+# bytes, one of tags 45: the longest that there may be take 1.4 MB. Those of most clients are shorter than a share.
+EXPRESSION_SHARE: Final = 16
+
+# What a read found -> the code of the answer. An empty or unknown queue depends on the offset asked for.
+_CODES = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+_REMARKS = {status: status.name for status in GetStatus}
+_CORRECTED = frozenset(GetStatus) - {GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING}
+_NOT_YET = (GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.NO_MESSAGE_IN_QUEUE)  # at a slave, which may be behind
+_EMPTY = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
+
+
+class PullHandler:
+    """The handler of pulls."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        selecting: PullSelection,
+        offsets: ConsumerOffsets,
+        options: BrokerOptions,
+        clock: Clock,
+        statistics: Statistics,
+        resumption: Resumption,
+        timer: Callable[[], float] = time.perf_counter,
+        refusals: Refusals | None = None,
+    ) -> None:
+        self.store_host = b""  # known when the port is
+        self._failed = Router().failed
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._selecting = selecting
+        self._offsets = offsets
+        self._options = options
+        self._clock = clock
+        self._statistics = statistics
+        self._resumption = resumption
+        self._timer = timer
+        self._is_slave = store.options.is_slave
+        self._corrects = not store.options.is_slave or store.options.offset_check_in_slave
+        self.held = HeldPulls(
+            self._rerun, lambda wake: asyncio.get_running_loop().call_soon(wake), self._unit, refusals=refusals
+        )
+
+    def add_to(self, router: Router) -> None:
+        router.add((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE), self.pull)
+        self._failed = router.failed
+
+    def pull(self, connection: Connection, command: Command) -> Command | None:
+        """First run of a pull: commits the offset it carries, and may hold it."""
+        header = command.header(PullMessageHeader)
+        wanted = self._check(header)
+        if self._resumption.is_on and (moved := self._moved(connection, header)) is not None:
+            return self._answer(command, header, moved, ResponseCode.PULL_OFFSET_MOVED)
+        commit_offset = self._offset_to_commit(connection, header)
+        result = self._read(connection, header, wanted)
+        if header.sys_flag & PULL_COMMIT_OFFSET and not self._is_slave:
+            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, commit_offset)
+        code = _code_of(result, header.queue_offset)
+        comes_later = code == ResponseCode.PULL_NOT_FOUND or (not self._corrects and result.status in _NOT_YET)
+        may_wait = comes_later and header.sys_flag & PULL_SUSPEND
+        if may_wait and self._hold(connection, command, header, wanted):
+            return None
+        return self._answer(command, header, result, code)
+
+    def _hold(self, connection: Connection, command: Command, header: PullMessageHeader, wanted: Selection) -> bool:
+        """Whether the pull waits from now on; else it has to be answered."""
+        if len(header.topic) > TOPIC_LENGTH_MAX:
+            return False  # the name of a light topic that no message can have
+        _slim(command, header)
+        weight = 1 if header.subscription is None else 1 + len(header.subscription) // EXPRESSION_SHARE
+        held = HeldPull(connection, command, header.queue_offset, self._deadline(header), wanted, weight)
+        return self.held.hold(header.topic, header.queue_id, held)
+
+    def _offset_to_commit(self, connection: Connection, header: PullMessageHeader) -> int:
+        group, topic, queue_id, offset = header.consumer_group, header.topic, header.queue_id, header.commit_offset
+        if header.sys_flag & PULL_COMMIT_OFFSET and self._resumption.is_on:
+            return self._resumption.committed(connection, group, topic, queue_id, offset)
+        return offset
+
+    def _moved(self, connection: Connection, header: PullMessageHeader) -> GetResult | None:
+        """The answer to a pull whose offset comes from before this start."""
+        if not header.sys_flag & PULL_SUSPEND:
+            return None
+        topic, queue_id = header.topic, header.queue_id
+        end = self._resumption.pulled(connection, header.consumer_group, topic, queue_id, header.queue_offset)
+        if end is None:
+            return None
+        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, end, low, high, [])
+
+    def scan(self) -> None:
+        """Look over the held pulls."""
+        self.held.scan(self._clock.now_ms(), self._store.max_offset)
+
+    def _rerun(self, held: HeldPull) -> None:
+        """Second run: the answer goes out whatever it is."""
+        try:
+            header = held.command.header(PullMessageHeader)
+            result = self._read(held.connection, header, self._check(header))
+            answer = self._answer(held.command, header, result, _code_of(result, header.queue_offset))
+        except Exception as error:  # an error becomes the response; the other held pulls get theirs
+            answer = self._failed(held.command, error)
+        held.connection.send(answer)
+
+    def _read(self, connection: Connection, header: PullMessageHeader, wanted: Selection) -> GetResult:
+        begun = self._timer()
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        result = self._store.get(topic, queue_id, header.queue_offset, header.max_msg_nums, wanted)
+        self._statistics.got(topic, group, result.count, result.size, self._timer() - begun)
+        if self._resumption.is_on:
+            self._resumption.reached(connection, group, topic, queue_id, result.next_offset)
+        return result
+
+    def _unit(self, topic: str, queue_id: int, queue_offset: int) -> memoryview | None:
+        """A message of a queue."""
+        entries = self._store.entries(topic, queue_id, queue_offset, 1)
+        return self._store.unit_at(entries[0][0]) if entries else None
+
+    def _deadline(self, header: PullMessageHeader) -> int:
+        options = self._options
+        wait_ms = header.suspend_timeout_millis if options.long_polling_enable else options.short_polling_time_ms
+        return self._clock.now_ms() + wait_ms
+
+    def _answer(self, command: Command, header: PullMessageHeader, result: GetResult, code: int) -> Command:
+        suggested, next_offset = self._suggested(header, result), result.next_offset
+        if not self._corrects and result.status in _CORRECTED:
+            # The master may be there already: a reader must not be sent back because its slave is behind.
+            next_offset = QueueOffset(header.queue_offset)
+            if code == ResponseCode.PULL_OFFSET_MOVED:
+                code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, self._home(header)
+        if code == ResponseCode.PULL_OFFSET_MOVED:
+            self._put_event(offset_moved_event(header, result.next_offset, self._options, self.store_host, self._clock))
+        answer = command.response(code, _REMARKS[result.status])
+        answer.ext = {
+            "suggestWhichBrokerId": suggested,
+            "nextBeginOffset": str(next_offset),
+            "minOffset": str(result.min_offset),
+            "maxOffset": str(result.max_offset),
+        }
+        answer.body_parts = result.buffers
+        return answer
+
+    def _put_event(self, event: PutRecord, refused: PutResult | None = None) -> None:
+        """Store an event, later if its queue has no room yet. Where it is refused, nobody hears of it."""
+        try:
+            if refused is None:
+                self._store.put(event, True)
+        except RoomAwaited as awaited:
+            self._store.when_room(awaited, partial(self._put_event, event))
+
+    def _suggested(self, header: PullMessageHeader, result: GetResult) -> str:
+        """The broker id to ask next: a group that reads what is no longer in memory may be sent to a slave."""
+        if not self._options.slave_read_enable:
+            return AT_MASTER
+        group = self._groups.find(header.consumer_group)
+        if group is None:
+            return AT_MASTER
+        return str(group.broker_id_when_slow if result.is_behind else group.broker_id)
+
+    def _home(self, header: PullMessageHeader) -> str:
+        """The broker id the group reads from as a rule."""
+        group = self._groups.find(header.consumer_group)
+        return str(group.broker_id) if group is not None else AT_MASTER
+
+    # ------------------------------------------------------------------------------------------------------- checks
+
+    def _check(self, header: PullMessageHeader) -> Selection:
+        """Refuse what may not be read; else what is wanted of it."""
+        if not self._options.broker_permission & PERM_READ:
+            raise RequestRejected(ResponseCode.NO_PERMISSION, f"broker {self._options.broker_name} is not readable")
+        group = self._groups.require(header.consumer_group)
+        if not group.consume_enabled:
+            raise RequestRejected(ResponseCode.NO_PERMISSION, f"group {group.name} may not consume")
+        topic = self._topics.get(header.topic)
+        if topic is None:
+            raise RequestRejected(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist")
+        if not topic.perm & PERM_READ:
+            raise RequestRejected(ResponseCode.NO_PERMISSION, f"topic {topic.name} is not readable")
+        if not 0 <= header.queue_id < topic.read_queues:
+            raise RequestRejected(
+                ResponseCode.SYSTEM_ERROR, f"queue {header.queue_id} of {topic.name}: it has {topic.read_queues}"
+            )
+        return self._selecting.selection(header, group)
+
+
+def _slim(command: Command, header: PullMessageHeader) -> None:
+    """Take from the pull what only costs memory while it is held, which is a megabyte if its sender likes. What stays
+    is looked at again: names that have a longest one, and an expression of its own, whose length is limited.
+    """
+    command.typed, command.ext, command.remark, command.body = header, None, None, b""
+    command.language, command.version = LANGUAGE, 0
+    header.broker_name = None
+    if not header.sys_flag & PULL_SUBSCRIPTION:
+        header.subscription = header.expression_type = None
+
+
+def _code_of(result: GetResult, asked_offset: int) -> int:
+    if result.status in _EMPTY:
+        return ResponseCode.PULL_NOT_FOUND if asked_offset == 0 else ResponseCode.PULL_OFFSET_MOVED
+    return _CODES[result.status]

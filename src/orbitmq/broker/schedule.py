@@ -1,0 +1,41 @@
+"""What a queue entry of the delay topic holds: when the message is due, by the broker's table of delay levels.
+
+The store calls this for each message of that topic: when it is put, recovered, or entered into a rebuilt queue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from orbitmq.message.delay import delivery_timestamp
+from orbitmq.message.properties import DELAY, NAME_END, find_property
+from orbitmq.message.topics import SCHEDULE_TOPIC
+from orbitmq.store.dispatch import EntryCode
+
+_DELAY: Final = (DELAY + NAME_END).encode()
+
+
+def delay_level(properties: bytes) -> int:
+    """The delay level of a message, 0 without one."""
+    text = find_property(properties, _DELAY)
+    return int(text) if text is not None and text.isdigit() else 0
+
+
+@dataclass(frozen=True)
+class DueTime:
+    """`levels` are the milliseconds of each delay level, level 1 first. Can be pickled, for parallel rebuilds."""
+
+    levels: tuple[int, ...]
+
+    def __call__(self, properties: bytes, store_timestamp: int) -> int | None:
+        """When a message is due, in milliseconds; None for one without a delay level."""
+        level = delay_level(properties)
+        if level <= 0:
+            return None
+        return delivery_timestamp(self.levels, min(level, len(self.levels)), store_timestamp)
+
+
+def entry_codes(levels: tuple[int, ...]) -> dict[str, EntryCode]:
+    """For the store: which topics' queue entries do not hold the hash of the tags, and what they hold."""
+    return {SCHEDULE_TOPIC: DueTime(levels)}

@@ -1,0 +1,369 @@
+"""A verb at work: the context is chosen, a session opened, the verb called, its answer written, the exit code found.
+
+Knows no noun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn
+
+from msgspec.structs import replace
+
+from orbitmq.admin.envelope import plain
+from orbitmq.admin.memory import KeptMemory
+from orbitmq.admin.plans import Plan, Step, StepOutcome
+from orbitmq.admin.results import Failure, Found, failure_of
+from orbitmq.admin.session import Session, nearest
+from orbitmq.cli import output, undo_files
+from orbitmq.cli.contexts import Context, choose
+from orbitmq.cli.exit_codes import (
+    EXIT_CANCELLED,
+    EXIT_CHECK_FAILED,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_REFUSED,
+    EXIT_TIMEOUT,
+    EXIT_UNCHANGED,
+    EXIT_UNREACHABLE,
+    exit_code,
+    fail,
+    one_line_errors,
+)
+from orbitmq.cli.places import state_folder
+from orbitmq.cli.safe_output import safe
+from orbitmq.cli.tls import client_settings, tls_context
+from orbitmq.errors import BrokerError, NotFound, OrbitMQError
+from orbitmq.net.remoting import Remoting
+from orbitmq.runtime.printable import printable
+from orbitmq.wire.command import Command
+from orbitmq.wire.requests import RequestCode
+from orbitmq.wire.signature import sign
+
+Verb = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a verb: who, what with, and how it is told."""
+
+    command: str
+    kind: str
+    columns: tuple[str, ...]
+    verb: Verb
+    arguments: Mapping[str, Any]
+    context: Context
+    form: str
+    timeout_ms: float
+    quiet: bool
+    verbose: bool
+
+    def remark(self, text: str) -> None:
+        if not self.quiet:
+            print(printable(" ".join(text.split())), file=sys.stderr)
+
+    @property
+    def in_json(self) -> bool:
+        return self.form in ("json", "yaml")
+
+
+@dataclass(slots=True)
+class Aside:
+    """What a stream tells beside its items; a failure is known by the exit code, too."""
+
+    call: Call
+    has_failed: bool = False
+
+    def failure(self, failure: Failure) -> None:
+        self.has_failed = True
+        self.call.remark(_line_of(failure))
+
+    def warning(self, text: str) -> None:
+        self.call.remark(f"warning: {text}")
+
+
+def perform(
+    way: str,
+    command: str,
+    kind: str,
+    columns: tuple[str, ...],
+    verb: Verb,
+    own: Mapping[str, Any],
+    shared: dict[str, Any],
+) -> None:
+    """Ends the process with the exit code of what became of it."""
+    with one_line_errors(command):
+        context = choose(
+            shared["name_servers"] or (), shared["context_name"], shared["cluster"], shared["mapped"] or ()
+        )
+        form = output.check(shared["output"])
+    call = Call(
+        command, kind, columns, verb, own, context, form, shared["timeout"] * 1000, shared["quiet"], shared["verbose"]
+    )
+    try:
+        with _told(call):
+            if way == "read":
+                code = _watch(call, shared["watch"]) if shared["watch"] else asyncio.run(_read(call))
+            elif way == "change":
+                code = asyncio.run(_change(call, shared))
+            elif way == "load":
+                _allow_feed(call)
+                code = asyncio.run(_read(call, clients=client_settings(call.context)))
+            else:
+                if way == "feed":
+                    _allow_feed(call)
+                code = asyncio.run(_stream(call, way))
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:  # whoever reads has had enough; what was changed is not known to them
+        sys.stderr.close()
+        code = EXIT_FAILED if way == "change" else 0
+    raise SystemExit(code)
+
+
+@contextmanager
+def _told(call: Call) -> Iterator[None]:
+    """An error is one line with its remedy; in JSON it is the answer, too."""
+    try:
+        yield
+    except OrbitMQError as error:
+        if call.in_json:
+            found = Found[Any](failures=[failure_of(", ".join(call.context.name_servers), error)])
+            output.write(call.kind, found, call.columns, call.form, cluster=call.context.cluster, now_ms=_now_ms())
+        code = exit_code(error) or EXIT_FAILED
+        fail(call.command, error_line(error), code)
+
+
+def error_line(error: OrbitMQError) -> str:
+    """The error with its remedy."""
+    failure = failure_of("", error)
+    text = f"{failure.message} ({failure.name})" if isinstance(error, BrokerError) else str(error)
+    return f"{text}; {failure.hint}" if failure.hint else text
+
+
+@asynccontextmanager
+async def opened(context: Context, timeout_ms: float, *, verbose: bool = False) -> AsyncIterator[Session]:
+    """A session of the context's cluster; `timeout_ms` holds for each request."""
+    credentials = context.credentials()
+    remoting = Remoting(
+        connect_timeout_ms=timeout_ms,
+        hooks=(_Requests(),) if verbose else (),
+        sign=None if credentials is None else partial(sign, credentials=credentials),
+        direct=None if not context.addresses else lambda address, _: context.addresses.get(address, address),
+        tls=tls_context(context),
+    )
+    try:
+        yield Session(
+            remoting, context.name_servers, cluster=context.cluster, timeout_ms=timeout_ms, memory=memory_of(context)
+        )
+    finally:
+        await remoting.close()
+
+
+def memory_of(context: Context) -> KeptMemory:
+    """What the user's commands remember of these name servers. ConfigurationError for a span of time that is none."""
+    return KeptMemory(state_folder("brokers"), context.name_servers, keep_ms=context.remember_ms())
+
+
+def forget_broker(broker: str, name_servers: Sequence[str], context_name: str | None) -> None:
+    """Ends with exit code 3 where nothing is remembered under this name."""
+    with one_line_errors("cluster forget"):
+        memory = memory_of(choose(name_servers, context_name, None))
+        gone = asyncio.run(memory.forget(broker))
+        if not gone:
+            known = {one.title for one in asyncio.run(memory.known())}
+            hint = nearest(broker, known) or f"remembered are: {', '.join(sorted(known)) or 'none'}"
+            raise NotFound(f"no broker {broker} is remembered; {hint}", hint)
+        for one in gone:
+            print(printable(f"forgotten: {one.title} ({one.address})"), file=sys.stderr)
+
+
+def _opened(call: Call) -> AbstractAsyncContextManager[Session]:
+    return opened(call.context, call.timeout_ms, verbose=call.verbose)
+
+
+async def _read(call: Call, **more: Any) -> int:
+    async with _opened(call) as session:
+        found: Found[Any] = await call.verb(session, **more, **call.arguments)
+    output.write(call.kind, found, call.columns, call.form, cluster=call.context.cluster, now_ms=_now_ms())
+    _remarks(call, found)
+    return _code_of(found)
+
+
+def _watch(call: Call, seconds: float) -> NoReturn:
+    while True:
+        if sys.stdout.isatty():
+            print("\x1b[H\x1b[2J", end="")
+        try:
+            asyncio.run(_read(call))
+        except OrbitMQError as error:  # a broker that restarts is what is watched
+            call.remark(f"orbitmq {call.command}: {error_line(error)}")
+        sys.stdout.flush()
+        time.sleep(seconds)
+
+
+async def _stream(call: Call, way: str) -> int:
+    aside = Aside(call)
+    beside = {"aside": aside} if way == "stream" else {}
+    async with _opened(call) as session:
+        items: AsyncIterator[Any] = call.verb(session, **beside, **call.arguments)
+        for heading in output.headings(call.columns, call.form):
+            print(heading, file=safe(sys.stdout), flush=True)
+        async for item in items:
+            print(output.line(plain(item), call.columns, call.form), file=safe(sys.stdout), flush=True)
+    return EXIT_UNREACHABLE if aside.has_failed else 0
+
+
+async def _change(call: Call, shared: Mapping[str, Any]) -> int:
+    async with _opened(call) as session:
+        plan: Plan = await call.verb(session, **call.arguments)
+        if shared["dry_run"] or not plan.changing:
+            _tell(call, plan.preview())
+            if not plan.changing and not plan.failures:
+                call.remark("nothing to do: it is so already")
+            return _code_unchanged(plan, shared)
+        _confirm(call, plan, yes=shared["yes"])
+        if plan.undo is not None:
+            words = f"to undo it: orbitmq {undo_files.save(plan.undo)}"
+            if call.in_json:
+                plan.warnings.append(words)
+            else:
+                call.remark(words)
+        made = await _make(call, plan)
+        if shared["verify"]:
+            made = await plan.verify(made)
+    _tell(call, made)
+    if any(step.outcome is StepOutcome.NOT_APPLIED for step in made.items):
+        return EXIT_CHECK_FAILED
+    done = any(step.outcome in (StepOutcome.DONE, StepOutcome.CONFIRMED) for step in made.items)
+    return _code_of(made) if done else _code_of(Found[Any](failures=made.failures))
+
+
+async def _make(call: Call, plan: Plan) -> Found[Step]:
+    """Whatever ends it early, Ctrl-C or a bug: what was made until then is told."""
+    so_far: list[Step] = []
+
+    def progress(step: Step) -> None:
+        so_far.append(step)
+        if not call.in_json:
+            _progress(call, step)
+
+    try:
+        return await plan.make(progress)
+    except BaseException:
+        left = plan.steps[len(so_far) :]
+        words = [
+            f"{one.target}: {one.action} {one.subject} was under way: whether it was done is not known"
+            for one in left[:1]
+        ]
+        skipped = [replace(step, outcome=StepOutcome.SKIPPED) for step in left[1:]]
+        _tell(call, Found([*so_far, *skipped], [*plan.warnings, *words], list(plan.failures)))
+        raise
+
+
+def _code_unchanged(plan: Plan, shared: Mapping[str, Any]) -> int:
+    if plan.changing or plan.failures or not shared["fail_if_unchanged"]:
+        return _code_of(plan.preview())
+    return EXIT_UNCHANGED
+
+
+def _confirm(call: Call, plan: Plan, *, yes: bool) -> None:
+    """Ends the process unless it is said that the plan may be made."""
+    _refuse_readonly(call)
+    if (yes or not plan.must_be_confirmed) and not call.context.protected:
+        return
+    preview = plan.preview()
+    _must_be_there(call)
+    output.write("Plan", preview, call.columns, "table", cluster=None, now_ms=_now_ms(), stream=sys.stderr)
+    for warning in preview.warnings:
+        print(printable(f"warning: {warning}"), file=sys.stderr)
+    _typed(call, plan.title, call.context.name if call.context.protected else plan.destroys or "yes")
+
+
+def _allow_feed(call: Call) -> None:
+    """Sending is a change, too: a protected context wants its name before, which standard input with messages cannot
+    give.
+    """
+    _refuse_readonly(call)
+    if call.context.protected:
+        _must_be_there(call)
+        _typed(call, "send these messages", call.context.name)
+
+
+def _must_be_there(call: Call) -> None:
+    if not sys.stdin.isatty():
+        reason = "the context is protected" if call.context.protected else "nobody is there to confirm it; --yes does"
+        fail(call.command, f"not done: {reason}", EXIT_CANCELLED)
+
+
+def _typed(call: Call, title: str, wanted: str) -> None:
+    print(f"{printable(title)}. Type {wanted} to go on: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip() != wanted:
+        fail(call.command, "cancelled; nothing was done", EXIT_CANCELLED)
+
+
+def _refuse_readonly(call: Call) -> None:
+    if call.context.readonly:
+        fail(call.command, f"context {call.context.name} is readonly: nothing is changed through it", EXIT_REFUSED)
+
+
+def _progress(call: Call, step: Step) -> None:
+    if sys.stderr.isatty():
+        call.remark(f"{step.outcome}: {step.target}: {step.action} {step.subject}")
+
+
+def _tell(call: Call, found: Found[Step]) -> None:
+    output.write(call.kind, found, call.columns, call.form, cluster=call.context.cluster, now_ms=_now_ms())
+    _remarks(call, found)
+
+
+def _remarks(call: Call, found: Found[Any]) -> None:
+    for warning in found.warnings:
+        call.remark(f"warning: {warning}")
+    for failure in found.failures:
+        call.remark(_line_of(failure))
+    if found.partial:
+        call.remark("this is partial: what they have is missing in it")
+
+
+def _line_of(failure: Failure) -> str:
+    hint = f"; {failure.hint}" if failure.hint else ""
+    return f"{failure.target}: {failure.name}: {failure.message}{hint}"
+
+
+def _code_of(found: Found[Any]) -> int:
+    if not found.failures:
+        return EXIT_CHECK_FAILED if found.check_failed else 0
+    if found.items:
+        return EXIT_UNREACHABLE
+    failure = found.failures[0]
+    if failure.name == "TIMEOUT":
+        return EXIT_TIMEOUT
+    if failure.code is not None:
+        return exit_code(BrokerError(failure.code, failure.message)) or EXIT_FAILED
+    return EXIT_UNREACHABLE if failure.retryable else EXIT_FAILED
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class _Requests:
+    """Tells each request on standard error: its code, the peer, how long the answer took."""
+
+    def __init__(self) -> None:
+        self._began: dict[int | None, float] = {}
+
+    def before(self, _address: str, request: Command, /) -> None:
+        self._began[request.opaque] = time.perf_counter()
+
+    def after(self, address: str, request: Command, response: Command, /) -> None:
+        took_ms = (time.perf_counter() - self._began.pop(request.opaque)) * 1000
+        name = RequestCode(request.code).name if request.code in set(RequestCode) else str(request.code)
+        print(f"{name} {address} {response.code} {took_ms:.1f} ms", file=sys.stderr)

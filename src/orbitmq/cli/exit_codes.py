@@ -1,0 +1,99 @@
+"""How a command ends that cannot do its work: one line on standard error and an exit code. Knows no command."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from orbitmq.errors import (
+    BadArgument,
+    BrokerError,
+    ConfigurationError,
+    Conflict,
+    MessageIllegal,
+    NotFound,
+    OrbitMQError,
+    RemotingError,
+    RemotingTimeout,
+    StoreLocked,
+)
+from orbitmq.runtime.logging import flush
+from orbitmq.runtime.printable import printable
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_NOT_FOUND = 3  # no such topic, group, broker or message
+EXIT_REFUSED = 4  # no permission: an account's, or the operating system's (an unwritable directory, a privileged port)
+EXIT_UNREACHABLE = 5  # a node did not answer: nothing, or only a part, is told or done
+EXIT_TIMEOUT = 6
+EXIT_CONFLICT = 7  # it is otherwise: exists already, group online, a port in use, a locked directory
+EXIT_CHECK_FAILED = 8  # the question was answered, and the answer is no
+EXIT_CANCELLED = 9  # not confirmed
+EXIT_UNCHANGED = 10  # nothing was to do, and that was asked for as a failure
+EXIT_INTERRUPTED = 130  # by Ctrl-C; of a daemon by the second one, without a clean stop
+
+
+# Response codes, as in orbitmq.wire.codes, which is too heavy to be imported here.
+_ANSWERED = {2: EXIT_UNREACHABLE, 14: EXIT_UNREACHABLE, 16: EXIT_REFUSED, 17: EXIT_NOT_FOUND, 22: EXIT_NOT_FOUND,
+             26: EXIT_NOT_FOUND, 206: EXIT_CONFLICT, 207: EXIT_TIMEOUT, 208: EXIT_NOT_FOUND}  # fmt: skip
+_KINDS: tuple[tuple[type[OrbitMQError], int], ...] = (
+    (BadArgument, EXIT_USAGE),
+    (MessageIllegal, EXIT_USAGE),
+    (NotFound, EXIT_NOT_FOUND),
+    (Conflict, EXIT_CONFLICT),
+    (RemotingTimeout, EXIT_TIMEOUT),
+    (RemotingError, EXIT_UNREACHABLE),
+)
+
+
+@contextmanager
+def one_line_errors(command: str, failed: int = EXIT_FAILED) -> Iterator[None]:
+    """What the operator or the machine got wrong is one line and an exit code, `failed` when no other says more; a bug
+    keeps its stack.
+    """
+    try:
+        yield
+    except OrbitMQError as error:
+        fail(command, str(error), exit_code(error) or failed)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        fail(command, f"{place}{error.strerror or error}", exit_code(error) or failed)
+    except KeyboardInterrupt:
+        raise SystemExit(EXIT_INTERRUPTED) from None
+
+
+def fail(command: str, text: str, code: int) -> NoReturn:
+    print(f"orbitmq {command}: {printable(' '.join(text.split()))}", file=sys.stderr)
+    raise SystemExit(code)
+
+
+def leave(text: str) -> NoReturn:
+    """End the process without waiting for its threads: they wait for a disk that does not answer."""
+    flush()
+    print(f"orbitmq: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
+    os._exit(EXIT_FAILED)
+
+
+ACCESS_REFUSED = "AclException"  # in the remark: brokers have no code of their own for it
+
+
+def exit_code(error: BaseException) -> int:
+    """0 for an error that has no code of its own."""
+    if isinstance(error, BrokerError):
+        if ACCESS_REFUSED in error.remark:
+            return EXIT_REFUSED
+        return _ANSWERED.get(error.code, EXIT_FAILED)
+    for kind, code in _KINDS:
+        if isinstance(error, kind):
+            return code
+    cause = error if isinstance(error, OSError) else error.__cause__
+    number = cause.errno if isinstance(cause, OSError) else None
+    if isinstance(error, StoreLocked) or number == errno.EADDRINUSE:
+        return EXIT_CONFLICT
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return EXIT_REFUSED
+    return EXIT_USAGE if isinstance(error, ConfigurationError) else 0

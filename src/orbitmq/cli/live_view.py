@@ -1,0 +1,161 @@
+"""The live view in a terminal. Knows how a moment looks, not how it is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from orbitmq.admin.cluster import Overview
+from orbitmq.admin.cluster_view import ClusterView, moment, with_groups
+from orbitmq.admin.envelope import plain
+from orbitmq.admin.group_verdicts import GroupVerdicts, group_verdicts
+from orbitmq.admin.pace import Paces
+from orbitmq.admin.results import Found
+from orbitmq.admin.session import Session
+from orbitmq.admin.verdict import Severity
+from orbitmq.cli import output
+from orbitmq.cli.contexts import Context, choose
+from orbitmq.cli.execution import error_line, opened
+from orbitmq.cli.exit_codes import EXIT_INTERRUPTED, EXIT_UNREACHABLE, one_line_errors
+from orbitmq.errors import OrbitMQError
+from orbitmq.runtime.printable import printable
+
+BROKERS = (
+    "CLUSTER=cluster", "BROKER=broker", "ROLE=role", "ADDRESS=address", "VERSION=version",
+    "PRODUCED/s=inPerS", "CONSUMED/s=outPerS", "TODAY IN=putMessages.today", "TODAY OUT=gotMessages.today",
+    "SEND QUEUE=sendQueue.size", "DISK=diskRatio", "OLDEST=oldestMessageAtMs",
+)  # fmt: skip
+GROUPS = (
+    "GROUP=name", "LAG=lagMessages", "RETRY=retryLagMessages", "HANDED OUT/s=handedOutTps", "TOPICS=topics",
+)  # fmt: skip
+
+VERDICTS_SECONDS = 10.0
+"""Between two looks at all groups: each costs its members a question."""
+PIPE_WIDTH = 10_000
+"""Nothing is cut where a script reads."""
+_STYLES = {Severity.WELL: "green", Severity.UNKNOWN: "cyan", Severity.WARNING: "yellow", Severity.CRITICAL: "bold red"}
+
+
+def run(
+    every: float,
+    once: bool,
+    name_servers: Sequence[str],
+    context_name: str | None,
+    cluster: str | None,
+    mapped: Sequence[str],
+    timeout: float,
+) -> None:
+    with one_line_errors("top"):
+        context = choose(name_servers, context_name, cluster, mapped)
+        console = Console(highlight=False)
+        try:
+            if once or not console.is_terminal:
+                raise SystemExit(asyncio.run(_once(console, context, timeout * 1000)))
+            asyncio.run(_live(console, context, timeout * 1000, every))
+        except KeyboardInterrupt:
+            raise SystemExit(EXIT_INTERRUPTED) from None
+
+
+async def _once(console: Console, context: Context, timeout_ms: float) -> int:
+    async with opened(context, timeout_ms) as session:
+        found, verdicts = await asyncio.gather(moment(session, shown=None), group_verdicts(session))
+        found.items = [with_groups(one, verdicts) for one in found.items]
+    wide = console if console.is_terminal else Console(file=sys.stdout, width=PIPE_WIDTH, highlight=False)
+    wide.print(screen(found, time.time(), lines=None))
+    return EXIT_UNREACHABLE if found.partial else 0
+
+
+async def _live(console: Console, context: Context, timeout_ms: float, every: float) -> None:
+    """One set of connections for the whole time; the name servers are asked at each look."""
+    groups = _Groups()
+    async with opened(context, timeout_ms) as session, groups.looked_at(session):
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                session.forget()
+                try:
+                    found = await moment(session)
+                    found.items = [with_groups(one, groups.verdicts) for one in found.items]
+                    shown = screen(found, time.time(), lines=console.height)
+                except OrbitMQError as error:  # it may come back: that is what is watched
+                    shown = Text(printable(f"{_clock(time.time())}  {error_line(error)}"), style="red")
+                live.update(shown, refresh=True)
+                await asyncio.sleep(every)
+
+
+class _Groups:
+    """The verdicts of the groups, which take longer than a screen may wait: looked up beside it, again and again."""
+
+    def __init__(self) -> None:
+        self.verdicts: GroupVerdicts | None = None
+
+    @asynccontextmanager
+    async def looked_at(self, session: Session) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._look(session))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _look(self, session: Session) -> None:
+        paces = Paces()
+        while True:
+            try:
+                self.verdicts = await group_verdicts(session, paces=paces, watch_seconds=0)
+            except OrbitMQError:  # the screen says who is away
+                self.verdicts = None
+            await asyncio.sleep(VERDICTS_SECONDS)
+
+
+def screen(found: Found[ClusterView], now_s: float, *, lines: int | None) -> RenderableType:
+    """A moment as it is shown; `lines` is the height of the terminal, None shows everything."""
+    one = found.items[0]
+    parts: list[RenderableType] = [_verdict(overview, now_s) for overview in one.clusters] or [Text("no cluster")]
+    parts += [Text(), _table([plain(broker) for broker in one.brokers], BROKERS)]
+    room = None if lines is None else max(3, lines - len(one.brokers) - 2 * len(parts) - len(found.failures) - 4)
+    groups = [plain(group) for group in one.groups[:room]]
+    hidden = one.groups_in_all - len(groups)
+    parts += [Text(), _table(groups, GROUPS)]
+    if hidden > 0:
+        parts.append(Text(f"and {hidden} groups that are less behind: orbitmq group list --lag", style="dim"))
+    parts += [
+        Text(printable(f"{failure.target}: {failure.name}: {failure.message}"), style="red")
+        for failure in found.failures
+    ]
+    return Group(*parts)
+
+
+def _verdict(overview: Overview, now_s: float) -> Text:
+    style = _STYLES[overview.severity]
+    produced, consumed = output.formatted("inPerS", overview.in_per_s), output.formatted("outPerS", overview.out_per_s)
+    text = Text(f"{_clock(now_s)}  {printable(overview.cluster)}: ")
+    return (
+        text.append(printable(overview.verdict), style=style)
+        .append(f"  ({produced} produced/s, ")
+        .append(f"{consumed} consumed/s)")
+    )
+
+
+def _clock(now_s: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(now_s))
+
+
+def _table(items: Sequence[dict[str, Any]], columns: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        numbers = any(isinstance(output.value_of(item, output.path_of(column)), (int, float)) for item in items)
+        right = numbers and not output.path_of(column).endswith("AtMs")
+        table.add_column(output.heading_of(column), justify="right" if right else "left", no_wrap=True)
+    for item in items:
+        paths = map(output.path_of, columns)
+        table.add_row(*(Text(output.cell(path, output.value_of(item, path))) for path in paths))
+    return table

@@ -1,0 +1,86 @@
+"""What follows from a listener's answer, and the message that is sent when sending back fails. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from copy import copy
+
+from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
+from orbitmq.message.model import Message, MessageExt
+from orbitmq.message.namespace import NO_NAMESPACE, Namespace
+from orbitmq.message.properties import (
+    CLUSTER,
+    CONSUME_START_TIME,
+    DELAY,
+    MAX_OFFSET,
+    MAX_RECONSUME_TIMES,
+    MIN_OFFSET,
+    ORIGIN_MESSAGE_ID,
+    REAL_QID,
+    REAL_TOPIC,
+    RECONSUME_TIME,
+    RETRY_TOPIC,
+    TRAN_MSG,
+    WAIT,
+)
+from orbitmq.message.topics import retry_topic
+
+RECONSUME_TIMES_MAX = 16  # deliveries of a failing message before it goes to the dead letter topic
+# What the receiver has noted of this delivery, and the cluster, which brokers write anew behind what is there.
+NOT_COPIED = frozenset((TRAN_MSG, CLUSTER, MIN_OFFSET, MAX_OFFSET, CONSUME_START_TIME))
+SPARE = frozenset((ORIGIN_MESSAGE_ID, WAIT, REAL_TOPIC, REAL_QID))  # what a copy can do without
+FIRST_DELAY_LEVEL = 3  # of a client's own retry send; each failure adds one
+
+
+def chunks(messages: Sequence[MessageExt], size: int) -> Iterator[Sequence[MessageExt]]:
+    """Pulled messages in batches for the listener."""
+    return (messages[start : start + size] for start in range(0, len(messages), size))
+
+
+def first_failed(status: ConsumeConcurrentlyStatus | None, context: ConcurrentContext, count: int) -> int:
+    """Index of the first of `count` messages that did not succeed, `count` when all did.
+
+    No answer at all is a failure: a listener that forgets its return statement must not lose messages.
+    """
+    if status is not ConsumeConcurrentlyStatus.CONSUME_SUCCESS:
+        return 0
+    return max(0, min(context.ack_index + 1, count))
+
+
+def retry_copies(
+    message: MessageExt, group: str, reconsume_times_max: int, namespace: Namespace = NO_NAMESPACE
+) -> Iterator[Message]:
+    """What goes to the group's retry topic when the broker could not send the original back: the first of these copies
+    that its properties have room for. The last ones have failed too often: brokers make dead letters of them at once.
+
+    Each is a new message; only its ORIGIN_MESSAGE_ID tells where it came from. (Java loses that property.)
+    """
+    times = message.reconsume_times + 1
+    properties = {name: value for name, value in message.properties.items() if name not in NOT_COPIED}
+    properties.setdefault(ORIGIN_MESSAGE_ID, message.offset_msg_id)
+    properties.setdefault(RETRY_TOPIC, namespace.wrap(message.topic))
+    properties |= {RECONSUME_TIME: str(times), MAX_RECONSUME_TIMES: str(reconsume_times_max)}
+    properties[DELAY] = str(FIRST_DELAY_LEVEL + message.reconsume_times)
+    whole = Message(retry_topic(group), message.body, flag=message.flag)
+    whole.properties.update(properties)
+    yield whole
+    yield _without(whole, SPARE)
+    dead = _without(whole, {*SPARE, DELAY})
+    dead.properties[MAX_RECONSUME_TIMES] = str(times - 1)  # RocketMQ 5 buries what failed more often than allowed
+    yield dead
+    yield _without(dead, {RETRY_TOPIC})
+
+
+def _without(message: Message, names: Collection[str]) -> Message:
+    kept = copy(message)
+    kept.properties = {name: value for name, value in message.properties.items() if name not in names}
+    return kept
+
+
+def as_the_listener_sees(message: MessageExt, group: str, namespace: Namespace = NO_NAMESPACE) -> MessageExt:
+    """A message delivered again shows its original topic; no topic shows its namespace."""
+    if RETRY_TOPIC in message.properties and namespace.wrap(message.topic) == retry_topic(group):
+        message.topic = message.properties[RETRY_TOPIC]
+    if namespace:
+        message.topic = namespace.unwrap(message.topic)
+    return message

@@ -1,0 +1,337 @@
+"""Sends messages to brokers: chooses queues, makes the attempts of the send loop, probes brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from orbitmq.client.background import one_round
+from orbitmq.client.core.hooks import ForbiddenHook, SendContext, SendHook, each, message_kind
+from orbitmq.client.core.latency import PROBE_LOOK_S, PROBE_TIMEOUT_MS, FaultTable
+from orbitmq.client.core.model import SendResult, SendStatus
+from orbitmq.client.core.outgoing_message import Outgoing
+from orbitmq.client.core.retry import RetryRules, SendLoop
+from orbitmq.client.core.selection import QueueChooser, RoundRobin, queue_of_key
+from orbitmq.client.instance import Instance
+from orbitmq.errors import BrokerError, ClientError, OrbitMQError, RemotingError
+from orbitmq.message.model import MASTER_ID, MessageQueue
+from orbitmq.message.namespace import NO_NAMESPACE, Namespace
+from orbitmq.message.topics import AUTO_CREATE_TOPIC
+from orbitmq.operations import offsets, sends
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.headers import SendMessageV2Header
+
+_log = logging.getLogger(__name__)
+
+STATUSES: Mapping[int, SendStatus] = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SendTarget:
+    """Where the caller wants a message: in this queue, with the others of this key, or anywhere."""
+
+    queue: MessageQueue | None = None
+    key: str | int | bytes | None = None
+    select: Callable[[Sequence[MessageQueue]], MessageQueue] | None = None
+    """The application's own choice among the queues it knows, without namespace."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether any queue will do, so that a retry may take another one."""
+        return self.queue is None and self.key is None and self.select is None
+
+
+ANYWHERE = SendTarget()
+
+
+class _Forbidden(Exception):
+    """Carries what a forbidding hook raised past the send loop, which would try again."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__()
+        self.reason = reason
+
+
+class MessageSender:
+    """Sends for one producer group."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        group: str,
+        choosing: QueueChooser,
+        *,
+        template: str = AUTO_CREATE_TOPIC,
+        template_queues: int = 4,
+        hooks: Sequence[SendHook] = (),
+        forbidden: Sequence[ForbiddenHook] = (),
+        namespace: Namespace = NO_NAMESPACE,
+        unit_mode: bool = False,
+    ) -> None:
+        self._namespace = namespace
+        self._is_plain = not namespace
+        self._unit_mode = unit_mode
+        self._instance = instance
+        self._hooks = hooks
+        self._forbidden = forbidden
+        self._group = group
+        self._chooser = choosing
+        self._template = template
+        self._template_queues = template_queues
+        self._late: set[asyncio.Task[None]] = set()
+        """Oneway messages that nobody waits for and that could not be written at once; while there are any, those who
+        send more of them wait.
+        """
+
+    async def send(self, message: Outgoing, rules: RetryRules, target: SendTarget = ANYWHERE) -> SendResult:
+        """Attempt until the message is stored or the rules say stop. A chosen queue is attempted once, or with
+        `network_only` again and again.
+        """
+        is_free = target is ANYWHERE or target.is_free
+        if not (is_free or rules.network_only):
+            rules = RetryRules(1, rules.timeout_ms, rules.codes)
+        now_ms = self._now_ms()
+        loop = SendLoop(rules, now_ms, message.topic)
+        queues = await self._queues(message.topic)  # a topic without route fails at once, with its cause
+        turns = self._chooser.turns(message.topic)
+        turn = turns.take(len(queues))
+        try:
+            return await self._try(message, loop, None if is_free else target, turn, queues)
+        except OrbitMQError:
+            if loop.last_broker is not None and is_free:  # its other queues are next, and no better
+                turn.leave(queues, loop.last_broker)
+            raise
+        finally:
+            turns.give_back(turn)
+
+    async def _try(
+        self,
+        message: Outgoing,
+        loop: SendLoop,
+        target: SendTarget | None,
+        turn: RoundRobin,
+        queues: Sequence[MessageQueue],
+    ) -> SendResult:
+        queue: MessageQueue | None = None
+        now_ms = loop.started_ms
+        while (left_ms := loop.time_left(now_ms)) is not None:
+            if target is None:
+                queue = self._chooser.choose(turn, queues, loop.last_broker, now_ms)
+            elif queue is None:
+                queue = await self.choose(message.topic, target)
+            loop.attempt(queue.broker_name)
+            try:
+                result = await self._attempt(message, queue, left_ms)
+            except OrbitMQError as error:
+                if not loop.failed(error):
+                    break
+            except _Forbidden as forbidden:
+                raise forbidden.reason from None
+            else:
+                if loop.stored(result):
+                    break
+            now_ms = self._now_ms()
+            if target is None:
+                queues = await self._queues(message.topic)  # the route may be another by now
+        return loop.outcome()
+
+    async def send_oneway(self, message: Outgoing, target: SendTarget = ANYWHERE) -> None:
+        """One attempt, and no word of what came of it."""
+        queue = await self.choose(message.topic, target)
+        address = await self._instance.routes.master(queue)
+        try:
+            context = self._begin(message, queue, address, oneway=True)
+        except _Forbidden as forbidden:
+            raise forbidden.reason from None
+        try:
+            await sends.send_oneway(self._instance.remoting, address, self._header(message, queue), message.body)
+        except BaseException as error:
+            self._end(context, None, error)
+            raise
+        self._end(context, None, None)
+
+    def oneway_nowait(self, message: Outgoing, key: str | int | bytes | None) -> Callable[[], None] | None:
+        """What writes a message that nobody waits for, to be called on the loop; None when somebody has to be asked or
+        waited for before. For any thread: it only looks.
+        """
+        known = self._instance.routes.publish(message.topic)
+        watched = self._hooks or self._forbidden or self._chooser.measures or self._instance.settings["vip_channel"]
+        if watched or self._late or known is None:
+            return None
+        turn = self._chooser.turns(message.topic).shared
+        queue = turn.select(known.queues) if key is None else queue_of_key(known.queues, key)
+        address = self._instance.routes.known_master(queue)
+        connection = self._instance.remoting.connection(address) if address is not None else None
+        if address is None or connection is None or not connection.takes_more:
+            return None
+        return partial(self._write, message, queue, address)
+
+    def _write(self, message: Outgoing, queue: MessageQueue, address: str) -> None:
+        """Behind what is late, for the order of a queue."""
+        header = self._header(message, queue)
+        try:
+            if not self._late and sends.send_oneway_nowait(self._instance.remoting, address, header, message.body):
+                return
+        except Exception as error:  # of a hook of the application, whose thread has gone on
+            _log.warning("event=oneway_not_written topic=%s error=%r", message.topic, error)
+            return
+        task = asyncio.get_running_loop().create_task(self._write_late(message, queue))
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+    async def _write_late(self, message: Outgoing, queue: MessageQueue) -> None:
+        try:
+            await self.send_oneway(message, SendTarget(queue))
+        except Exception as error:
+            _log.warning("event=oneway_not_written topic=%s error=%r", message.topic, error)
+
+    async def finish(self, seconds: float) -> None:
+        """Let what is late be written, `seconds` at most."""
+        if self._late:
+            _, waiting = await asyncio.wait(self._late, timeout=seconds)
+            for task in waiting:
+                task.cancel()
+
+    def _attempt(
+        self, message: Outgoing, queue: MessageQueue, timeout_ms: int
+    ) -> Coroutine[object, object, SendResult]:
+        if self._chooser.measures:
+            return self._measured(message, queue, timeout_ms)
+        return self._send_to(queue, message, timeout_ms)
+
+    async def _measured(self, message: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
+        began_ms, error = self._now_ms(), None
+        try:
+            return await self._send_to(queue, message, timeout_ms)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:  # a caller who gives up has waited some time, which says something of the broker
+            now_ms, failed = self._now_ms(), isinstance(error, (RemotingError, BrokerError))
+            reachable = not isinstance(error, RemotingError)
+            name = queue.broker_name
+            self._chooser.note(name, now_ms - began_ms, now_ms, failed=failed, reachable=reachable)
+
+    async def _send_to(self, queue: MessageQueue, message: Outgoing, timeout_ms: int) -> SendResult:
+        address = await self._instance.routes.master(queue)
+        context = self._begin(message, queue, address) if self._hooks or self._forbidden else None
+        try:
+            header = self._header(message, queue)
+            reply = await sends.send(self._instance.remoting, address, header, message.body, timeout_ms=timeout_ms)
+        except BaseException as error:
+            if context is not None:
+                self._end(context, None, error)
+            raise
+        result = SendResult(
+            STATUSES[reply.code],
+            message.msg_id,
+            reply.offset_msg_id,
+            queue if reply.queue_id == queue.queue_id and self._is_plain else self._stored_in(queue, reply.queue_id),
+            reply.queue_offset,
+            reply.region_id,
+            reply.trace_on,
+            reply.transaction_id,
+        )
+        if context is not None:
+            self._end(context, result, None)
+        return result
+
+    def _begin(self, message: Outgoing, queue: MessageQueue, address: str, *, oneway: bool = False) -> SendContext:
+        """What a forbidding hook raises goes to the sender, and is no reason for another attempt."""
+        kind = message_kind(message)
+        context = SendContext(self._group, message, queue, address, kind, oneway, self._instance.clock.now_ms())
+        try:
+            for forbid in self._forbidden:
+                forbid(context)
+        except Exception as reason:  # the application's
+            raise _Forbidden(reason) from reason
+        each(self._hooks, lambda hook, seen: hook.before(seen), context)
+        return context
+
+    def _end(self, context: SendContext, result: SendResult | None, error: BaseException | None) -> None:
+        context.cost_ms = self._instance.clock.now_ms() - context.began_ms
+        context.result, context.error = result, error
+        each(self._hooks, lambda hook, seen: hook.after(seen), context)
+
+    def _stored_in(self, queue: MessageQueue, queue_id: int) -> MessageQueue:
+        stored = queue if queue.queue_id == queue_id else replace(queue, queue_id=queue_id)
+        return self._namespace.unwrap_queue(stored)
+
+    def _header(self, message: Outgoing, queue: MessageQueue) -> SendMessageV2Header:
+        born_ms, template, count = self._instance.clock.now_ms(), self._template, self._template_queues
+        return message.header(self._group, queue, born_ms, template, count, unit_mode=self._unit_mode)
+
+    async def choose(self, topic: str, target: SendTarget) -> MessageQueue:
+        """The queue a message goes to. ClientError without one."""
+        if target.queue is not None:
+            if target.queue.topic != topic:
+                raise ClientError(
+                    ResponseCode.MESSAGE_ILLEGAL, f"message of topic {topic}, queue of {target.queue.topic}"
+                )
+            return target.queue
+        queues = await self._queues(topic)
+        if target.key is not None:
+            return queue_of_key(queues, target.key)
+        if target.select is not None:
+            return self._selected(topic, queues, target.select)
+        return self._chooser.choose(self._chooser.turns(topic).shared, queues, None, self._now_ms())
+
+    def _selected(
+        self,
+        topic: str,
+        queues: Sequence[MessageQueue],
+        select: Callable[[Sequence[MessageQueue]], MessageQueue],
+    ) -> MessageQueue:
+        """What the application chooses. ClientError unless it is a queue of the topic."""
+        try:
+            chosen: object = select([self._namespace.unwrap_queue(queue) for queue in queues])
+        except Exception as error:  # the application's code
+            raise ClientError(
+                ResponseCode.MESSAGE_ILLEGAL, f"the selector failed: {type(error).__name__}: {error}"
+            ) from error
+        inside = self._namespace.wrap_queue(chosen) if isinstance(chosen, MessageQueue) else None
+        if inside is None or inside.topic != topic:
+            raise ClientError(
+                ResponseCode.MESSAGE_ILLEGAL, f"the selector gave no queue of topic {topic} but {chosen!r}"
+            )
+        return inside
+
+    async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        routes = self._instance.routes
+        known = routes.publish(topic) or await routes.find_publish(topic, self._template, self._template_queues)
+        return known.queues
+
+    def _now_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)  # a budget must not jump with the wall clock
+
+
+async def probe_regularly(instance: Instance, faults: FaultTable) -> None:
+    """Probe the brokers that the network did not reach, until cancelled: those that respond are used again."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(PROBE_LOOK_S)
+        due = faults.to_probe(int(loop.time() * 1000))
+        with one_round(instance.client_id, "probing"):
+            await asyncio.gather(*(_probe(instance, faults, name) for name in due))
+
+
+async def _probe(instance: Instance, faults: FaultTable, broker_name: str) -> None:
+    address = instance.routes.addresses(broker_name).get(MASTER_ID)
+    if address is None:
+        return
+    try:
+        queue = MessageQueue(AUTO_CREATE_TOPIC, broker_name, 0)
+        await offsets.max_offset(instance.remoting, address, queue, timeout_ms=PROBE_TIMEOUT_MS)
+    except BrokerError:
+        pass  # a refusal is a response
+    except OrbitMQError:
+        return
+    faults.probed(broker_name)

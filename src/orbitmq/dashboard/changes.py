@@ -1,0 +1,168 @@
+"""How the page changes something: it records the change, makes it, reads it back and records the outcome.
+
+A plan waits until the user confirms it. A form without a plan acts at once. A line in the audit log precedes each
+change: a change that cannot be recorded is not made. A second line holds the outcome; when that one cannot be written,
+the page and the log of the process say so. Knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from msgspec.structs import replace
+
+from orbitmq.admin.envelope import plain
+from orbitmq.admin.plans import Plan, Step, StepOutcome
+from orbitmq.admin.results import Failure, Found
+from orbitmq.dashboard.audit import STEPS_MAX, AuditLog
+from orbitmq.dashboard.logins import PendingPlan
+from orbitmq.dashboard.routes import DashboardRequest, PageResult, PageRoute, Redirect
+from orbitmq.errors import Conflict, Forbidden, NotFound
+
+_log = logging.getLogger(__name__)
+
+UNRECORDED = "The outcome could not be written to the audit log: free disk space on the host of the dashboard."
+_LOOK = "check whether the change was made; the log of the dashboard has details"
+_MADE = (StepOutcome.DONE, StepOutcome.CONFIRMED, StepOutcome.UNCHANGED)
+
+
+def keep(page: PageRoute, request: DashboardRequest, plan: Plan, now: float) -> str:
+    """The id under which the plan waits to be confirmed."""
+    back = page.back.format(**{name: quote(value, safe="") for name, value in request.path.items()})
+    return request.login.keep(PendingPlan(plan, request.cluster.name, back, page.role, now))
+
+
+def pending(request: DashboardRequest) -> PendingPlan:
+    """The plan that the path names. NotFound when it has expired, Forbidden when the role is too low."""
+    one = request.login.kept(request.path["plan"], time.monotonic())
+    if one is None or one.cluster != request.cluster.name:
+        raise NotFound("this plan has expired", "plans are kept for ten minutes; submit the form again")
+    if request.login.role < one.role:
+        raise Forbidden(f"{request.login.name} has the role {request.login.role.word}; this needs {one.role.word}")
+    return one
+
+
+def text_to_type(request: DashboardRequest, plan: Plan) -> str | None:
+    """What the user has to type before the plan is made; None when a click is enough."""
+    return plan.destroys or (request.cluster.name if request.cluster.access.protected else None)
+
+
+class Changes:
+    """Makes changes and records them in `audit`.
+
+    `save_undo` keeps what undoes a change and returns the words of the command that takes it.
+    """
+
+    def __init__(self, audit: AuditLog, save_undo: Callable[[Mapping[str, Any]], str] | None = None) -> None:
+        self._audit = audit
+        self._save_undo = save_undo
+
+    async def confirm(self, request: DashboardRequest, one: PendingPlan, peer: str) -> None:
+        """Make the plan, once. Conflict when the text that confirms it was not typed."""
+        wanted = text_to_type(request, one.plan)
+        if wanted is not None and request.form.text("typed") != wanted:
+            raise Conflict(f"nothing was changed: you did not type {wanted}", "go back and type it as shown")
+        if one.result is None and not one.is_running:
+            one.is_running = True
+            # Closing the browser meanwhile must not stop it half way.
+            await asyncio.shield(asyncio.create_task(self.make(request, one, peer)))
+
+    async def make(self, request: DashboardRequest, one: PendingPlan, peer: str) -> None:
+        """Make the plan. After its first step there is a result, whatever happens: it is not made again."""
+        try:
+            await self._record(request, peer, one.plan.title, "begun")
+            await self._keep_undo(request, one, peer)
+            one.result = made = await _made(one.plan)
+            one.plan.changes.clear()  # they may hold messages
+            request.cluster.forget()
+            steps = [plain(step) for step in made.items[:STEPS_MAX]]
+            outcome = "done" if not made.failures and all(step.outcome in _MADE for step in made.items) else "failed"
+            errors = [plain(failure) for failure in made.failures]
+            more = {"steps": steps, "stepsInAll": len(made.items), "errors": errors}
+            if not await self._record_outcome(request, peer, one.plan.title, outcome, **more):
+                made.warnings.append(UNRECORDED)
+        finally:
+            one.is_running = False
+
+    async def _keep_undo(self, request: DashboardRequest, one: PendingPlan, peer: str) -> None:
+        """Conflict when it cannot be kept; nothing is changed then."""
+        if one.plan.undo is None or self._save_undo is None:
+            return
+        try:
+            one.undo = await asyncio.to_thread(self._save_undo, one.plan.undo)
+        except OSError as error:
+            await self._record_outcome(request, peer, one.plan.title, "refused")
+            raise Conflict(
+                f"nothing was changed: the file that undoes the change cannot be written: {error.strerror}",
+                "free disk space on the host of the dashboard",
+            ) from error
+
+    async def act(self, page: PageRoute, request: DashboardRequest, peer: str) -> PageResult:
+        """What a form without a plan does."""
+        what = page.says.format(**request.path)
+        if request.cluster.access.protected:
+            name = request.cluster.name
+            raise Conflict(f"{name} is protected: a form that acts at once cannot change it", "use the command line")
+        await self._record(request, peer, what, "begun")
+        try:
+            answer = await page.endpoint(request)
+        except Exception as error:
+            await self._record_outcome(request, peer, what, "failed", errors=[str(error)])
+            raise
+        request.cluster.forget()
+        said = {"said": answer.said} if isinstance(answer, Redirect) and answer.said else {}
+        if not await self._record_outcome(request, peer, what, "done", **said) and isinstance(answer, Redirect):
+            return Redirect(answer.path, f"{answer.said} {UNRECORDED}".strip())
+        return answer
+
+    async def _record(self, request: DashboardRequest, peer: str, what: str, outcome: str, **more: Any) -> None:
+        """Conflict when it cannot be written."""
+        login, cluster = request.login, request.cluster.name
+        try:
+            await asyncio.to_thread(
+                lambda: self._audit.write(login.name, login.role.word, peer, what, outcome, cluster=cluster, **more)
+            )
+        except OSError as error:
+            raise Conflict(
+                f"nothing was changed: the audit log cannot be written: {error.strerror}",
+                "free disk space on the host of the dashboard",
+            ) from error
+
+    async def _record_outcome(self, request: DashboardRequest, peer: str, what: str, outcome: str, **more: Any) -> bool:
+        """Whether it could be written. The change is made either way and must not be repeated for that."""
+        try:
+            await self._record(request, peer, what, outcome, **more)
+        except Conflict as error:
+            _log.error("event=audit_failed what=%r outcome=%s error=%s", what, outcome, error)
+            return False
+        return True
+
+
+async def _made(plan: Plan) -> Found[Step]:
+    """Make the plan and read it back. An unexpected error fails its step; the steps after it are skipped."""
+    so_far: list[Step] = []
+    try:
+        made = await plan.make(so_far.append)
+    except Exception as error:
+        _log.exception("event=plan_failed title=%r", plan.title)
+        left = plan.steps[len(so_far) :]
+        steps = [
+            replace(step, outcome=StepOutcome.SKIPPED if number else StepOutcome.FAILED)
+            for number, step in enumerate(left)
+        ]
+        target = left[0].target if left else plan.title
+        failure = Failure(
+            target, None, "FAILED", f"unexpected error in the dashboard: {error!r}", _LOOK, retryable=False
+        )
+        return Found([*so_far, *steps], list(plan.warnings), [*plan.failures, failure])
+    try:
+        return await plan.verify(made)
+    except Exception as error:
+        _log.exception("event=plan_not_read_back title=%r", plan.title)
+        made.warnings.append(f"the change was made, but could not be read back: {error!r}")
+        return made

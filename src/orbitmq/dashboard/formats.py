@@ -1,0 +1,174 @@
+"""How values look on a page: numbers, sizes, times, curves. Everything that comes from a cluster is escaped.
+
+An unknown value is a dash that says so. Knows no page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from orbitmq.admin.envelope import rfc3339
+from orbitmq.dashboard.roles import Role
+from orbitmq.runtime.printable import printable
+
+UNKNOWN = Markup('<span class="unknown" title="not known">–</span>')
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_SPANS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+CURVE_WIDTH, CURVE_HEIGHT = 120, 24
+
+
+def environment() -> Environment:
+    """Templates of this room; a name that a page did not give is an error, not an empty place."""
+    made = Environment(
+        loader=PackageLoader("orbitmq.dashboard"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        count=count,
+        size=size,
+        span=span,
+        at=at,
+        ago=ago,
+        since=since,
+        percent=percent,
+        rate=rate,
+        known=known,
+        part=part,
+        curve=curve,
+        exact=exact,
+        printable=printable,
+    )
+    made.globals.update(Role=Role)
+    return made
+
+
+def part(text: object) -> str:
+    """A name as a part of an address: `/`, `%` and `?` in it are escaped."""
+    return quote(str(text), safe="")
+
+
+class _Exact(str):
+    """Goes into the page as it is, but for HTML's own signs."""
+
+    __slots__ = ()
+
+
+def exact(text: object) -> _Exact:
+    """The value of a field, which comes back with the form."""
+    return _Exact(text)
+
+
+def shown(value: Any) -> Any:
+    """Every text of a page but markup and values of fields, for anything in it may come from a peer."""
+    return printable(value, lines=True) if isinstance(value, str) and not isinstance(value, (Markup, _Exact)) else value
+
+
+def known(value: Any) -> Any:
+    """The value, or the dash of what is not known."""
+    return UNKNOWN if value is None else value
+
+
+def count(value: int | float | None) -> str | Markup:
+    """`1,234,567`."""
+    return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def rate(value: float | None) -> str | Markup:
+    """A second: `1,234` or `0.3`."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def size(value: int | None) -> str | Markup:
+    """Bytes: `1.5 MiB`."""
+    if value is None:
+        return UNKNOWN
+    amount = float(value)
+    for unit in _SIZES[:-1]:
+        if abs(amount) < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" or amount == int(amount) else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} {_SIZES[-1]}"
+
+
+def percent(value: float | None) -> str | Markup:
+    """A ratio, 0 to 1: `42 %`."""
+    return UNKNOWN if value is None else f"{value * 100:.0f} %"
+
+
+def span(value_ms: float | None) -> str | Markup:
+    """A time span in milliseconds: `3 min 20 s`, `15 ms`."""
+    if value_ms is None:
+        return UNKNOWN
+    left, words = abs(round(value_ms)), list[str]()
+    for length, unit in _SPANS:
+        if left >= length and len(words) < 2:
+            words.append(f"{left // length} {unit}")
+            left %= length
+        elif words:
+            break
+    return ("-" if value_ms < 0 else "") + (" ".join(words) or f"{left} ms")
+
+
+def at(value_ms: int | None) -> Markup:
+    """A point in time: `2026-11-22 10:00:00`, of UTC until the browser turns it into its own."""
+    text = None if value_ms is None else rfc3339(value_ms)
+    if text is None or value_ms is None:
+        return UNKNOWN
+    shown = datetime.fromtimestamp(value_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(text, shown)
+
+
+def ago(value_ms: int | None, now_ms: int) -> Markup | str:
+    """How long ago it was: `3 min 20 s ago`."""
+    passed = 0 if value_ms is None else now_ms - value_ms
+    return _in_words(value_ms, f"in {span(-passed)}" if passed < 0 else f"{span(passed)} ago")
+
+
+def since(value_ms: int | None, now_ms: int) -> Markup | str:
+    """How long it has lasted: `3 min 20 s`."""
+    return _in_words(value_ms, span(0 if value_ms is None else max(0, now_ms - value_ms)))
+
+
+def _in_words(value_ms: int | None, words: object) -> Markup:
+    text = None if value_ms is None else rfc3339(value_ms)
+    if text is None:
+        return UNKNOWN
+    return Markup('<time datetime="{0}" title="{0}" data-words="1">{1}</time>').format(text, words)
+
+
+def curve(values: Sequence[float | None], what: str) -> Markup:
+    """The last samples as a small line, gaps where there was none; `what` tells it to those who do not see it."""
+    present = [value for value in values if value is not None]
+    if len(present) < 2:
+        return Markup('<span class="unknown" title="{0}: too few samples yet">–</span>').format(what)
+    low, high = min(0.0, *present), max(present)
+    scale = (CURVE_HEIGHT - 2) / ((high - low) or 1)
+    step = CURVE_WIDTH / max(1, len(values) - 1)
+    runs: list[list[str]] = [[]]
+    for number, value in enumerate(values):
+        if value is None:
+            runs.append([])
+        else:
+            runs[-1].append(f"{number * step:.1f},{CURVE_HEIGHT - 1 - (value - low) * scale:.1f}")
+    lines = Markup("").join(Markup('<polyline points="{}"/>').format(" ".join(run)) for run in runs if run)
+    words = f"{what}: {count(present[0])} to {count(present[-1])}, at most {count(high)}"
+    return Markup(
+        '<svg class="curve" viewBox="0 0 {w} {h}" width="{w}" height="{h}" role="img" aria-label="{words}">'
+        "<title>{words}</title>{lines}</svg>"
+    ).format(w=CURVE_WIDTH, h=CURVE_HEIGHT, words=words, lines=lines)
+
+
+def rendered(template: str, values: Mapping[str, Any], templates: Environment) -> str:
+    return templates.get_template(template).render(values)

@@ -1,0 +1,61 @@
+"""Messages that wait: for their delay, and half messages for the decision of their producers."""
+
+from __future__ import annotations
+
+from orbitmq.admin import message_pages
+from orbitmq.admin.delays import delayed
+from orbitmq.admin.half_messages import pending, plan_resume
+from orbitmq.admin.message_pages import Paged
+from orbitmq.admin.plans import Plan
+from orbitmq.admin.results import Found, failure_of
+from orbitmq.dashboard.message_query import ID_CHARS_MAX, rows
+from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.routes import DashboardRequest, PageContent, plans, shows
+from orbitmq.errors import BrokerAway, NotFound
+from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_CHECK_MAX_TOPIC
+
+ROWS = 200  # half messages on the page; more are worth a look at their producer, not at each of them
+GIVEN_UP_ROWS = 50
+
+
+@shows("delayed", "delayed.html")
+async def delays(request: DashboardRequest) -> PageContent:
+    found = await delayed(request.session, request.now_ms)
+    return PageContent({"levels": found.items, "topic": SCHEDULE_TOPIC}, found)
+
+
+@shows("half", "half.html")
+async def half_messages(request: DashboardRequest) -> PageContent:
+    topic, group = request.query.text("topic", at_most=255), request.query.text("group", at_most=255)
+    found = await pending(request.session, topic or None, group or None)
+    given_up = await _given_up(request)
+    values = {
+        "topic": topic,
+        "group": group,
+        "half_messages": found.items[:ROWS],
+        "in_all": len(found.items),
+        "given_up": await rows(given_up.found.items),
+        "more_given_up": given_up.left,
+        "half_topic": HALF_TOPIC,
+        "given_up_topic": TRANSACTION_CHECK_MAX_TOPIC,
+    }
+    return PageContent(values, found, given_up.found)
+
+
+async def _given_up(request: DashboardRequest) -> Paged:
+    """Whose producers never decided, as often as they were asked."""
+    try:
+        query = message_pages.PageRequest(TRANSACTION_CHECK_MAX_TOPIC)
+        return await message_pages.page(request.session, query, limit=GIVEN_UP_ROWS, now_ms=request.now_ms)
+    except NotFound:  # none was given up yet
+        return Paged(Found())
+    except BrokerAway as error:  # whether it has any is not known; what the others have is shown all the same
+        return Paged(Found(failures=[failure_of(TRANSACTION_CHECK_MAX_TOPIC, error)]))
+
+
+@plans("half/{id}/check", Role.OPERATOR, back="half")
+async def check(request: DashboardRequest) -> Plan:
+    """Have its producer asked again."""
+    if len(request.path["id"]) > ID_CHARS_MAX:
+        raise NotFound("this is not an offset id")
+    return await plan_resume(request.session, request.path["id"])

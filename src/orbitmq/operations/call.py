@@ -1,0 +1,46 @@
+"""Builds a request, sends it and checks the response code. Every operation uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from orbitmq.errors import BrokerError
+from orbitmq.net.remoting import Remoting
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.command import Command, request
+from orbitmq.wire.header import Header
+from orbitmq.wire.requests import RequestCode
+
+LANGUAGE = "PYTHON"
+SUCCESS = (ResponseCode.SUCCESS,)
+
+
+async def call(
+    remoting: Remoting,
+    address: str,
+    code: RequestCode,
+    header: Header | None = None,
+    body: bytes = b"",
+    *,
+    timeout_ms: float,
+    accept: Collection[int] = SUCCESS,
+) -> Command:
+    """Send a request and return the response. BrokerError unless its code is in `accept`; RemotingError as
+    `Remoting.call`.
+    """
+    response = await remoting.call(address, _command(code, header, body), timeout_ms)
+    if response.code not in accept:
+        raise BrokerError(response.code, response.remark, address)
+    return response
+
+
+async def oneway(
+    remoting: Remoting, address: str, code: RequestCode, header: Header | None = None, body: bytes = b""
+) -> None:
+    """Send a request without a response. ConnectError when there is no connection."""
+    await remoting.oneway(address, _command(code, header, body, oneway=True))
+
+
+def _command(code: RequestCode, header: Header | None, body: bytes, *, oneway: bool = False) -> Command:
+    assert header is None or type(header) is code.header, f"{code.name} has a {code.header.__name__}"
+    return request(code, header, body, oneway=oneway, language=LANGUAGE)

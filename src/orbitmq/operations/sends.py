@@ -1,0 +1,86 @@
+"""Send messages to a broker, or send one back for a retry."""
+
+from __future__ import annotations
+
+import msgspec
+
+from orbitmq.message.properties import MSG_TYPE, NAME_END
+from orbitmq.net.remoting import Remoting
+from orbitmq.operations.call import LANGUAGE, call, oneway
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.command import Command, request
+from orbitmq.wire.headers import ConsumerSendMsgBackHeader, SendMessageResponseHeader, SendMessageV2Header
+from orbitmq.wire.requests import RequestCode
+
+STORED = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+    }
+)
+"""All of these mean that the master has stored the message."""
+
+REPLY_PAIR = MSG_TYPE + NAME_END + "reply"  # in the properties of a reply
+DEFAULT_REGION = "DefaultRegion"
+
+
+class SendReply(msgspec.Struct, frozen=True, gc=False):
+    """The result of a send that was stored; the ids of a batch are joined by commas."""
+
+    code: int
+    offset_msg_id: str
+    queue_id: int
+    queue_offset: int
+    transaction_id: str | None
+    region_id: str
+    trace_on: bool
+
+
+async def send(
+    remoting: Remoting, address: str, header: SendMessageV2Header, body: bytes, *, timeout_ms: float
+) -> SendReply:
+    """SEND_MESSAGE_V2, SEND_BATCH_MESSAGE for a batch, or SEND_REPLY_MESSAGE_V2 for a reply. BrokerError when the
+    message was not stored, or the reply not delivered.
+    """
+    response = await call(remoting, address, _code(header), header, body, timeout_ms=timeout_ms, accept=STORED)
+    return _reply(response)
+
+
+async def send_oneway(remoting: Remoting, address: str, header: SendMessageV2Header, body: bytes) -> None:
+    """`send` without a response."""
+    await oneway(remoting, address, _code(header), header, body)
+
+
+def send_oneway_nowait(remoting: Remoting, address: str, header: SendMessageV2Header, body: bytes) -> bool:
+    """`send_oneway` if it needs no wait; returns whether it was sent."""
+    command = request(_code(header), header, body, oneway=True, language=LANGUAGE)
+    return remoting.oneway_nowait(address, command)
+
+
+def _code(header: SendMessageV2Header) -> RequestCode:
+    if REPLY_PAIR in (header.properties or ""):
+        return RequestCode.SEND_REPLY_MESSAGE_V2
+    return RequestCode.SEND_BATCH_MESSAGE if header.batch else RequestCode.SEND_MESSAGE_V2
+
+
+def _reply(response: Command) -> SendReply:
+    header = response.header(SendMessageResponseHeader)
+    ext = response.ext or {}
+    return SendReply(
+        response.code,
+        header.msg_id,
+        header.queue_id,
+        header.queue_offset,
+        header.transaction_id,
+        ext.get("MSG_REGION") or DEFAULT_REGION,
+        ext.get("TRACE_ON") != "false",
+    )
+
+
+async def send_back(
+    remoting: Remoting, address: str, header: ConsumerSendMsgBackHeader, *, timeout_ms: float = 5000
+) -> None:
+    """CONSUMER_SEND_MSG_BACK: have the broker deliver a message again later, or move it to the dead letter topic."""
+    await call(remoting, address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_ms=timeout_ms)

@@ -1,0 +1,118 @@
+"""Overdue messages at brokers: undecided half messages, and delayed messages whose time has passed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from orbitmq.message.properties import (
+    KEYS,
+    PGROUP,
+    REAL_QID,
+    REAL_TOPIC,
+    TRAN_PREPARED_QUEUE_OFFSET,
+    TRANSACTION_CHECK_TIMES,
+)
+from orbitmq.pipeline.audit.options import DELAYED, HALF, AuditJob
+from orbitmq.pipeline.audit.results import AuditFinding, Field, Section, Table, counted
+from orbitmq.pipeline.audit.tables import Tables
+
+PLACE = ("brokerName", "queueId", "queueOffset")
+NUMBER = r"^\d{1,18}$"
+_HALF = (
+    Field("brokerName", "Broker"), Field("queueOffset", "Offset", "count"), Field("msgId", "Message"),
+    Field("topic", "For topic"), Field("group", "Producer group"), Field("keys", "Keys"), Field("born", "Born", "time"),
+    Field("seconds", "Age", "seconds"), Field("checks", "Checks", "count"),
+)  # fmt: skip
+_DELAYED = (
+    Field("brokerName", "Broker"), Field("level", "Level", "count"), Field("queueOffset", "Offset", "count"),
+    Field("msgId", "Message"), Field("topic", "For topic"), Field("toQueue", "Queue"), Field("keys", "Keys"),
+    Field("due", "Due", "time"), Field("seconds", "Late", "seconds"),
+)  # fmt: skip
+
+
+def undecided(half: DataFrame, op: DataFrame) -> DataFrame:
+    """The half messages without a decision, each once: a broker appends a copy with each check, and the decision may
+    name any of the copies.
+
+    `half` and `op` are reads with PLACE and `body`, `half` with `msgId`, `properties` and `bornTimestamp` as well.
+    """
+    known = half.select(
+        *PLACE, "msgId", _text(PGROUP).alias("group"), _text(REAL_TOPIC).alias("topic"), _text(KEYS).alias("keys"),
+        f.unix_millis("bornTimestamp").alias("born"), _number(TRANSACTION_CHECK_TIMES).alias("checks"),
+        _number(TRAN_PREPARED_QUEUE_OFFSET).alias("original"),
+    )  # fmt: skip
+    offsets = f.split(f.col("body").cast("string"), ",")  # RocketMQ 5 settles several with one op message
+    done = op.select("brokerName", "queueId", f.explode(offsets).alias("at"))
+    done = done.where(f.col("at").rlike(NUMBER)).select("brokerName", "queueId", f.col("at").cast("bigint")).distinct()
+    places = f.array_distinct(f.array("queueOffset", f.coalesce("original", "queueOffset")))
+    each = known.withColumn("at", f.explode(places))
+    marked = each.join(done.withColumn("decided", f.lit(True)), ["brokerName", "queueId", "at"], "left")
+    found = marked.groupBy("brokerName", "msgId", "group").agg(
+        f.max("decided").alias("decided"), f.max("queueOffset").alias("queueOffset"),
+        f.first("topic").alias("topic"), f.first("keys").alias("keys"), f.min("born").alias("born"),
+        f.coalesce(f.max("checks"), f.lit(0)).alias("checks"),
+    )  # fmt: skip
+    return found.where("decided IS NULL")
+
+
+def half_messages(half: DataFrame, op: DataFrame, options: AuditJob, tables: Tables, now_ms: int) -> Section:
+    """Half messages older than `halfAge`, and the number of all pending ones."""
+    pending = undecided(half, op).withColumn("seconds", f.floor((now_ms - f.col("born")) / 1000))
+    order = f.desc("seconds"), f.col("brokerName"), f.col("queueOffset")
+    table, count = _overdue(
+        pending, options.half_age, lambda found: tables.large("half", "Overdue half messages", _HALF, found, order)[0]
+    )
+    text = f"{counted(table.total, 'half message')} undecided for more than {options.half_age} s"
+    return Section(
+        HALF,
+        "Half messages",
+        "Messages of transactions that are neither committed nor rolled back. Consumers do not receive them.",
+        {"undecided": count, "overdue half messages": table.total},
+        [AuditFinding(HALF, table.total, text)] if table.total else (),
+        (table,),
+    )
+
+
+def delayed_messages(frame: DataFrame, options: AuditJob, tables: Tables, now_ms: int) -> Section:
+    """`frame` has the delayed messages that were not delivered: PLACE, `msgId`, `properties` and `due`, milliseconds
+    since the epoch."""
+    waiting = frame.select(
+        *PLACE, (f.col("queueId") + 1).alias("level"), "msgId", _text(REAL_TOPIC).alias("topic"),
+        _text(REAL_QID).alias("toQueue"), _text(KEYS).alias("keys"), "due",
+        f.floor((now_ms - f.col("due")) / 1000).alias("seconds"),
+    )  # fmt: skip
+    order = f.desc("seconds"), f.col("brokerName"), f.col("level"), f.col("queueOffset")
+    table, count = _overdue(
+        waiting,
+        options.delayed_late,
+        lambda found: tables.large("delayed", "Overdue delayed messages", _DELAYED, found, order)[0],
+    )
+    text = f"{counted(table.total, 'delayed message')} more than {options.delayed_late} s late"
+    return Section(
+        DELAYED,
+        "Delayed messages",
+        "Messages that wait for their delivery time, and those whose time has passed.",
+        {"waiting": count, "overdue delayed messages": table.total},
+        [AuditFinding(DELAYED, table.total, text)] if table.total else (),
+        (table,),
+    )
+
+
+def _overdue(waiting: DataFrame, limit_s: int, write: Callable[[DataFrame], Table]) -> tuple[Table, int]:
+    """The table of messages that wait longer than `limit_s`, and the number of all that wait. Read once."""
+    waiting.persist()
+    try:
+        return write(waiting.where(f.col("seconds") > limit_s)), waiting.count()
+    finally:
+        waiting.unpersist()
+
+
+def _text(name: str) -> Column:
+    return f.col("properties")[name]
+
+
+def _number(name: str) -> Column:
+    return f.when(_text(name).rlike(NUMBER), _text(name)).cast("bigint")

@@ -1,0 +1,318 @@
+"""Parquet files of messages: written by tasks of the archive, merged by compaction. Knows no commit.
+
+A file has one topic and one day of store time. Small topics share a file, so that a store with thousands of topics does
+not become thousands of files in each batch; compaction splits them. Rows of a row group are sorted by broker, queue and
+offset.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from orbitmq.pipeline.lake.layout import file_path
+from orbitmq.pipeline.lake.manifest import MIXED, LakeFile, QueueSpan
+from orbitmq.pipeline.lake.storage import StorageLocation
+
+ORDER = ("topic", "brokerName", "queueId", "queueOffset")
+GROUP_ROWS_MAX = 100_000
+GROUP_BYTES_MAX = 128 << 20  # of Arrow data: what a reader has to take into memory at once
+GROUP_BYTES_MIN = 16 << 20  # a smaller row group costs more than to copy its messages once more
+OWN_FILE_BYTES = 16 << 20  # below this much of a topic it shares a file
+NEW_BYTES_MAX = 64 << 20  # that are brought into order together: a task has them in memory two or three times
+# Columns whose values are seldom the same twice: a dictionary of them is given up again after its work is done.
+DISTINCT = frozenset(("queueOffset", "msgId", "keys", "body", "properties", "bodyCrc", "physOffset", "offsetMsgId"))
+NEVER_COMPARED = frozenset(("body", "properties"))  # no reader leaves out row groups by the smallest of them
+HELD_BYTES_MAX = 256 << 20  # in memory of one task: what waits for more of its topic
+PORTION_BYTES_MAX = 1 << 30  # of Arrow data that a compaction sorts at once
+DAY = "day"
+
+
+@dataclass
+class _Share:
+    """What is known of one topic on one day: messages that are not written yet, each part in order, and the file once
+    there is one."""
+
+    held: list[pa.Table] = field(default_factory=list)
+    size: int = 0
+    rows: int = 0
+    file: _File | None = None
+
+
+class _File:
+    """A Parquet file in flight."""
+
+    def __init__(self, place: StorageLocation, topic: str, day: str, writer: str, compression: str) -> None:
+        self._place = place
+        self._topic = topic
+        self._day = day
+        self._compression = compression
+        self._path = file_path(topic, day, writer, uuid.uuid4().hex)
+        self._sink: pa.NativeFile | None = None
+        self._parquet: pq.ParquetWriter | None = None
+        self._rows = self._raw_size = 0
+        self._first_ms = 1 << 62
+        self._last_ms = 0
+        self._spans: dict[tuple[str, str, int], QueueSpan] = {}
+
+    def write(self, table: pa.Table) -> None:
+        """Row groups; the rows stand in their order."""
+        if self._parquet is None:
+            self._sink = self._place.open(self._path)
+            self._parquet = pq.ParquetWriter(
+                self._sink,
+                table.schema,
+                compression=self._compression,
+                use_dictionary=leaves(table.schema, without=DISTINCT),
+                write_statistics=leaves(table.schema, without=NEVER_COMPARED),
+            )
+        groups = max(-(-table.num_rows // GROUP_ROWS_MAX), -(-table.nbytes // GROUP_BYTES_MAX))
+        self._parquet.write_table(table, row_group_size=-(-table.num_rows // groups))
+        self._count(table)
+
+    def close(self) -> LakeFile:
+        assert self._parquet is not None, "a file is made with its first rows"
+        assert self._sink is not None
+        self._parquet.close()
+        size = self._sink.tell()
+        self._sink.close()
+        return LakeFile(
+            path=self._path,
+            topic=self._topic,
+            day=self._day,
+            rows=self._rows,
+            size=size,
+            raw_size=self._raw_size,
+            first_stored_ms=self._first_ms,
+            last_stored_ms=self._last_ms,
+            queues=[self._spans[key] for key in sorted(self._spans)],
+        )
+
+    def abandon(self) -> None:
+        """Leave nothing behind, as far as the disk lets us: what stays is swept one day. The error that led here is the
+        one to be told."""
+        if self._sink is None:
+            return
+        with suppress(OSError):
+            if self._parquet is not None:
+                self._parquet.close()
+        with suppress(OSError):
+            self._sink.close()
+        with suppress(OSError):
+            self._place.remove(self._path)
+
+    def _count(self, table: pa.Table) -> None:
+        self._rows += table.num_rows
+        self._raw_size += table.nbytes
+        stored = pc.min_max(table["storeTimestamp"].cast(pa.int64()))
+        self._first_ms = min(self._first_ms, stored["min"].as_py() // 1000)
+        self._last_ms = max(self._last_ms, stored["max"].as_py() // 1000)
+        for span in spans(table):
+            key = span.topic, span.broker, span.queue
+            self._spans[key] = _joined(self._spans.get(key), span)
+
+
+class LakeWriter:
+    """The files of one task. `finish` gives them; after an error `abandon` removes them.
+
+    Batches need the columns of ORDER and `storeTimestamp`; all have one schema. `writer` goes into the names of files.
+    """
+
+    def __init__(self, place: StorageLocation, writer: str, compression: str = "zstd") -> None:
+        self._place = place
+        self._writer = writer
+        self._compression = compression
+        self._shares: dict[tuple[str, str], _Share] = {}
+        self._held = 0
+        self._new: list[pa.RecordBatch] = []
+        self._new_rows = self._new_size = 0
+        self._mixed: list[_File] = []
+        self._shared: list[LakeFile] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._new.append(batch)
+        self._new_rows += batch.num_rows
+        self._new_size += batch.nbytes
+        is_enough = self._new_rows >= GROUP_ROWS_MAX or self._new_size >= NEW_BYTES_MAX
+        if is_enough or self._held + self._new_size > HELD_BYTES_MAX:
+            self._part()
+
+    def _part(self) -> None:
+        """Give what is new to its topics. Rows are brought into order here, once, for the most of them."""
+        parts = parted(pa.Table.from_batches(self._new)) if self._new_rows else ()
+        self._new, self._new_rows, self._new_size = [], 0, 0
+        for topic, day, part in parts:
+            share = self._shares.setdefault((topic, day), _Share())
+            is_group = not share.held and (part.num_rows >= GROUP_ROWS_MAX or part.nbytes >= GROUP_BYTES_MIN)
+            # A copy, not a slice: a topic that waits for more must not keep the rows of the others in memory.
+            share.held.append(part if is_group else part.take(pa.array(np.arange(part.num_rows))))
+            share.size += part.nbytes
+            share.rows += part.num_rows
+            self._held += part.nbytes
+            if is_group or share.rows >= GROUP_ROWS_MAX or share.size >= NEW_BYTES_MAX:
+                self._write((topic, day))
+        while self._held > HELD_BYTES_MAX:
+            largest = max(self._shares, key=lambda key: self._shares[key].size)
+            if self._shares[largest].size >= OWN_FILE_BYTES:
+                self._write(largest)
+            else:  # thousands of topics that bring little: not a file for each of them
+                self._write_small()
+
+    def finish(self) -> list[LakeFile]:
+        """Write what is held; every file, none when there was no message."""
+        self._part()
+        for key, share in self._shares.items():
+            if share.size >= OWN_FILE_BYTES:
+                self._write(key)
+        self._write_small()
+        return [share.file.close() for share in self._shares.values() if share.file is not None] + self._shared
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        for file in [share.file for share in self._shares.values()] + self._mixed:
+            if file is not None:
+                file.abandon()
+
+    def _write(self, key: tuple[str, str]) -> None:
+        share = self._shares[key]
+        if not share.held:
+            return
+        if share.file is None:
+            share.file = _File(self._place, *key, self._writer, self._compression)
+        share.file.write(self._taken(key))
+
+    def _taken(self, key: tuple[str, str]) -> pa.Table:
+        """What is held of a topic, which is held no longer."""
+        share = self._shares[key]
+        held = share.held
+        self._held -= share.size
+        share.held, share.size, share.rows = [], 0, 0
+        return held[0] if len(held) == 1 else in_order(pa.concat_tables(held))
+
+    def _write_small(self) -> None:
+        """What small topics brought: a file a day; a topic that is alone on its day keeps its name."""
+        days: dict[str, list[tuple[str, str]]] = {}
+        for key, share in self._shares.items():
+            if share.file is not None:
+                self._write(key)
+            elif share.held:
+                days.setdefault(key[1], []).append(key)
+        for day, keys in sorted(days.items()):
+            topic = keys[0][0] if len(keys) == 1 else MIXED
+            file = _File(self._place, topic, day, self._writer, self._compression)
+            self._mixed.append(file)
+            file.write(pa.concat_tables([self._taken(key) for key in sorted(keys)]))
+            self._shared.append(file.close())
+
+
+def in_order(table: pa.Table, first: str | None = None) -> pa.Table:
+    """The rows in ORDER, or by another column before."""
+    columns = ORDER if first is None else (first, *ORDER)
+    order = pc.sort_indices(table, [(name, "ascending") for name in columns])
+    is_sorted = np.array_equal(order.to_numpy(), np.arange(len(order)))
+    return table if is_sorted else table.take(order)
+
+
+def parted(table: pa.Table) -> Iterator[tuple[str, str, pa.Table]]:
+    """The messages of each topic on each day in their order, as slices of one table."""
+    days = table["storeTimestamp"].cast(pa.date32())  # a timestamp in UTC, so a day in UTC
+    table = in_order(table.append_column(DAY, days), DAY)
+    days, topics = table[DAY], table["topic"]
+    table = table.drop_columns(DAY)
+    is_new = pc.or_(pc.not_equal(days[1:], days[:-1]), pc.not_equal(topics[1:], topics[:-1]))
+    starts = [0, *(np.flatnonzero(is_new.to_numpy()) + 1).tolist()]
+    for start, end in zip(starts, [*starts[1:], table.num_rows], strict=True):
+        yield topics[start].as_py(), days[start].as_py().isoformat(), table.slice(start, end - start)
+
+
+def leaves(schema: pa.Schema, without: Collection[str]) -> list[str]:
+    """What Parquet calls the columns that hold values, but for those within the columns `without`."""
+    return [path for field in schema if field.name not in without for path in _paths(field.name, field.type)]
+
+
+def _paths(name: str, kind: pa.DataType) -> list[str]:
+    if pa.types.is_struct(kind):
+        return [path for field in kind for path in _paths(f"{name}.{field.name}", field.type)]
+    if pa.types.is_list(kind):
+        return _paths(f"{name}.list.element", kind.value_type)
+    if pa.types.is_map(kind):
+        return _paths(f"{name}.key_value.key", kind.key_type) + _paths(f"{name}.key_value.value", kind.item_type)
+    return [name]
+
+
+def spans(table: pa.Table) -> list[QueueSpan]:
+    """The messages of each queue in a table with the columns of ORDER."""
+    groups = table.group_by(["topic", "brokerName", "queueId"]).aggregate(
+        [("queueOffset", "min"), ("queueOffset", "max"), ("queueOffset", "count")]
+    )
+    return [
+        QueueSpan(
+            topic=row["topic"], broker=row["brokerName"], queue=row["queueId"], first=row["queueOffset_min"],
+            last=row["queueOffset_max"], rows=row["queueOffset_count"],
+        )
+        for row in groups.to_pylist()
+    ]  # fmt: skip
+
+
+def _joined(known: QueueSpan | None, more: QueueSpan) -> QueueSpan:
+    if known is None:
+        return more
+    return QueueSpan(
+        topic=more.topic, broker=more.broker, queue=more.queue, first=min(known.first, more.first),
+        last=max(known.last, more.last), rows=known.rows + more.rows,
+    )  # fmt: skip
+
+
+def merged(place: StorageLocation, paths: Sequence[str], writer: str, compression: str = "zstd") -> list[LakeFile]:
+    """The messages of several files as new ones, a topic and a day each, in the order of broker, queue and offset: of
+    all of them where they fit into memory, else of PORTION_BYTES_MAX and the next.
+    """
+    made: dict[tuple[str, str], _File] = {}
+    try:
+        for portion in _portions(place, paths):
+            for topic, day, rows in parted(portion):
+                key = topic, day
+                if key not in made:
+                    made[key] = _File(place, topic, day, writer, compression)
+                made[key].write(rows)
+        return [file.close() for file in made.values()]
+    except BaseException:
+        for file in made.values():
+            file.abandon()
+        raise
+
+
+def _portions(place: StorageLocation, paths: Sequence[str]) -> Iterator[pa.Table]:
+    """The messages of files as tables of one schema: that of the bodies may have got more fields."""
+    schemas = [read_schema(place, path) for path in paths]
+    empty = pa.unify_schemas(schemas, promote_options="permissive").empty_table()
+    held, size = [empty], 0
+    for group in _row_groups(place, paths):
+        if size and size + group.nbytes > PORTION_BYTES_MAX:
+            yield pa.concat_tables(held, promote_options="permissive")
+            held, size = [empty], 0
+        held.append(group)
+        size += group.nbytes
+    if size:
+        yield pa.concat_tables(held, promote_options="permissive")
+
+
+def _row_groups(place: StorageLocation, paths: Sequence[str]) -> Iterator[pa.Table]:
+    for path in paths:
+        with place.read(path) as source:
+            file = pq.ParquetFile(source)
+            for number in range(file.num_row_groups):
+                yield file.read_row_group(number)
+
+
+def read_schema(place: StorageLocation, path: str) -> pa.Schema:
+    """The columns of a file of the lake."""
+    with place.read(path) as source:
+        return pq.read_schema(source).remove_metadata()

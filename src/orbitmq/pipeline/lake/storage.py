@@ -1,0 +1,92 @@
+"""Access to the storage of a lake: a folder, or a URI of a file system of Arrow (`s3://`, `gs://`, `hdfs://`).
+
+Knows no messages. Files are read only after a commit names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import fs
+
+from orbitmq.errors import LakeError
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A file below the root: relative path, size in bytes, time of the last change in milliseconds since the epoch."""
+
+    path: str
+    size: int
+    changed_ms: int
+
+
+class StorageLocation:
+    """The root folder of a lake. It is sent to tasks, so it opens the file system on use."""
+
+    def __init__(self, root: str) -> None:
+        if not root:
+            raise LakeError("the location is empty; use a folder, or a URI such as s3://bucket/lake")
+        self.root = root if "://" in root else str(Path(root).expanduser().absolute())
+
+    @property
+    def is_local(self) -> bool:
+        """A folder of this machine, or one that is mounted."""
+        return "://" not in self.root or self.root.startswith("file://")
+
+    @property
+    def folder(self) -> Path:
+        """The root as a folder. LakeError for a place that is none."""
+        if not self.is_local:
+            raise LakeError(f"{self.root} is not a folder of a mounted file system")
+        return Path(self.root.removeprefix("file://"))
+
+    def uri(self, path: str) -> str:
+        """The whole name of a file, as Spark and table formats want it."""
+        return f"{self.root.rstrip('/')}/{path}"
+
+    def open(self, path: str) -> pa.NativeFile:
+        """A new file for writing; its folder is made."""
+        system, base = self._opened()
+        whole = f"{base}/{path}"
+        system.create_dir(whole.rpartition("/")[0], recursive=True)
+        return system.open_output_stream(whole)
+
+    def read(self, path: str) -> pa.NativeFile:
+        """A file for reading from any point. LakeError when it is gone."""
+        system, base = self._opened()
+        try:
+            return system.open_input_file(f"{base}/{path}")
+        except OSError as error:
+            raise LakeError(f"{self.uri(path)} cannot be read: {error}") from error
+
+    def remove(self, path: str) -> None:
+        """Does nothing when the file is gone already."""
+        system, base = self._opened()
+        try:
+            system.delete_file(f"{base}/{path}")
+        except FileNotFoundError:
+            return
+
+    def has_folder(self, path: str) -> bool:
+        """Whether there is a folder of that name; on an object store, whether it contains a file."""
+        system, base = self._opened()
+        return bool(system.get_file_info(f"{base}/{path}").type is fs.FileType.Directory)
+
+    def files(self) -> Iterator[Listed]:
+        """Every file below the root, in no order."""
+        system, base = self._opened()
+        for found in system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True)):
+            if found.type is fs.FileType.File:
+                changed_ms = (found.mtime_ns or 0) // 1_000_000
+                yield Listed(found.path[len(base) + 1 :], found.size, changed_ms)
+
+    def _opened(self) -> tuple[fs.FileSystem, str]:
+        try:
+            system, base = fs.FileSystem.from_uri(self.root)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise LakeError(f"{self.root} cannot be opened: {error}") from error
+        return system, base.rstrip("/")

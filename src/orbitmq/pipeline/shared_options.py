@@ -1,0 +1,78 @@
+"""Options that several jobs share and pass to data sources."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from orbitmq.errors import ConfigurationError
+from orbitmq.message.model import MessageQueue
+from orbitmq.runtime.options import Options, option
+from orbitmq.spark.cluster_options import ClusterOptions
+from orbitmq.spark.stores.options import scan_options
+
+
+@dataclass(frozen=True)
+class LossOptions(Options):
+    """Options for lost or damaged messages."""
+
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        True,
+        "Stop when brokers or stores no longer have messages that should be read. Otherwise log and skip them.",
+    )
+    on_corrupt_record: str = option(
+        "onCorruptRecord",
+        "fail",
+        "What to do with a message that does not match its checksum or cannot be decoded: stop before it (fail), or "
+        "skip it and log it (skip).",
+        choices=("fail", "skip"),
+    )
+    verify_crc: bool = option("verifyCrc", True, "Check the CRC of each body that is read.")
+
+
+def losses(options: LossOptions) -> dict[str, str]:
+    """The same as options of a data source."""
+    return {key: value for key, value in options.pairs().items() if key in LossOptions.table()}
+
+
+def connection(options: ClusterOptions) -> dict[str, str]:
+    """How the cluster is reached, as options of a data source."""
+    return {key: value for key, value in options.pairs().items() if key in ClusterOptions.table() and value}
+
+
+def store(path: str, broker_name: str, *, needs_broker: bool = False) -> dict[str, str]:
+    """The store directories and their brokers, as options of a data source. ConfigurationError when one is missing.
+    With `needs_broker` the name of the directory does not replace the broker name."""
+    if not path:
+        raise ConfigurationError("option path is missing; input store needs the store directory")
+    told = {"path": path, "brokerName": broker_name}
+    if needs_broker and not (broker_name or scan_options(told).is_table):
+        raise ConfigurationError(f"option brokerName is missing; set it to the broker that owns {path}")
+    return {key: value for key, value in told.items() if value}
+
+
+def ranges(wanted: Mapping[MessageQueue, tuple[int, int]]) -> dict[str, str]:
+    """A read of these queues alone, each from an offset up to before another."""
+    queues: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    starts: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
+    ends: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
+    for queue, (start, end) in wanted.items():
+        queues[queue.topic][queue.broker_name].append(queue.queue_id)
+        starts[queue.topic][queue.broker_name][queue.queue_id] = start
+        ends[queue.topic][queue.broker_name][queue.queue_id] = end
+    texts = {"assign": queues, "startingOffsets": starts, "endingOffsets": ends}
+    return {key: json.dumps(value) for key, value in texts.items()}
+
+
+def time_ms(key: str, text: str) -> int:
+    """An option that is milliseconds, or a time in ISO 8601; 0 for none. ConfigurationError names it."""
+    if not text or text.isdecimal():
+        return int(text or 0)
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise ConfigurationError(f"option {key}: use a time like 2026-11-21T10:00:00, or milliseconds") from None

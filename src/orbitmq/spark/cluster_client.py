@@ -1,0 +1,214 @@
+"""Requests of the driver to a cluster: routes, offsets of queues, and the offset of a point in time. Blocking; knows no
+Spark."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from orbitmq.errors import SourceError
+from orbitmq.message.config import SUBSCRIBE_ALL
+from orbitmq.message.flags import PERM_READ
+from orbitmq.message.model import MessageQueue
+from orbitmq.message.unit import store_timestamp_of
+from orbitmq.spark.channel import PLAIN, Channel, Protection
+from orbitmq.spark.fetch import GAPS, queue_name, refused
+from orbitmq.spark.pulls import BROKEN, pull_request
+from orbitmq.wire.bodies import ClusterInfo, TopicList, TopicRouteData
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.command import Command, request
+from orbitmq.wire.headers import (
+    GetMaxOffsetHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetHeader,
+    GetMinOffsetResponseHeader,
+    PullMessageResponseHeader,
+)
+from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
+from orbitmq.wire.objects import decode
+from orbitmq.wire.requests import RequestCode
+
+T = TypeVar("T")
+Addresses = tuple[str, ...]
+LONG_AGO = -1  # store time of a deleted message: before any that is searched for
+SAMPLE_SIZE = 32  # messages sampled for their size; every broker returns this many at once
+PIPELINED_MAX = 500  # requests sent before responses are read; more might fill the buffers of both ends: a deadlock
+
+
+class BrokerAddresses(NamedTuple):
+    """The addresses of the broker of a queue, the master first."""
+
+    addresses: Addresses
+    has_master: bool
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How often a request without response is retried, and the pause before."""
+
+    count: int
+    interval_ms: int
+    pause: Callable[[float], None] = time.sleep
+
+
+class ClusterClient:
+    """A blocking client of the cluster behind some name servers."""
+
+    def __init__(
+        self, name_servers: Sequence[str], timeout_ms: int, retries: Retries, protection: Protection = PLAIN
+    ) -> None:
+        self._protection = protection
+        self._name_servers = tuple(name_servers)
+        self._timeout_ms = timeout_ms
+        self._retries = retries
+
+    def without_retries(self) -> ClusterClient:
+        """The same client without retries: for brokers that are known to be down."""
+        return ClusterClient(self._name_servers, self._timeout_ms, Retries(0, 0), self._protection)
+
+    def queues(self, *topics: str) -> dict[MessageQueue, BrokerAddresses]:
+        """The readable queues of topics and the addresses of their brokers.
+
+        SourceError ORBITMQ_TOPIC_NOT_FOUND when no name server knows one of the topics.
+        """
+        found, unknown = self.look_up(topics)
+        for error in unknown.values():
+            raise error
+        return found
+
+    def look_up(self, topics: Iterable[str]) -> tuple[dict[MessageQueue, BrokerAddresses], dict[str, SourceError]]:
+        """The readable queues of those topics that exist, and the errors of the others."""
+        names = list(topics)
+        requests = [request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic)) for topic in names]
+        responses = self._call_name_server(lambda channel: call_all(channel, requests), f"topic {', '.join(names)}")
+        found: dict[MessageQueue, BrokerAddresses] = {}
+        unknown: dict[str, SourceError] = {}
+        for topic, response in zip(names, responses, strict=True):
+            if response.code == ResponseCode.SUCCESS:
+                found |= _readable(topic, decode(TopicRouteData, response.body))
+            elif response.code == ResponseCode.TOPIC_NOT_EXIST:
+                unknown[topic] = refused(f"topic {topic}", response.code, response.remark or "")
+            else:
+                raise refused(f"topic {topic}", response.code, response.remark or "")
+        return found, unknown
+
+    def topics(self) -> list[str]:
+        """The names of all topics."""
+        query = request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        (response,) = self._call_name_server(lambda channel: channel.call(query), "topics")
+        return decode(TopicList, succeeded("topics", response).body).topic_list
+
+    def info(self) -> ClusterInfo:
+        """The brokers that are registered."""
+        query = request(RequestCode.GET_BROKER_CLUSTER_INFO)
+        (response,) = self._call_name_server(lambda channel: channel.call(query), "brokers")
+        return decode(ClusterInfo, succeeded("brokers", response).body)
+
+    def bounds(self, queues: Mapping[MessageQueue, Addresses]) -> dict[MessageQueue, tuple[int, int]]:
+        """The first offset that can be read and the next one to be written, of each queue."""
+        brokers: dict[Addresses, list[MessageQueue]] = defaultdict(list)
+        for queue, addresses in queues.items():
+            brokers[addresses].append(queue)
+        found: dict[MessageQueue, tuple[int, int]] = {}
+        for addresses, on_broker in brokers.items():
+            found |= self.call_broker(on_broker[0].broker_name, addresses, partial(_bounds, on_broker))
+        return found
+
+    def offset_at(
+        self, queue: MessageQueue, addresses: Addresses, bounds: tuple[int, int], timestamp: int, group: str
+    ) -> int:
+        """The first offset within `bounds` whose message was stored at or after `timestamp`, else their end.
+
+        Brokers have a request for this, but RocketMQ returns the nearest message, which may be an older one. A search
+        over the messages has the same result on every broker.
+        """
+
+        def search(channel: Channel) -> int:
+            low, high = bounds
+            return low + bisect_left(
+                range(low, high), timestamp, key=lambda offset: _stored_at(channel, queue, offset, group)
+            )
+
+        return self.call_broker(queue.broker_name, addresses, search)
+
+    def sample(self, queue: MessageQueue, addresses: Addresses, offset: int, group: str) -> tuple[int, int]:
+        """The number and the bytes of some messages from `offset` on, zeros when they are gone."""
+        query = pull_request(queue, offset, SAMPLE_SIZE, group, SUBSCRIBE_ALL)
+        (response,) = self.call_broker(queue.broker_name, addresses, lambda channel: channel.call(query))
+        if response.code in GAPS:
+            return 0, 0
+        header = succeeded(queue_name(queue), response).header(PullMessageResponseHeader)
+        return header.next_begin_offset - offset, len(response.body)
+
+    def call_broker(self, name: str, addresses: Addresses, call: Callable[[Channel], T]) -> T:
+        """The result of `call` over a connection to the broker. SourceError ORBITMQ_BROKER_UNAVAILABLE."""
+        return self._call(addresses, call, f"broker {name}", "ORBITMQ_BROKER_UNAVAILABLE")
+
+    def _call_name_server(self, call: Callable[[Channel], T], what: str) -> T:
+        return self._call(self._name_servers, call, what, "ORBITMQ_NAMESERVER_UNAVAILABLE")
+
+    def _call(self, addresses: Addresses, call: Callable[[Channel], T], what: str, failure: str) -> T:
+        """The result from the first address that responds."""
+        last: Exception | None = None
+        for attempt in range(1 + self._retries.count):
+            if attempt:
+                self._retries.pause(self._retries.interval_ms / 1000)
+            for address in addresses:
+                try:
+                    with Channel(address, self._timeout_ms, self._protection) as channel:
+                        return call(channel)
+                except BROKEN as error:
+                    last = error
+        raise SourceError(failure, f"{what}: {last}") from last
+
+
+def _readable(topic: str, route: TopicRouteData) -> dict[MessageQueue, BrokerAddresses]:
+    places = {
+        data.broker_name: BrokerAddresses(
+            tuple(address for _, address in sorted(data.addresses.items())), 0 in data.addresses
+        )
+        for data in route.broker_datas
+        if data.addresses
+    }
+    return {
+        MessageQueue(topic, data.broker_name, queue_id): places[data.broker_name]
+        for data in route.queue_datas
+        if data.perm & PERM_READ and data.broker_name in places
+        for queue_id in range(data.read_queues)
+    }
+
+
+def call_all(channel: Channel, requests: Sequence[Command]) -> list[Command]:
+    """The responses to any number of requests, in the order of the requests."""
+    pieces = (requests[at : at + PIPELINED_MAX] for at in range(0, len(requests), PIPELINED_MAX))
+    return [response for piece in pieces for response in channel.call(*piece)]
+
+
+def _bounds(queues: Sequence[MessageQueue], channel: Channel) -> dict[MessageQueue, tuple[int, int]]:
+    """First and next offset of all queues of one broker, requested together."""
+    lows = [request(RequestCode.GET_MIN_OFFSET, GetMinOffsetHeader(queue.topic, queue.queue_id)) for queue in queues]
+    highs = [request(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader(queue.topic, queue.queue_id)) for queue in queues]
+    responses = call_all(channel, [*lows, *highs])
+    return {
+        queue: (
+            succeeded(queue_name(queue), low).header(GetMinOffsetResponseHeader).offset,
+            succeeded(queue_name(queue), high).header(GetMaxOffsetResponseHeader).offset,
+        )
+        for queue, low, high in zip(queues, responses[: len(queues)], responses[len(queues) :], strict=True)
+    }
+
+
+def _stored_at(channel: Channel, queue: MessageQueue, offset: int, group: str) -> int:
+    (response,) = channel.call(pull_request(queue, offset, 1, group, SUBSCRIBE_ALL))
+    return LONG_AGO if response.code in GAPS else store_timestamp_of(succeeded(queue_name(queue), response).body)
+
+
+def succeeded(what: str, response: Command) -> Command:
+    if response.code != ResponseCode.SUCCESS:
+        raise refused(what, response.code, response.remark or "")
+    return response

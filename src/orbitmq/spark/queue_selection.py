@@ -1,0 +1,113 @@
+"""The queues of a read: of topics by name and by pattern, or one by one. Knows no offsets."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orbitmq.errors import SourceError
+from orbitmq.message.model import MessageQueue
+from orbitmq.message.namespace import NO_NAMESPACE, Namespace
+from orbitmq.spark.cluster_client import BrokerAddresses, ClusterClient
+from orbitmq.spark.cluster_options import bad_option
+from orbitmq.spark.options import ReadOptions
+from orbitmq.spark.topic_names import is_of_the_system
+
+
+@dataclass(frozen=True)
+class QueueSelection:
+    """The queues of the options subscribe and subscribePattern, or of assign."""
+
+    topics: tuple[str, ...]
+    pattern: re.Pattern[str] | None
+    system_topics: bool
+    assigned: Mapping[str, Any] | None
+    """Topic -> broker -> list of queues, or topic -> list of queues."""
+    names: Namespace = NO_NAMESPACE
+    """Namespace of the topics that the pattern is matched with."""
+
+    def find(self, cluster: ClusterClient) -> tuple[dict[MessageQueue, BrokerAddresses], dict[str, SourceError]]:
+        """The queues that exist now, and the errors of named topics that do not exist."""
+        named = self.topics or tuple(self.assigned or ())
+        found, unknown = cluster.look_up(dict.fromkeys((*named, *self._matching(cluster))))
+        there = {queue: place for queue, place in found.items() if self.includes(queue)}
+        return there, {topic: error for topic, error in unknown.items() if topic in named}
+
+    def queues(self, cluster: ClusterClient) -> dict[MessageQueue, BrokerAddresses]:
+        """The queues that exist now. SourceError when a named topic or queue does not exist."""
+        found, unknown = self.find(cluster)
+        for error in unknown.values():
+            raise error
+        for topic, level in (self.assigned or {}).items():
+            self._check_assigned(topic, level, found)
+        return found
+
+    def includes(self, queue: MessageQueue) -> bool:
+        """Whether the options select this queue, judged by its name."""
+        if self.assigned is None:
+            return queue.topic in self.topics or self._matches(queue.topic)
+        level = self.assigned.get(queue.topic, [])
+        return queue.queue_id in (level.get(queue.broker_name, []) if isinstance(level, dict) else level)
+
+    def _matching(self, cluster: ClusterClient) -> list[str]:
+        if self.pattern is None:
+            return []
+        matching = [topic for topic in cluster.topics() if self._matches(topic)]
+        if self.system_topics:
+            return matching
+        info = cluster.info()
+        own = {*info.brokers, *info.clusters}  # brokers keep topics of these names
+        return [topic for topic in matching if topic not in own and not is_of_the_system(topic)]
+
+    def _matches(self, topic: str) -> bool:
+        plain = self.names.unwrap(topic)
+        is_ours = plain != topic or not self.names
+        return is_ours and self.pattern is not None and self.pattern.fullmatch(plain) is not None
+
+    def _check_assigned(self, topic: str, level: Any, found: Mapping[MessageQueue, BrokerAddresses]) -> None:
+        wanted = level if isinstance(level, dict) else {None: level}
+        there = {(queue.broker_name, queue.queue_id) for queue in found if queue.topic == topic}
+        if None in wanted and len({broker for broker, _ in there}) > 1:
+            raise bad_option(
+                f"option assign: topic {topic} is on several brokers; add the broker level above the queues"
+            )
+        ids = {queue_id for _, queue_id in there}
+        for broker, queue_ids in wanted.items():
+            for queue_id in queue_ids:
+                if (queue_id not in ids) if broker is None else ((broker, queue_id) not in there):
+                    raise bad_option(
+                        f"option assign: topic {topic} has no queue {queue_id} on {broker or 'its broker'}"
+                    )
+
+
+def queue_selection(options: ReadOptions) -> QueueSelection:
+    """The selection of the options. SourceError for an invalid pattern or assignment."""
+    pattern = None
+    if options.subscribe_pattern:
+        try:
+            pattern = re.compile(options.subscribe_pattern)
+        except re.error as error:
+            raise bad_option(f"option subscribePattern: {error}") from error
+    return QueueSelection(
+        options.topics, pattern, options.system_topics, _assigned(options.assign, options.names), options.names
+    )
+
+
+def _assigned(text: str, names: Namespace) -> dict[str, Any] | None:
+    if not text:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict) or not value or not all(map(_is_level, value.values())):
+        raise bad_option(f"option assign: {text!r} is not JSON topic -> broker -> list of queues")
+    return {names.wrap(topic): level for topic, level in value.items()}
+
+
+def _is_level(level: Any) -> bool:
+    lists = level.values() if isinstance(level, dict) else [level]
+    return all(isinstance(ids, list) and ids and all(type(queue_id) is int for queue_id in ids) for ids in lists)

@@ -1,0 +1,124 @@
+"""The start and the end of a read in each queue, from its options and the offsets of the cluster.
+
+Batches and streams start by the same rules. Only batches have ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from orbitmq.errors import SourceError
+from orbitmq.message.model import MessageQueue
+from orbitmq.spark.cluster_client import Addresses, ClusterClient
+from orbitmq.spark.fetch import OffsetRange, queue_name
+from orbitmq.spark.group_offsets import stored_offsets
+from orbitmq.spark.offsets import EARLIEST, LATEST, Bounds, Offsets, ends, parse_offsets, split, starts
+from orbitmq.spark.options import GROUP, ReadOptions
+from orbitmq.spark.pushdown import NOTHING_PUSHED, Pushed
+
+Queues = Mapping[MessageQueue, Addresses]
+WORDS = {"earliest": EARLIEST, "latest": LATEST}
+
+
+def plan(
+    cluster: ClusterClient, options: ReadOptions, queues: Queues, pushed: Pushed = NOTHING_PUSHED
+) -> list[OffsetRange]:
+    """The ranges of a batch, split as the options say. SourceError when they cannot be read completely."""
+    bounds = cluster.bounds(queues)
+    begin = begins(cluster, options, queues, bounds, stream=False)
+    end = _ends(cluster, options, queues, bounds)
+    ranges = (
+        OffsetRange(queue, begin[queue], end[queue])
+        for queue in queues
+        if pushed.includes(options.names.unwrap_queue(queue))
+    )
+    return cut(options, (_narrowed(cluster, options, range_, queues[range_.queue], pushed) for range_ in ranges))
+
+
+def _narrowed(
+    cluster: ClusterClient, options: ReadOptions, range_: OffsetRange, addresses: Addresses, pushed: Pushed
+) -> OffsetRange:
+    """The part of a range that matches the conditions of the query."""
+    low, high = max(range_.start, pushed.offsets[0]), min(range_.end, pushed.offsets[1])
+    for place, time in enumerate(pushed.times_ms):
+        if low < high and time != NOTHING_PUSHED.times_ms[place]:
+            found = cluster.offset_at(range_.queue, addresses, (low, high), time, options.pulling_group)
+            low, high = (found, high) if place == 0 else (low, found)
+    return OffsetRange(range_.queue, low, high)
+
+
+def cut(options: ReadOptions, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """The ranges that are not empty, one for each task."""
+    return split(ranges, partitions_min=options.partitions_min, records_max=options.partition_records_max)
+
+
+def begins(
+    cluster: ClusterClient, options: ReadOptions, queues: Queues, bounds: Bounds, *, stream: bool
+) -> dict[MessageQueue, int]:
+    """The first offset to read of each queue. SourceError when it does not exist."""
+    strict = options.fail_on_data_loss
+    times = _times("startingTimestamp", options.starting_timestamp, options.starting_timestamps, options, queues)
+    if times is not None:
+        found = _offsets_at(cluster, options, queues, bounds, times)
+        _check_late(options, found, bounds)
+        return starts(found, bounds, strict=strict)
+    given = _starting_offsets(cluster, options, queues, stream=stream)
+    if not stream and LATEST in given.values():
+        raise SourceError("ORBITMQ_BAD_OPTION", "option startingOffsets: a batch cannot start at latest")
+    return starts(given, bounds, strict=strict)
+
+
+def _starting_offsets(cluster: ClusterClient, options: ReadOptions, queues: Queues, *, stream: bool) -> Offsets:
+    text = options.starting_offsets.strip() or ("latest" if stream else "earliest")
+    if text.lower() == GROUP:
+        return stored_offsets(cluster, options.group, queues)
+    if text.lower() in WORDS:
+        return dict.fromkeys(queues, WORDS[text.lower()])
+    return parse_offsets("startingOffsets", text, queues, strict=options.fail_on_data_loss, names=options.names)
+
+
+def _ends(cluster: ClusterClient, options: ReadOptions, queues: Queues, bounds: Bounds) -> dict[MessageQueue, int]:
+    strict = options.fail_on_data_loss
+    times = _times("endingTimestamp", options.ending_timestamp, options.ending_timestamps, options, queues)
+    if times is not None:
+        return ends(_offsets_at(cluster, options, queues, bounds, times), bounds, strict=strict)
+    text = options.ending_offsets.strip()
+    given: Offsets = {}
+    if text.lower() != "latest":
+        given = parse_offsets("endingOffsets", text, queues, strict=strict, names=options.names)
+    return ends(given, bounds, strict=strict)
+
+
+def _times(
+    option: str, for_all: int, for_each: str, options: ReadOptions, queues: Iterable[MessageQueue]
+) -> Mapping[MessageQueue, int] | None:
+    """The time given for each queue; None when offsets decide."""
+    if for_all >= 0:
+        return dict.fromkeys(queues, for_all)
+    if not for_each:
+        return None
+    option = option.replace("Timestamp", "OffsetsByTimestamp")
+    times = parse_offsets(option, for_each, queues, strict=options.fail_on_data_loss, names=options.names)
+    if any(time < 0 for time in times.values()):
+        raise SourceError("ORBITMQ_BAD_OPTION", f"option {option}: a time is at least 0 ms since 1970")
+    return times
+
+
+def _check_late(options: ReadOptions, found: Offsets, bounds: Bounds) -> None:
+    late = sorted(queue for queue, offset in found.items() if offset == bounds[queue][1])
+    if late and options.late_start == "error":
+        raise SourceError(
+            "ORBITMQ_BAD_OPTION",
+            f"option {'startingTimestamp' if options.starting_timestamp >= 0 else 'startingOffsetsByTimestamp'}: "
+            f"{queue_name(late[0])} and {len(late) - 1} other queues have no message stored at or after that time; "
+            "set startingOffsetsByTimestampStrategy=latest to start at their ends",
+        )
+
+
+def _offsets_at(
+    cluster: ClusterClient, options: ReadOptions, queues: Queues, bounds: Bounds, times: Mapping[MessageQueue, int]
+) -> dict[MessageQueue, int]:
+    return {
+        queue: cluster.offset_at(queue, queues[queue], bounds[queue], time, options.pulling_group)
+        for queue, time in times.items()
+    }

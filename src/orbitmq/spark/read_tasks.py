@@ -1,0 +1,101 @@
+"""The tasks of batches and streams: each reads one range of a queue as Arrow batches. They are sent to the executors,
+so they hold settings and no connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from orbitmq.message.config import SQL92, SUBSCRIBE_ALL, TAG
+from orbitmq.message.properties import KEYS, TAGS
+from orbitmq.spark.batches import BatchSettings, RangeBatches
+from orbitmq.spark.cluster_client import Addresses, BrokerAddresses, ClusterClient, Retries
+from orbitmq.spark.fetch import OffsetRange
+from orbitmq.spark.options import ReadOptions
+from orbitmq.spark.pulls import FetchSettings
+from orbitmq.spark.pushdown import NOTHING_PUSHED, Pushed
+from orbitmq.spark.row_filters import PropertyIn, RowFilter, Sql92
+
+PROPERTY_OF = {"tags": TAGS, "keys": KEYS}  # columns conditions are pushed on
+
+
+@dataclass(frozen=True)
+class RangePartition(InputPartition):
+    """The range that one task reads, and the addresses of its broker."""
+
+    range: OffsetRange
+    addresses: Addresses
+
+
+class RangeTasks:
+    """Reads the partitions of one DataFrame."""
+
+    def __init__(self, options: ReadOptions, schema: StructType, pushed: Pushed = NOTHING_PUSHED) -> None:
+        self._slaves = options.slaves
+        expression, kind, filters = filtering(options, pushed)
+        self._pulls = FetchSettings(
+            group=options.pulling_group,
+            expression=expression,
+            kind=kind,
+            batch_size=options.pull_batch_size,
+            pipeline=options.pull_pipeline,
+            timeout_ms=options.pull_timeout_ms,
+            strict=options.fail_on_data_loss,
+            protection=options.protection,
+        )
+        self._batches = BatchSettings(
+            schema=to_arrow_schema(schema, timezone="UTC"),
+            filters=filters,
+            on_corrupt=options.on_corrupt_record,
+            form=options.form,
+            names=options.names,
+            verify_crc=options.verify_crc,
+            decompress=options.decompress,
+        )
+
+    def partition(self, range_: OffsetRange, place: BrokerAddresses) -> RangePartition:
+        """The task for a range on the broker at `place`."""
+        return RangePartition(range_, preferred(place, self._slaves))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The batches of one range. Empty for the partition that Spark makes up when there is none."""
+        if isinstance(partition, RangePartition):
+            yield from RangeBatches(partition.range, self._pulls, self._batches).read(partition.addresses)
+
+
+def filtering(options: ReadOptions, pushed: Pushed) -> tuple[str, str, tuple[RowFilter, ...]]:
+    """The filter expression for brokers and its type, and the filters of tasks.
+
+    Brokers compare hashes of tags, so tasks compare the tags themselves.
+    """
+    filters: list[RowFilter] = [PropertyIn(PROPERTY_OF[column], values) for column, values in pushed.values.items()]
+    if options.tags:
+        filters.append(PropertyIn(TAGS, options.tags))
+    is_sql = options.filter_type == SQL92 and options.sub_expression != SUBSCRIBE_ALL
+    if options.filter_side == "task":
+        if is_sql:
+            filters.append(Sql92(options.sub_expression))
+        return SUBSCRIBE_ALL, TAG, tuple(filters)
+    if is_sql:
+        return options.sub_expression, SQL92, tuple(filters)
+    tags = options.sub_expression if options.tags else " || ".join(sorted(pushed.plain_tags))
+    return tags or SUBSCRIBE_ALL, TAG, tuple(filters)
+
+
+def preferred(place: BrokerAddresses, slaves: str) -> Addresses:
+    """The addresses in the order of option readFromSlave."""
+    if not place.has_master or slaves == "auto":
+        return place.addresses
+    master, *others = place.addresses
+    return (master,) if slaves == "never" else (*others, master)
+
+
+def cluster_of(options: ReadOptions) -> ClusterClient:
+    """The client for the cluster of a read."""
+    retries = Retries(options.fetch_retries, options.fetch_retry_interval_ms)
+    return ClusterClient(options.name_servers, options.pull_timeout_ms, retries, options.protection)

@@ -1,0 +1,192 @@
+"""Looks whether a store directory is sound: log, queues and index, each by itself and against one another.
+
+Everything hangs on one walk over the log. Each message must be whole, lie where it says, have the entry it claims in
+its queue, and its keys in the index; in the end no entry may be left that no message has asked for. Nothing is
+written, and a broker may run meanwhile: its log is then looked at up to the last message that a queue knew when the
+look began.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from orbitmq.errors import OrbitMQError, StoreError
+from orbitmq.message.flags import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from orbitmq.message.java_hash import tags_code
+from orbitmq.message.javajson import loads
+from orbitmq.message.properties import NAME_END, TAGS, find_property
+from orbitmq.message.topics import LMQ_PREFIX, SCHEDULE_TOPIC, is_lmq, is_system_topic
+from orbitmq.message.unit import Unit
+from orbitmq.runtime.files import load_with_backup
+from orbitmq.store.checkpoint import FIELDS
+from orbitmq.store.dispatch import is_queued
+from orbitmq.store.files import Files
+from orbitmq.store.index.key_scan import keys_of
+from orbitmq.store.multi_dispatch import MultiDispatch
+from orbitmq.store.pieces import Pieces
+from orbitmq.store.tools.findings import Report, State, counted
+from orbitmq.store.tools.index_check import IndexCheck
+from orbitmq.store.tools.log_scan import NO_LIMIT, Gap, LogScan
+from orbitmq.store.tools.queue_check import QueueCheck
+
+Progress = Callable[[int, int], object]  # bytes of the log done, and to do
+
+_TAGS = (TAGS + NAME_END).encode()
+PROGRESS_MESSAGES = 1000  # it is told that often
+
+
+def no_progress(done: int, whole: int) -> None:
+    """Nobody watches."""
+
+
+def log_directories(root: Path, commit_logs: Sequence[Path]) -> Sequence[Path]:
+    """Where the commit log lies: below `root` unless something else is given."""
+    return commit_logs or [root / "commitlog"]
+
+
+def state_of(door: Files, root: Path, commit_logs: Sequence[Path]) -> State:
+    """Who was last in the directory. StoreError when there is no store."""
+    has_no_message_yet = door.size(root / "lock") >= 0 and not door.is_directory(root / "consumequeue")
+    for directory in (root, *log_directories(root, commit_logs)):
+        if not door.is_directory(directory) and not has_no_message_yet:
+            raise StoreError(f"{directory}: there is no such directory, so this is no store")
+    if door.is_locked(root / "lock"):
+        return State.LIVE
+    return State.CRASHED if door.size(root / "abort") >= 0 else State.STOPPED
+
+
+def known_topics(root: Path) -> frozenset[str] | None:
+    """The topics that the broker's table names, None without a table that can be read."""
+    try:
+        table = load_with_backup(root / "config" / "topics.json", loads)
+    except OrbitMQError:
+        return None
+    topics = table.get("topicConfigTable") if isinstance(table, dict) else None
+    return frozenset(topics) if isinstance(topics, dict) else None
+
+
+def is_removed(topic: str, known: frozenset[str] | None) -> bool:
+    """Whether a topic of the log is one that was removed; topics of the system and light queues stand in no table."""
+    return known is not None and topic not in known and not is_system_topic(topic) and not is_lmq(topic)
+
+
+def verify(root: Path, commit_logs: Sequence[Path] = (), *, progress: Progress = no_progress) -> Report:
+    """Look at everything. `commit_logs` are the directories of the log when it does not lie below `root`.
+
+    StoreError when that is no store, OSError when it cannot be read.
+    """
+    door = Files()
+    report = Report(root, state_of(door, root, commit_logs))
+    _Verification(door, root, log_directories(root, commit_logs), report).run(progress)
+    report.findings.sort(key=lambda finding: (finding.level.value, finding.path, finding.position))
+    return report
+
+
+def load_queues(door: Files, root: Path, report: Report) -> Iterator[tuple[tuple[str, int], QueueCheck]]:
+    """The queues on disk by topic and number."""
+    queues, extended = root / "consumequeue", root / "consumequeue_ext"
+    for topic in door.names(queues):
+        for name in door.names(queues / topic):
+            if not name.isdecimal():
+                report.remark(queues / topic / name, 0, "is no queue; brokers leave it alone")
+                continue
+            check = QueueCheck(door, queues / topic / name, extended / topic / name, report)
+            check.is_schedule = topic == SCHEDULE_TOPIC
+            yield (topic, int(name)), check
+
+
+def dispatched_end(door: Files, root: Path) -> int:
+    """How far a running broker has entered its messages into queues."""
+    return max((queue.place_end for _, queue in load_queues(door, root, Report(root, State.LIVE))), default=-1)
+
+
+class _Verification:
+    def __init__(self, door: Files, root: Path, commit_logs: Sequence[Path], report: Report) -> None:
+        self._door = door
+        self._root = root
+        self._report = report
+        # First, so that what is listed next has everything below.
+        self._limit = dispatched_end(door, root) if report.is_live else NO_LIMIT
+        self._log = Pieces(door, commit_logs, report.damage, is_live=report.is_live)
+        self._queues = dict(load_queues(door, root, report))
+        self._known_end = max((queue.place_end for queue in self._queues.values()), default=-1)
+        light = [queue_id for topic, queue_id in self._queues if is_lmq(topic)]
+        self._multi_dispatch = MultiDispatch(is_enabled=True, with_light_queues=not any(light))
+        self._has_light_queues = bool(light)
+        self._index = IndexCheck(door, root / "index", self._log.start, report)
+        self._absent: dict[tuple[str, int], tuple[int, int]] = {}  # queue -> messages, place of the first
+        self._gaps: list[tuple[Gap, int]] = []  # with how many messages there were before
+
+    def run(self, progress: Progress) -> None:
+        report = self._report
+        report.queues = len(self._queues)
+        report.entries = sum(queue.end - queue.first for queue in self._queues.values())
+        self._check_checkpoint()
+        scan = LogScan(self._door, self._log, limit=self._limit, known_places=self._known_places)
+        for found in scan:
+            if isinstance(found, Gap):
+                self._gaps.append((found, report.messages))
+                continue
+            report.messages += 1
+            self._look_at(found)
+            if report.messages % PROGRESS_MESSAGES == 0:
+                progress(found.physical_offset - self._log.start, self._log.size)
+        progress(self._log.size, self._log.size)
+        report.log_start, report.log_end = self._log.start, scan.end
+        self._conclude(scan.end)
+
+    def _known_places(self, start: int, end: int) -> Iterable[int]:
+        return heapq.merge(*(queue.places(start, end) for queue in self._queues.values()))
+
+    def _check_checkpoint(self) -> None:
+        path = self._root / "checkpoint"
+        size = self._door.size(path)
+        if self._log.starts and size < FIELDS.size:
+            what = "is missing" if size < 0 else f"has {size} bytes"
+            self._report.damage(path, 0, f"{what}: after a crash a start reads the whole log")
+
+    # ----------------------------------------------------------------------------------------------- message by message
+
+    def _look_at(self, unit: Unit) -> None:
+        properties = unit.properties.encode()
+        if is_queued(unit.sys_flag):
+            self._report.queued += 1
+            tail = "" if unit.physical_offset < self._known_end else "cut" if self._gaps else "unfinished"
+            code = tags_code(find_property(properties, _TAGS))
+            self._meet(unit, (unit.topic, unit.queue_id), unit.queue_offset, code, tail)
+            for topic, queue_id, queue_offset in self._multi_dispatch.entries(unit.topic, unit.queue_id, properties):
+                if (topic, queue_id) in self._queues or (self._has_light_queues and topic.startswith(LMQ_PREFIX)):
+                    self._meet(unit, (topic, queue_id), queue_offset, code, tail)
+        keys = keys_of(properties)
+        if keys and unit.sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
+            self._index.meet(unit.physical_offset, unit.topic.encode(), keys)
+
+    def _meet(self, unit: Unit, queue: tuple[str, int], queue_offset: int, code: int, tail: str) -> None:
+        check = self._queues.get(queue)
+        if check is not None:
+            check.meet(unit, queue_offset, code, tail)
+        else:
+            count, first = self._absent.get(queue, (0, unit.physical_offset))
+            self._absent[queue] = count + 1, first
+
+    # ------------------------------------------------------------------------------------------------------- afterwards
+
+    def _conclude(self, log_end: int) -> None:
+        for gap, before in self._gaps:
+            start = self._log.start_of(gap.start)
+            behind = counted(self._report.messages - before, "whole message")
+            text = f"{gap.text}: {counted(gap.end - gap.start, 'byte')}, {behind} behind"
+            self._report.damage(self._log.path(start), gap.start - start, text)
+        for queue, check in self._queues.items():
+            check.conclude(self._log, log_end, self._limit, self._multi_dispatch, queue)
+        known = known_topics(self._root)
+        for (topic, queue_id), (count, first) in self._absent.items():
+            path = self._root / "consumequeue" / topic / str(queue_id)
+            messages = f"{counted(count, 'message')}, the first at {first} of the log"
+            if is_removed(topic, known):
+                self._report.remark(path, 0, f"the topic was removed; {messages}, remain in the log")
+            else:
+                self._report.damage(path, 0, f"the queue is missing; {messages}, cannot be read")
+        self._index.conclude(log_end)

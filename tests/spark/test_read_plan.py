@@ -1,0 +1,143 @@
+"""Options and the state of a cluster become ranges: offsets, times, brokers that do not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from orbitmq.errors import SourceError
+from orbitmq.spark.cluster_client import ClusterClient, Retries
+from orbitmq.spark.fetch import OffsetRange
+from orbitmq.spark.options import read_options
+from orbitmq.spark.queue_selection import queue_selection
+from orbitmq.spark.read_plan import plan
+from tests.spark.queue_model import STORED_AT, QueueModel, stored_unit
+from tests.spark.scripted_peer import Hangup, ScriptedPeer, broker_script, name_server_script, queue
+from tests.support.process import free_port
+
+QUEUES = {0: QueueModel(10, [None] * 90), 1: QueueModel(0, []), 2: QueueModel(0, [None] * 50)}
+
+
+@pytest.fixture
+def name_server() -> Iterator[str]:
+    """Topic `orders` with the three queues of QUEUES on broker-a, topic `payments` with one of them on broker-b."""
+    with ScriptedPeer(broker_script(QUEUES)) as broker:
+        routes = {"orders": {"broker-a": (3, broker.address)}, "payments": {"broker-b": (1, broker.address)}}
+        with ScriptedPeer(name_server_script(routes)) as peer:
+            yield peer.address
+
+
+def planned(
+    name_servers: str, retries: int = 0, pauses: list[float] | None = None, **given: object
+) -> list[OffsetRange]:
+    texts = {"subscribe": "orders", **given, "nameServer": name_servers}
+    options = read_options({name: str(value) for name, value in texts.items()})
+    cluster = ClusterClient(
+        options.name_servers, 5000, Retries(retries, 250, (pauses if pauses is not None else []).append)
+    )
+    queues = {queue: place.addresses for queue, place in queue_selection(options).queues(cluster).items()}
+    return plan(cluster, options, queues)
+
+
+def test_a_batch_reads_from_the_first_to_the_last_message_of_every_queue(name_server: str) -> None:
+    assert planned(name_server) == [OffsetRange(queue(0), 10, 100), OffsetRange(queue(2), 0, 50)]
+
+
+def test_several_topics_are_read_together(name_server: str) -> None:
+    ranges = planned(name_server, subscribe="payments, orders")
+    assert [range_.queue for range_ in ranges] == [queue(0), queue(2), queue(0, "payments", "broker-b")]
+
+
+def test_given_offsets_bound_the_ranges(name_server: str) -> None:
+    ranges = planned(
+        name_server, startingOffsets='{"orders":{"0":20}}', endingOffsets='{"orders":{"broker-a":{"0":30,"2":5}}}'
+    )
+    assert ranges == [OffsetRange(queue(0), 20, 30), OffsetRange(queue(2), 0, 5)]
+
+
+def test_an_offset_that_retention_has_deleted_is_data_loss(name_server: str) -> None:
+    with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: queue 0 of .* cannot start at 4, .*6 messages lost"):
+        planned(name_server, startingOffsets='{"orders":{"0":4}}')
+    ranges = planned(name_server, startingOffsets='{"orders":{"0":4}}', failOnDataLoss=False)
+    assert ranges[0] == OffsetRange(queue(0), 10, 100)
+
+
+def at(offset: int) -> int:
+    """The time the model stored the message with this offset."""
+    return STORED_AT + 1000 * offset
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset"),
+    [(0, 10), (at(10), 10), (at(10) + 1, 11), (at(45) - 1, 45), (at(45), 45), (at(99), 99)],
+    ids=["before all", "the first", "behind the first", "before one", "on one", "the last"],
+)
+def test_a_time_is_the_first_message_stored_at_or_after_it(name_server: str, timestamp: int, offset: int) -> None:
+    given = {"startingTimestamp": timestamp, "startingOffsetsByTimestampStrategy": "latest"}
+    assert planned(name_server, **given)[0] == OffsetRange(queue(0), offset, 100)
+    ranges = planned(name_server, endingTimestamp=timestamp)
+    assert [range_.end for range_ in ranges if range_.queue == queue(0)] == ([] if offset == 10 else [offset])
+
+
+def test_of_messages_stored_in_the_same_millisecond_a_time_means_the_first() -> None:
+    class SameTime(QueueModel):
+        def units(self, start: int, end: int, wanted: str | None = None) -> list[bytes]:
+            return [stored_unit(offset, store_timestamp=STORED_AT + offset // 10) for offset in range(start, end)]
+
+    with (
+        ScriptedPeer(broker_script({0: SameTime(0, [None] * 100)})) as broker,
+        ScriptedPeer(name_server_script({"orders": {"broker-a": (1, broker.address)}})) as names,
+    ):
+        assert planned(names.address, startingTimestamp=STORED_AT + 5) == [OffsetRange(queue(0), 50, 100)]
+
+
+def test_a_time_behind_the_last_message_follows_the_strategy(name_server: str) -> None:
+    with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_OPTION: option startingTimestamp: .*Strategy=latest"):
+        planned(name_server, startingTimestamp=at(1000))
+    assert planned(name_server, startingTimestamp=at(1000), startingOffsetsByTimestampStrategy="latest") == []
+    assert planned(name_server, endingTimestamp=at(1000)) == planned(name_server)
+
+
+def test_ranges_are_cut_as_wanted(name_server: str) -> None:
+    assert max(map(len, planned(name_server, maxRecordsPerPartition=7))) <= 7
+
+
+def test_an_unknown_topic_is_named(name_server: str) -> None:
+    with pytest.raises(SourceError, match=r"^ORBITMQ_TOPIC_NOT_FOUND: topic nothing"):
+        planned(name_server, subscribe="nothing")
+
+
+def test_any_name_server_that_answers_will_do(name_server: str) -> None:
+    assert planned(f"127.0.0.1:{free_port()};{name_server}") == planned(name_server)
+
+
+def test_name_servers_that_do_not_answer_are_asked_again_and_then_named() -> None:
+    pauses: list[float] = []
+    with pytest.raises(SourceError, match=r"^ORBITMQ_NAMESERVER_UNAVAILABLE: topic orders: .*refused"):
+        planned(f"127.0.0.1:{free_port()}", retries=3, pauses=pauses)
+    assert pauses == [0.25] * 3
+
+
+def test_a_broker_that_hangs_up_once_is_asked_again() -> None:
+    honest = broker_script(QUEUES)
+    failures = iter([True])
+
+    def script(request: object) -> object:
+        if next(failures, False):
+            raise Hangup
+        return honest(request)
+
+    with (
+        ScriptedPeer(script) as broker,
+        ScriptedPeer(name_server_script({"orders": {"broker-a": (3, broker.address)}})) as names,
+    ):
+        assert len(planned(names.address, retries=1)) == 2
+
+
+def test_a_broker_that_is_down_is_named() -> None:
+    with (
+        ScriptedPeer(name_server_script({"orders": {"broker-a": (3, f"127.0.0.1:{free_port()}")}})) as names,
+        pytest.raises(SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: broker broker-a: .*refused"),
+    ):
+        planned(names.address)
