@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from orbitmq.message.config import TopicConfig
+from orbitmq.operations.statistics import DISPATCH_SECONDS
 from orbitmq.operations.topics import (
-    DISPATCH_SECONDS,
     all_topics,
     create_topic,
     delete_topic,

@@ -6,11 +6,13 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from orbitmq.errors import SourceError
+from orbitmq.operations import queries, statistics
 from orbitmq.spark import sink_sender
 from orbitmq.spark.sink_keys import TaskIdentity, digest
 from orbitmq.spark.sink_options import WriteOptions
@@ -162,6 +164,40 @@ def test_a_repeated_task_sends_what_is_missing_and_nothing_twice(
     assert (written.skipped, written.messages) == (120, 40)
     assert set(sinks.copies(cluster.namesrv_address, topic).values()) == {1}
     assert sinks.bodies(cluster.namesrv_address, topic) == list(range(160))
+
+
+def test_stored_messages_are_looked_for_after_the_brokers_dispatch(
+    cluster: Cluster, topic: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocketMQ dispatches after its send response: what is searched before that misses an attempt's last messages."""
+    behind = [300, 200, 0]
+    seen: list[str] = []
+    search = queries.query_messages
+
+    async def info(*_given: object, **_more: object) -> dict[str, str]:
+        seen.append("info")
+        return {"commitLogMaxOffset": "1000", "dispatchBehindBytes": str(behind.pop(0) if behind else 0)}
+
+    async def noted(*given: Any, **more: Any) -> Any:
+        seen.append("search")
+        return await search(*given, **more)
+
+    monkeypatch.setattr(statistics, "runtime_info", info)
+    monkeypatch.setattr(queries, "query_messages", noted)
+    run_task(settings(**ONCE), batches(10))
+    assert seen == ["info", "info", "info", "search"]
+
+
+def test_a_broker_that_does_not_dispatch_fails_the_task(
+    cluster: Cluster, topic: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def info(*_given: object, **_more: object) -> dict[str, str]:
+        return {"commitLogMaxOffset": "1000", "dispatchBehindBytes": "300"}
+
+    monkeypatch.setattr(statistics, "runtime_info", info)
+    monkeypatch.setattr(statistics, "DISPATCH_SECONDS", 0.05)
+    with pytest.raises(SourceError, match="broker broker-a does not dispatch what it stored"):
+        run_task(settings(retryTimesWhenSendFailed=0, **ONCE), batches(10))
 
 
 def test_at_least_once_repeats_under_the_same_keys(cluster: Cluster, topic: str, settings: Settings) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from orbitmq.errors import BrokerError
+from orbitmq.errors import BodyError, BrokerError
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.call import call
 from orbitmq.wire.bodies import BrokerStatsData, ConsumeStatsList, KVTable
@@ -13,6 +13,8 @@ from orbitmq.wire.headers_admin import GetBrokerConsumeStatsHeader, ViewBrokerSt
 from orbitmq.wire.objects import decode
 from orbitmq.wire.requests import RequestCode
 
+DISPATCH_SECONDS = 5.0
+"""How long to wait for the dispatch of stored messages. A backlog that takes longer is mostly other topics'."""
 NEVER_COUNTED = "not exist"  # in the remark: the code is that of any other failure
 
 
@@ -20,6 +22,28 @@ async def runtime_info(remoting: Remoting, address: str, *, timeout_ms: float = 
     """GET_BROKER_RUNTIME_INFO: numbers by name, all as text. BrokerError when the broker refuses."""
     response = await call(remoting, address, RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms=timeout_ms)
     return decode(KVTable, response.body).table
+
+
+async def wait_until_dispatched(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> bool:
+    """Wait until the queues and the index have all messages that the broker stored before this call.
+
+    RocketMQ dispatches a message after its send response, so until then it cannot be read or found by a key. False if
+    that takes more than `DISPATCH_SECONDS`. True at once if the account may not read the runtime information.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + DISPATCH_SECONDS
+    stored = None
+    while clock() < deadline:
+        try:
+            info = await runtime_info(remoting, address, timeout_ms=timeout_ms)
+            end, behind = int(info["commitLogMaxOffset"]), int(info["dispatchBehindBytes"])
+        except (BrokerError, BodyError, KeyError, ValueError):
+            return True
+        stored = end if stored is None else stored
+        if behind <= 0 or end - behind >= stored:
+            return True
+        await asyncio.sleep(0.01)
+    return False
 
 
 async def statistic(

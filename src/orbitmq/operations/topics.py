@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from orbitmq.errors import BodyError, BrokerError
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.call import call
-from orbitmq.operations.statistics import runtime_info
+from orbitmq.operations.statistics import wait_until_dispatched
 from orbitmq.wire.bodies import GroupList, TopicList, TopicStatsTable, TopicTable
 from orbitmq.wire.headers_admin import (
     CreateTopicHeader,
@@ -19,11 +18,6 @@ from orbitmq.wire.headers_admin import (
 )
 from orbitmq.wire.objects import decode
 from orbitmq.wire.requests import RequestCode
-
-DISPATCH_SECONDS = 5.0
-"""How long a deletion waits for the dispatch of stored messages. A backlog that takes longer is mostly
-other topics'.
-"""
 
 
 async def create_topic(
@@ -54,25 +48,9 @@ async def delete_topic(remoting: Remoting, address: str, topic: str, *, timeout_
     RocketMQ crashes with a segmentation fault if it deletes a queue while it dispatches a message to it. So this waits,
     at most `DISPATCH_SECONDS`, until earlier messages are dispatched.
     """
-    await _dispatched(remoting, address, timeout_ms)
+    await wait_until_dispatched(remoting, address, timeout_ms=timeout_ms)
     header = DeleteTopicHeader(topic=topic)
     await call(remoting, address, RequestCode.DELETE_TOPIC_IN_BROKER, header, timeout_ms=timeout_ms)
-
-
-async def _dispatched(remoting: Remoting, address: str, timeout_ms: float) -> None:
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + DISPATCH_SECONDS
-    stored = None
-    while clock() < deadline:
-        try:
-            info = await runtime_info(remoting, address, timeout_ms=timeout_ms)
-            end, behind = int(info["commitLogMaxOffset"]), int(info["dispatchBehindBytes"])
-        except (BrokerError, BodyError, KeyError, ValueError):
-            return  # an account that may delete a topic need not have the permission to read this
-        stored = end if stored is None else stored
-        if behind <= 0 or end - behind >= stored:
-            return
-        await asyncio.sleep(0.01)
 
 
 async def all_topics(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> TopicTable:

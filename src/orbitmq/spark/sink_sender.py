@@ -38,6 +38,7 @@ from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.tls import asking_context
 from orbitmq.operations import queries, routes, sends
+from orbitmq.operations.statistics import wait_until_dispatched
 from orbitmq.spark.fetch import refused
 from orbitmq.spark.sink_brokers import KnownBrokers, require_brokers
 from orbitmq.spark.sink_options import WriteOptions
@@ -143,9 +144,10 @@ class SinkSender:
         return found
 
     async def _search(self, broker: str, route: TopicRoute, topic: str, mark: str) -> bytes:
-        """The units whose KEYS have the hash of `mark`."""
+        """The units whose KEYS have the hash of `mark`, among all that the broker stored until now."""
         until = int(time.time() * 1000) + A_DAY_MS
         try:
+            await self._dispatched(broker, route)
             reply = await queries.query_messages(
                 self._remoting, route.known[broker], topic, mark, MARKS_MAX, 0, until, unique=None,
                 timeout_ms=self._options.send_timeout_ms,
@@ -155,6 +157,14 @@ class SinkSender:
         except RemotingError as error:
             raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"broker {broker}: {error}") from error
         return reply.body
+
+    async def _dispatched(self, broker: str, route: TopicRoute) -> None:
+        """Wait until what the broker stored can be read: without it, an earlier attempt's last messages are missed."""
+        timeout_ms = self._options.send_timeout_ms
+        if broker in route.known and not await wait_until_dispatched(
+            self._remoting, route.known[broker], timeout_ms=timeout_ms
+        ):
+            raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"broker {broker} does not dispatch what it stored")
 
     def to_mark(self, topic: str, places: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which rows must carry the mark: the first for each broker that has none, and of the rows for any queue as
@@ -278,8 +288,9 @@ class SinkSender:
 
         ConnectError when this cannot be found out now.
         """
+        brokers = [queue.broker_name]
         try:
-            brokers = [queue.broker_name]
+            await self._dispatched(queue.broker_name, await self.route(request.topic))
             found = await asyncio.to_thread(self._stored.since, request.topic, self._began_ms, brokers, queue)
         except SourceError as error:
             raise ConnectError(f"cannot find out whether they are stored: {error}") from error
