@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 import traceback
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
+
+from orbitmq.runtime.frames import current_frames
 
 STACKS_LENGTH_MAX = 1 << 20  # characters: the text travels in one answer
 
@@ -18,7 +19,7 @@ def stacks() -> str:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = [
         f"thread {names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"
-        for ident, frame in sys._current_frames().items()  # noqa: SLF001 - the documented way, underscore and all
+        for ident, frame in current_frames().items()
     ]
     parts += [f"task {task.get_name()}\n{_waits_at(task)}" for task in asyncio.all_tasks()]
     return "\n".join(parts)[:STACKS_LENGTH_MAX]

@@ -7,16 +7,15 @@ stack may end with the caller of what ran; and what holds the interpreter's lock
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-LOOK_SECONDS = (
-    0.04  # between two looks, and how late a loop is at least that is looked into: so that none of 100 ms goes unseen
-)
-FRAMES_TOLD = 6  # of a stack, the innermost first
+from orbitmq.runtime.frames import current_frames
+
+INTERVAL_S = 0.04  # between two looks, and the least stall that is described: so that none of 100 ms goes unseen
+FRAMES_MAX = 6  # innermost frames of a stack
 
 
 class StallWatch:
@@ -42,22 +41,22 @@ class StallWatch:
         self.seen = ""
 
     def _run(self, loop: asyncio.AbstractEventLoop, ident: int, stopped: threading.Event) -> None:
-        while not stopped.wait(LOOK_SECONDS) and not loop.is_closed():
-            if not self.seen and self._overdue() >= LOOK_SECONDS:
+        while not stopped.wait(INTERVAL_S) and not loop.is_closed():
+            if not self.seen and self._overdue() >= INTERVAL_S:
                 self.seen = _described(loop, ident)
 
 
 def _described(loop: asyncio.AbstractEventLoop, ident: int) -> str:
     """The task that runs, if one does, and the innermost frames of the loop's thread."""
     task = asyncio.current_task(loop)
-    frame = sys._current_frames().get(ident)  # noqa: SLF001 - there is no other name for it
+    frame = current_frames().get(ident)
     stack = ",".join(_frames(frame)) or "-"
     return f"task={task.get_name() if task is not None else '-'} stack={stack}"
 
 
 def _frames(frame: FrameType | None) -> list[str]:
     found: list[str] = []
-    while frame is not None and len(found) < FRAMES_TOLD:
+    while frame is not None and len(found) < FRAMES_MAX:
         found.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}:{frame.f_code.co_name}")
         frame = frame.f_back
     return found
