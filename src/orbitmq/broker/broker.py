@@ -6,12 +6,13 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from orbitmq.broker.access.administration import AccessAdministration
 from orbitmq.broker.access.control import AccessControl
 from orbitmq.broker.access.files import AclPlaces
-from orbitmq.broker.access.stored import StoredTopics
+from orbitmq.broker.access.needs import topic_at
 from orbitmq.broker.administration import Administration
 from orbitmq.broker.advertised import AdvertisedBroker
 from orbitmq.broker.archive_guard import LOOK_SECONDS as GUARD_SECONDS
@@ -22,7 +23,6 @@ from orbitmq.broker.filters import Filters
 from orbitmq.broker.group_administration import GroupAdministration
 from orbitmq.broker.group_reports import GroupReports
 from orbitmq.broker.groups import Groups
-from orbitmq.broker.limits import limit_requests
 from orbitmq.broker.mastership.fence import BEAT_SECONDS, Fence
 from orbitmq.broker.mastership.record import MastershipRecord
 from orbitmq.broker.membership import Membership
@@ -38,14 +38,13 @@ from orbitmq.broker.registered import RegisteredTopics
 from orbitmq.broker.registration import Registrar
 from orbitmq.broker.replies import Replies
 from orbitmq.broker.resumption import WINDOW_S, Resumption
-from orbitmq.broker.roles import MasterRole, Role, SlaveRole
+from orbitmq.broker.roles import MasterRole, Role, SlaveRole, replication_metrics
 from orbitmq.broker.runtime_info import RuntimeInfo
 from orbitmq.broker.schedule import entry_codes
 from orbitmq.broker.send_back_handler import SendBackHandler
 from orbitmq.broker.send_handler import SendHandler
 from orbitmq.broker.settings import Settings
 from orbitmq.broker.slave.kept_role import is_fresh, settle_role, with_fitting_id, with_kept_role
-from orbitmq.broker.slave.metrics import replication_metrics
 from orbitmq.broker.slow_groups import LOOK_SECONDS, SlowGroups
 from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.table_recovery import TableRecovery
@@ -58,7 +57,7 @@ from orbitmq.message.config import TopicConfig
 from orbitmq.message.delay import parse_delay_levels
 from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.remoting import Remoting
-from orbitmq.net.routing import HasHandlers, Router
+from orbitmq.net.routing import Handler, HasHandlers, Router
 from orbitmq.net.server import Server
 from orbitmq.net.tls import ServerTls, client_context
 from orbitmq.net.tls_options import TlsOptions
@@ -73,6 +72,7 @@ from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.replica import ReplicaStore
 from orbitmq.wire.headers_namesrv import RegisterBrokerHeader
+from orbitmq.wire.request import Queue, Request
 
 _log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class Broker:
         self._fence.put_around(self.router, is_master=role.is_master)
         if self._access is not None:
             self.router.guard(self._access.check)
-        limit_requests(self.router, options, self.refusals)
+        self._limit_requests()
         self._periodic = Periodic()
         for seconds, job in self._jobs():
             self._periodic.every(seconds, job)
@@ -225,6 +225,30 @@ class Broker:
                 guard=self.archive_guard, replication=self._replication_figures),
             self.role,
         )
+
+    def _limit_requests(self) -> None:
+        """Refuse requests whose body is too large or that waited too long, as their rows in `wire.requests` declare.
+
+        RocketMQ limits the wait in its thread pool queues. Here requests wait as bytes: in the kernel's buffers while
+        the event loop is busy, or behind a peer that does not read its responses. `orbitmq.net.lateness` measures both.
+        """
+        options, router = self.options, self.router
+        router.limit_bodies(self.refusals)
+        if not options.broker_fast_failure_enable:
+            return
+        longest_ms = {
+            Queue.SEND: options.wait_ms_in_send_queue,
+            Queue.PULL: options.wait_ms_in_pull_queue,
+            Queue.HEARTBEAT: options.wait_ms_in_heartbeat_queue,
+            Queue.TRANSACTION: options.wait_ms_in_transaction_queue,
+        }
+
+        def limit(request: Request, handler: Handler) -> Handler:
+            if (limit_ms := longest_ms.get(request.queue)) is not None:
+                router.limit_wait(request, limit_ms)
+            return handler
+
+        router.wrap(limit)
 
     def _jobs(self) -> tuple[Job, ...]:
         """What is done again and again: the pause in seconds, and what is called."""
@@ -410,7 +434,7 @@ class Broker:
         named = self.options.rocketmq_home
         home = Path(named).expanduser() if named else store_options.root.parent
         places = AclPlaces(home / self.options.acl_file, home / "conf" / "acl")
-        return AccessControl(places, self.router.requests, StoredTopics(self.store).topic_at, self._clock)
+        return AccessControl(places, self.router.requests, partial(topic_at, self.store), self._clock)
 
     def _make_role(self, configuration: Path | None) -> Role:
         if not isinstance(self.store, ReplicaStore):

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from orbitmq.broker.events import offset_moved_event
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.held_pulls import HeldPull, HeldPulls
 from orbitmq.broker.offsets import ConsumerOffsets
@@ -23,8 +22,10 @@ from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import RequestRejected
 from orbitmq.message.flags import PERM_READ, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from orbitmq.message.javajson import dumps
 from orbitmq.message.model import MASTER_ID
-from orbitmq.message.topics import TOPIC_LENGTH_MAX
+from orbitmq.message.properties import KEYS, TAGS, encode_properties
+from orbitmq.message.topics import OFFSET_MOVED_TOPIC, TOPIC_LENGTH_MAX
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
@@ -256,3 +257,26 @@ def _code_of(result: GetResult, asked_offset: int) -> int:
     if result.status in _EMPTY:
         return ResponseCode.PULL_NOT_FOUND if asked_offset == 0 else ResponseCode.PULL_OFFSET_MOVED
     return _CODES[result.status]
+
+
+def offset_moved_event(
+    header: PullMessageHeader, new_offset: int, options: BrokerOptions, host: bytes, clock: Clock
+) -> PutRecord:
+    """Message that reports a pull outside the range of its queue to monitors."""
+    queue = {"brokerName": options.broker_name, "queueId": header.queue_id, "topic": header.topic}
+    body = {
+        "consumerGroup": header.consumer_group,
+        "messageQueue": queue,
+        "offsetNew": new_offset,
+        "offsetRequest": header.queue_offset,
+    }
+    properties = encode_properties({TAGS: header.consumer_group, KEYS: header.consumer_group})
+    return PutRecord(
+        topic=OFFSET_MOVED_TOPIC,
+        queue_id=0,
+        body=dumps(body).encode(),
+        properties=properties.encode(),
+        born_timestamp=clock.now_ms(),
+        born_host=host,
+        store_host=host,
+    )

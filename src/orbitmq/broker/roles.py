@@ -19,8 +19,10 @@ from orbitmq.broker.slave.refusals import refuse_masters_work, refuse_promotion
 from orbitmq.broker.topics import Topics
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
+from orbitmq.replication.master import Replicas
 from orbitmq.replication.slave import Following
 from orbitmq.runtime.clock import Clock
+from orbitmq.store.engine import MessageStore
 from orbitmq.store.replica import ReplicaStore
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_namesrv import RegisterBrokerResponseHeader
@@ -146,3 +148,33 @@ class SlaveRole:
 
 
 Role = MasterRole | SlaveRole
+
+
+def replication_metrics(store: MessageStore, replicas: Replicas, role: Role) -> dict[str, str]:
+    """orbitmq's own keys of the runtime table. A master reports its slaves, the bytes that the most recent one lacks,
+    and other masters of its broker name; a slave reports its master and the state of replication."""
+    slaves = sorted(link.address for link in replicas.links)
+    metrics: dict[str, str] = {}
+    if slaves:
+        behind = store.commit_log_max_offset - max(link.acknowledged for link in replicas.links)
+        metrics |= {"replicationSlaves": ",".join(slaves), "replicationSlaveBytesBehind": str(behind)}
+    if isinstance(role, MasterRole):
+        watch, refused = role.watch, role.watch.refused_slaves
+        metrics |= {
+            "replicationEpoch": str(watch.epoch),
+            "replicationSupersededBy": watch.superseded,
+            "replicationOtherMasters": "; ".join(f"{at}: {one.words}" for at, one in sorted(watch.others.items())),
+            "replicationOtherMastersServing": str(sum(one.serves for one in watch.others.values())),
+            "replicationRefusedSlaves": "; ".join(f"{at}: {reason}" for at, reason in sorted(refused.items())),
+        }
+    else:
+        state = role.following.state
+        metrics |= {
+            "replicationMaster": state.master,
+            "replicationConnected": str(state.is_connected).lower(),
+            "replicationMasterEnd": str(state.master_end),
+            "replicationTablesCopied": str(state.tables_at is not None).lower(),
+            "replicationRefusal": state.refusal,
+            "replicationNotServing": role.not_serving,
+        }
+    return metrics

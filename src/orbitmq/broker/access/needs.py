@@ -1,13 +1,16 @@
-"""What permissions a request needs, read out of it as its row in `wire.requests` says. Must not know accounts."""
+"""The permissions a request needs, read from it as its row in `wire.requests` declares. Must not know accounts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
 from orbitmq.broker.access.accounts import group_resource
-from orbitmq.errors import MessageIllegal, RequestRejected
+from orbitmq.errors import MessageIllegal, RequestRejected, UnitError
 from orbitmq.message.ids import decode_offset_message_id
-from orbitmq.message.properties import INNER_MULTI_DISPATCH
+from orbitmq.message.properties import INNER_MULTI_DISPATCH, REAL_TOPIC, decode_properties
+from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from orbitmq.message.unit import decode_unit
+from orbitmq.store.engine import MessageStore
 from orbitmq.store.multi_dispatch import dispatch_names, is_dispatched
 from orbitmq.wire.bodies import HeartbeatData, QueueLockRequest
 from orbitmq.wire.codes import ResponseCode
@@ -16,7 +19,7 @@ from orbitmq.wire.objects import decode_request
 from orbitmq.wire.request import PUB, SUB, Need, Request, Resource
 
 TopicAt = Callable[[int], str | None]
-"""The topic its sender gave to the message at an offset of the commit log; None when no message begins there."""
+"""Returns the topic of the message at a physical offset, as its sender set it; None if no message begins there."""
 Resources = Iterator[tuple[str, int]]
 
 
@@ -105,3 +108,23 @@ _READERS: Mapping[Resource, Callable[[Need, Command, TopicAt], Resources]] = {
     Resource.MESSAGE: _message,
     Resource.MESSAGE_ID: _message_id,
 }
+
+
+def topic_at(store: MessageStore, offset: int) -> str | None:
+    """A `TopicAt` of a store.
+
+    Bytes in a body can look like a message of any topic and size, so the consume queue of that topic must lead to it.
+    """
+    stored = store.unit_at(offset) if offset >= 0 else None
+    if stored is None:
+        return None
+    try:
+        unit = decode_unit(stored, with_body=False)
+    except UnitError:
+        return None
+    entries = store.entries(unit.topic, unit.queue_id, unit.queue_offset, 1)
+    if not entries or entries[0][:2] != (offset, len(stored)):
+        return None
+    if unit.topic in (HALF_TOPIC, SCHEDULE_TOPIC):  # the broker put it there and keeps its topic in a property
+        return decode_properties(unit.properties).get(REAL_TOPIC, unit.topic)
+    return unit.topic
