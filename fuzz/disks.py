@@ -128,11 +128,11 @@ def check_index(data: bytes) -> None:
         files[FOLDER / "20240101000000001"] = content[size : 2 * size]
     checkpoint = Path("checkpoint")
     files[checkpoint] = FIELDS.pack(0, 0, EVER if mode & 4 else 0)
-    door: Any = MemoryFiles(files)
+    fs: Any = MemoryFiles(files)
     clock: Any = StoppedClock()
-    known = Checkpoint(door, checkpoint)
+    known = Checkpoint(fs, checkpoint)
     known.load()
-    index = KeyIndex(door, FOLDER, SHAPE, known, clock)
+    index = KeyIndex(fs, FOLDER, SHAPE, known, clock)
     index.load(LOG, clean=bool(mode & 1), keep_unproven=bool(mode & 2))
     _check_loaded(index, is_clean=bool(mode & 1))
 

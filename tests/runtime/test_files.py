@@ -36,7 +36,7 @@ def crash_at(step: int, patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     taken: list[str] = []
 
     def stopping(name: str, act: Callable[..., Any]) -> Callable[..., Any]:
-        def door(*arguments: Any) -> Any:
+        def fs(*arguments: Any) -> Any:
             if len(taken) == step:
                 if name == "write":
                     arguments[0].write_bytes(arguments[1][: len(arguments[1]) // 2])
@@ -44,7 +44,7 @@ def crash_at(step: int, patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             taken.append(name)
             return act(*arguments)
 
-        return door
+        return fs
 
     with patch.context() as context:
         context.setattr(files, "_write_synced", stopping("write", files._write_synced))

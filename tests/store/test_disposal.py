@@ -117,8 +117,8 @@ def test_a_held_file_is_looked_at_again_and_in_the_end_left_to_its_reader(
 def test_a_name_that_stays_keeps_the_later_ones(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    door = Files()
-    out = Disposal(door, clock, RETRY_MS, PATIENCE_MS)
+    fs = Files()
+    out = Disposal(fs, clock, RETRY_MS, PATIENCE_MS)
     out.add([made(tmp_path, "a"), made(tmp_path, "b")], named=True)
     with monkeypatch.context() as broken:
         broken.setattr(Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(PermissionError("not yours")))

@@ -1,4 +1,4 @@
-"""Mapped files and the door to the file system."""
+"""Mapped files and access to the file system."""
 
 from __future__ import annotations
 
@@ -190,16 +190,16 @@ def test_an_empty_file_cannot_be_mapped(tmp_path: Path) -> None:
 
 
 def test_small_files_are_overwritten_in_place(tmp_path: Path) -> None:
-    door = Files()
-    assert door.read(tmp_path / "f") is None
-    door.write(tmp_path / "f", b"abcdef")
-    door.write(tmp_path / "f", b"XY")
-    assert door.read(tmp_path / "f") == b"XYcdef"
-    assert door.size(tmp_path / "f") == 6
-    assert door.size(tmp_path) == -1
-    assert door.names(tmp_path) == ["f"]
-    assert door.names(tmp_path / "missing") == []
-    door.remove_directory(tmp_path)
+    fs = Files()
+    assert fs.read(tmp_path / "f") is None
+    fs.write(tmp_path / "f", b"abcdef")
+    fs.write(tmp_path / "f", b"XY")
+    assert fs.read(tmp_path / "f") == b"XYcdef"
+    assert fs.size(tmp_path / "f") == 6
+    assert fs.size(tmp_path) == -1
+    assert fs.names(tmp_path) == ["f"]
+    assert fs.names(tmp_path / "missing") == []
+    fs.remove_directory(tmp_path)
     assert tmp_path.exists(), "a directory with content stays"
 
 
@@ -427,16 +427,16 @@ def test_the_filled_part_of_a_file_is_all_of_it_but_in_memory(tmp_path: Path, mo
 
 def test_the_use_of_a_disk_is_rounded_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that only the superuser may take do not count as free."""
-    door = Files()
-    assert 0 <= door.used_ratio(tmp_path) <= 1
-    assert door.used_ratio(tmp_path / "not/made/yet") == door.used_ratio(tmp_path), "a new store has no directories"
-    assert door.space(tmp_path / "not/made/yet")[0] == door.space(tmp_path)[0] > 0
-    assert door.used_ratio(tmp_path / ("x" * 300)) == -1
+    fs = Files()
+    assert 0 <= fs.used_ratio(tmp_path) <= 1
+    assert fs.used_ratio(tmp_path / "not/made/yet") == fs.used_ratio(tmp_path), "a new store has no directories"
+    assert fs.space(tmp_path / "not/made/yet")[0] == fs.space(tmp_path)[0] > 0
+    assert fs.used_ratio(tmp_path / ("x" * 300)) == -1
     stat = SimpleNamespace(f_blocks=2000, f_bfree=1200, f_bavail=300)
     monkeypatch.setattr("os.statvfs", lambda _: stat)
-    assert door.used_ratio(tmp_path) == 0.73
+    assert fs.used_ratio(tmp_path) == 0.73
     stat.f_blocks = stat.f_bfree = stat.f_bavail = 0
-    assert door.used_ratio(tmp_path) == -1
+    assert fs.used_ratio(tmp_path) == -1
 
 
 def test_what_is_in_memory_is_read_at_once(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ class PowerDisk(Files):
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Files sync their directory by a function of their module, not through the door. One file is as good as many
+        """Files sync their directory by a function of their module, not through `Files`. One file is as good as many
         for syncing the whole disk, sometimes.
         """
         many = self.random.choice((1, files.MANY))

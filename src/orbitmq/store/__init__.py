@@ -1,6 +1,6 @@
 """The store: everything a broker keeps on disk for its messages. Knows no network.
 
-    files        the only door to the file system        numbered     endless streams cut into numbered files
+    files        all access to the file system           numbered     endless streams cut into numbered files
     commit_log   every message, one after another        queue        20-byte entries that point into it
     dispatch     log to queues, for puts and recovery    recovery     what to trust after a start
     flusher      worker threads that sync                walk         units of a log file, one after another

@@ -23,11 +23,11 @@ SAFETY_MS = 3000  # flushes are not atomic with the times taken of them
 class Checkpoint:
     """Store times in milliseconds; 0 is unknown."""
 
-    def __init__(self, door: Files, path: Path) -> None:
+    def __init__(self, fs: Files, path: Path) -> None:
         self.log_timestamp = 0
         self.queue_timestamp = 0
         self.index_timestamp = 0
-        self._door = door
+        self._fs = fs
         self._path = path
 
     @property
@@ -37,14 +37,14 @@ class Checkpoint:
 
     def load(self) -> None:
         """A missing or short file is no checkpoint; its times are 0 then, and a short one is kept aside."""
-        data = self._door.read(self._path)
+        data = self._fs.read(self._path)
         if data is not None and len(data) >= FIELDS.size:
             self.log_timestamp, self.queue_timestamp, self.index_timestamp = FIELDS.unpack_from(data)
             return
         if data is not None:
             keep_aside(self._path, f"has {len(data)} bytes")
-        self._door.write(self._path, bytes(PAGE))
+        self._fs.write(self._path, bytes(PAGE))
 
     def save(self) -> None:
         """Return when the times are on disk. OSError when they are not."""
-        self._door.write(self._path, FIELDS.pack(self.log_timestamp, self.queue_timestamp, self.index_timestamp))
+        self._fs.write(self._path, FIELDS.pack(self.log_timestamp, self.queue_timestamp, self.index_timestamp))

@@ -65,7 +65,7 @@ class Cleaner:
 
     def __init__(
         self,
-        door: Files,
+        fs: Files,
         log: CommitLog,
         queues: ConsumeQueues,
         options: StoreOptions,
@@ -80,7 +80,7 @@ class Cleaner:
         self.is_full = False
         self.held_for: Unread | None = None
         self.use = DiskUse(-1, -1, -1)
-        self._door = door
+        self._fs = fs
         self._log = log
         self._queues = queues
         self._root = options.root
@@ -99,7 +99,7 @@ class Cleaner:
         self._kept_path: Path | None = None  # that was logged as kept
         self._held_path: Path | None = None  # that was logged as held
         retry_ms, patience_ms = options.redelete_hanged_file_interval_ms, options.destroy_mapped_file_interval_ms
-        self._disposal = Disposal(door, clock, retry_ms, patience_ms)
+        self._disposal = Disposal(fs, clock, retry_ms, patience_ms)
         self._is_away = False  # a job lies with the appending thread
         self._left = 0  # files that may still go in this round
         self._rounds_asked = 0
@@ -116,9 +116,9 @@ class Cleaner:
 
     def look(self) -> DiskUse:
         """How full the disks are now. Of several directories of the log the emptiest counts: it takes the next file."""
-        ratios = {directory: self._door.used_ratio(directory) for directory in self._log.files.directories}
+        ratios = {directory: self._fs.used_ratio(directory) for directory in self._log.files.directories}
         queues, index = self._root / "consumequeue", self._root / "index"
-        self.use = use = DiskUse(min(ratios.values()), self._door.used_ratio(queues), self._door.used_ratio(index))
+        self.use = use = DiskUse(min(ratios.values()), self._fs.used_ratio(queues), self._fs.used_ratio(index))
         self._log.crowded = self._crowded(ratios)
         is_full = self._rules.refuses(use)
         if is_full != self.is_full:
@@ -276,7 +276,7 @@ class Cleaner:
                 continue
             removed = queue.remove_below(self._log.min_offset)
             for file in removed:  # here and now: a topic that is made anew uses the same names
-                self._door.remove(file.path)
+                self._fs.remove(file.path)
             if removed:
                 self._disposal.add(removed, named=False)
                 self._next_queue_ms = self._clock.now_ms() + self._queue_pause_ms

@@ -49,7 +49,7 @@ class CommitLog:
 
     def __init__(
         self,
-        door: Files,
+        fs: Files,
         directory: Path,
         file_size: int,
         *,
@@ -57,7 +57,7 @@ class CommitLog:
         read_only: Sequence[Path] = (),
         patience_ms: int = 1000,
     ) -> None:
-        self.files = NumberedFiles(door, directory, file_size, more=(*more, *read_only), choose=self._directory_of)
+        self.files = NumberedFiles(fs, directory, file_size, more=(*more, *read_only), choose=self._directory_of)
         self._directories = sorted({directory, *more} - set(read_only))
         self.crowded: frozenset[Path] = frozenset()  # directories that should get no more files
         self.end = PhysicalOffset(0)

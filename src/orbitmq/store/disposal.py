@@ -37,8 +37,8 @@ class Disposal:
     `patience_ms`: after how long it is left to the kernel.
     """
 
-    def __init__(self, door: Files, clock: Clock, retry_ms: int, patience_ms: int) -> None:
-        self._door = door
+    def __init__(self, fs: Files, clock: Clock, retry_ms: int, patience_ms: int) -> None:
+        self._fs = fs
         self._clock = clock
         self._retry_ms = retry_ms
         self._patience_ms = patience_ms
@@ -89,8 +89,8 @@ class Disposal:
     def _take(self) -> MappedFile:
         file, named = self._new[0]
         if named:
-            self._door.remove(file.path)
-            self._door.sync_directory(file.path.parent)  # before the next one goes: a crash must not leave a gap
+            self._fs.remove(file.path)
+            self._fs.sync_directory(file.path.parent)  # before the next one goes: a crash must not leave a gap
         self._new.popleft()
         return file
 

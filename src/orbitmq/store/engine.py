@@ -69,6 +69,18 @@ def call(job: Callable[[], object]) -> object:
     return job()
 
 
+def _commit_log(files: Files, options: StoreOptions) -> CommitLog:
+    first, *more = options.commit_log_directories
+    return CommitLog(
+        files,
+        first,
+        options.mapped_file_size_commit_log,
+        more=more,
+        read_only=options.read_only_commit_log_directories,
+        patience_ms=options.os_page_cache_busy_timeout_ms,
+    )
+
+
 class MessageStore:
     """A store directory, opened with `open` and left with `close`.
 
@@ -94,26 +106,18 @@ class MessageStore:
     ) -> None:
         self.options = options
         self._clock = clock
-        self._door = files or Files()
+        self._fs = files or Files()
         self._abort = options.root / "abort"
-        first, *more = options.commit_log_directories
-        self._log = CommitLog(
-            self._door,
-            first,
-            options.mapped_file_size_commit_log,
-            more=more,
-            read_only=options.read_only_commit_log_directories,
-            patience_ms=options.os_page_cache_busy_timeout_ms,
-        )
+        self._log = _commit_log(self._fs, options)
         self._queues = ConsumeQueues(
-            self._door,
+            self._fs,
             options.root,
             options.consume_queue_file_size,
             options.mapped_file_size_consume_queue_ext if options.enable_consume_queue_ext else 0,
         )
         self._multi_dispatch = MultiDispatch(options.enable_multi_dispatch, options.enable_lmq)
         self._dispatcher = Dispatcher(self._queues, entry_codes, self._multi_dispatch, filter_bitmap)
-        self._checkpoint = Checkpoint(self._door, options.root / "checkpoint")
+        self._checkpoint = Checkpoint(self._fs, options.root / "checkpoint")
         self._limits = BatchLimits(options)
         self._batch_size_max = min(options.max_message_size * BATCH_GROWTH_MAX, self._log.units_size_max)
         self._unit_size_max = min(options.max_message_size + UNIT_SIZE_SLACK, self._log.units_size_max)
@@ -135,7 +139,7 @@ class MessageStore:
         self._group = self._log_flusher.group
         self._queue_flusher = QueueFlusher(self._log, self._queues, self._dispatcher, self._checkpoint, options, clock)
         self._cleaner = Cleaner(
-            self._door, self._log, self._queues, options, clock, deliver,
+            self._fs, self._log, self._queues, options, clock, deliver,
             settled=lambda: self._queue_flusher.settled, settle=self._settle, keeps_from=keeps_from,
             find_unread=find_unread,
         )  # fmt: skip
@@ -150,18 +154,8 @@ class MessageStore:
         patience_ms = options.os_page_cache_busy_timeout_ms
         self._room = QueueRoom(deliver, clock, patience_ms, lambda: self._room_worker.wake())
         self._room_worker = self._worker("room", self._room.step, RESERVE_INTERVAL_MS)
-        self._keys = KeySearch(self._door, self._log, self._checkpoint, options, clock, self._cleaner.dispose)
-        self._workers = [
-            self._reserve_worker,
-            self._room_worker,
-            self._log_worker,
-            self._queue_worker,
-            self._clean_worker,
-        ]
-        if options.uses_transient_pool:
-            self._workers.append(self._commit_worker)
-        if self._keys.is_enabled:
-            self._workers.append(self._worker("index", self._keys.indexer.step, INDEX_INTERVAL_MS))
+        self._keys = KeySearch(self._fs, self._log, self._checkpoint, options, clock, self._cleaner.dispose)
+        self._workers = self._needed_workers()
 
     # ------------------------------------------------------------------------------------------------ open and close
 
@@ -172,8 +166,8 @@ class MessageStore:
         disk refuses. A directory that does not exist is made.
         """
         try:
-            self._door.make_directory(self.options.root)
-            self._lock = self._door.lock(self.options.root / "lock")
+            self._fs.make_directory(self.options.root)
+            self._lock = self._fs.lock(self.options.root / "lock")
             self._load()
         except OSError as error:
             self._let_go()
@@ -203,14 +197,14 @@ class MessageStore:
                 self._log_flusher.flush()
                 self._queue_flusher.flush()
                 self._keys.finish()
-                self._door.remove(self._abort)
+                self._fs.remove(self._abort)
             except OSError as error:
                 self._poison(error)
         self._refusal = StoreError("the store is closed")
         self._let_go()
 
     def _load(self) -> None:
-        clean = self._door.size(self._abort) < 0
+        clean = self._fs.size(self._abort) < 0
         if self.options.uses_transient_pool:
             self._log.staging = Staging(
                 BufferPool(self.options.transient_store_pool_size, self.options.mapped_file_size_commit_log),
@@ -235,12 +229,27 @@ class MessageStore:
             came_along = self._queues.flush(self._queues)
             below_root = (self.options.root / "index",) if came_along else (self.options.root,)
             for directory in {*below_root, *self._log.files.directories}:
-                self._door.sync_names(directory)
+                self._fs.sync_names(directory)
             self._log_flusher.flush()
             self._queue_flusher.flush()
         self._queue_flusher.settled = self._log.end
         self._keys.load(clean=clean)
-        self._door.write(self._abort, b"")
+        self._fs.write(self._abort, b"")
+
+    def _needed_workers(self) -> list[Worker]:
+        """The workers that these options need, in the order in which they start and stop."""
+        workers = [
+            self._reserve_worker,
+            self._room_worker,
+            self._log_worker,
+            self._queue_worker,
+            self._clean_worker,
+        ]
+        if self.options.uses_transient_pool:
+            workers.append(self._commit_worker)
+        if self._keys.is_enabled:
+            workers.append(self._worker("index", self._keys.indexer.step, INDEX_INTERVAL_MS))
+        return workers
 
     def _let_go(self) -> None:
         self._log.close()

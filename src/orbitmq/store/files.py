@@ -1,4 +1,4 @@
-"""The only door to the file system: mapped files, small whole files, directories, the lock.
+"""All access to the file system: mapped files, small whole files, directories, the lock.
 
 Everything the store does to a disk passes through `Files`, so that tests can hand it a disk that loses pages,
 fails to flush or is full. This module knows nothing of messages.

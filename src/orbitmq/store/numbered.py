@@ -33,7 +33,7 @@ class NumberedFiles:
 
     def __init__(
         self,
-        door: Files,
+        fs: Files,
         directory: Path,
         file_size: int,
         *,
@@ -45,7 +45,7 @@ class NumberedFiles:
         self._choose = choose or (lambda _number: directory)
         # One value, replaced as a whole: a thread that saw a new start with old files would take the wrong one.
         self._stream: tuple[int, list[MappedFile]] = (0, [])
-        self._door = door
+        self._fs = fs
 
     @property
     def start(self) -> int:
@@ -81,22 +81,22 @@ class NumberedFiles:
             if self.files and int(found[0].name) > self.end:
                 _log.warning("event=file_missing path=%s", self.directories[0] / file_name(self.end))
                 for path in reversed(found):
-                    self._door.remove(path)
+                    self._fs.remove(path)
                 return False
             self._load(found.pop(0), writable=True)
         return True
 
     def _found(self, *, remove_unborn: bool) -> list[Path]:
         """The files in their order. The last one is left out when a crash came between its creation and its size."""
-        names = [(name, directory) for directory in self.directories for name in self._door.names(directory)]
+        names = [(name, directory) for directory in self.directories for name in self._fs.names(directory)]
         found = [directory / name for name, directory in sorted(names)]
         for path in found:
-            if not (len(path.name) == NAME_DIGITS and path.name.isdecimal()) or self._door.size(path) < 0:
+            if not (len(path.name) == NAME_DIGITS and path.name.isdecimal()) or self._fs.size(path) < 0:
                 raise StoreDamaged(f"{path}: does not belong into the store; move it away")
-        while found and self._door.size(found[-1]) == 0:
+        while found and self._fs.size(found[-1]) == 0:
             unborn = found.pop()
             if remove_unborn:
-                self._door.remove(unborn)
+                self._fs.remove(unborn)
         return found
 
     def _load(self, path: Path, *, writable: bool) -> None:
@@ -107,7 +107,7 @@ class NumberedFiles:
             raise StoreDamaged(f"{path}: {self.files[-1].path} is the same part of the log")
         elif start != self.end:
             raise StoreDamaged(f"{path}: follows a gap, {file_name(self.end)} is missing")
-        self.files.append(self._door.open(path, self.file_size, writable=writable))
+        self.files.append(self._fs.open(path, self.file_size, writable=writable))
 
     def find(self, offset: int) -> MappedFile | None:
         """The file that holds the byte at `offset`."""
@@ -121,7 +121,7 @@ class NumberedFiles:
 
     def create(self, start: int) -> MappedFile:
         """A file that is to follow the last one; `add` takes it into the stream."""
-        file = self._door.create(self._choose(start // self.file_size) / file_name(start), self.file_size)
+        file = self._fs.create(self._choose(start // self.file_size) / file_name(start), self.file_size)
         if len(self.directories) > 1:
             try:
                 file.sync()  # each directory has its own order of changes: a crash must not leave a later one alone
@@ -164,8 +164,8 @@ class NumberedFiles:
         if self.files and self.end - self.file_size >= end:
             while self.files and self.end - self.file_size >= end:
                 self._remove(self.files.pop())
-            for directory in filter(self._door.is_directory, self.directories):
-                self._door.sync_directory(directory)
+            for directory in filter(self._fs.is_directory, self.directories):
+                self._fs.sync_directory(directory)
         if self.clear(end):
             self.files[-1].sync()
 
@@ -185,7 +185,7 @@ class NumberedFiles:
         keeps its memory until it is done.
         """
         for file in (*self.files, *more):
-            self._door.remove(file.path)
+            self._fs.remove(file.path)
         self._stream = (0, [])
 
     def destroy(self) -> None:
@@ -194,7 +194,7 @@ class NumberedFiles:
             self._remove(self.files.pop())
         self._stream = (0, [])
         for directory in self.directories:
-            self._door.remove_directory(directory)
+            self._fs.remove_directory(directory)
 
     def between(self, start: int, end: int) -> list[MappedFile]:
         """The files that hold the bytes from `start` to `end`."""
@@ -219,6 +219,6 @@ class NumberedFiles:
 
     def _remove(self, file: MappedFile) -> None:
         file.close()
-        self._door.remove(file.path)
+        self._fs.remove(file.path)
         if len(self.directories) > 1:
-            self._door.sync_directory(file.path.parent)  # before another one goes, for the same reason
+            self._fs.sync_directory(file.path.parent)  # before another one goes, for the same reason

@@ -23,12 +23,12 @@ class Pieces:
     A file without a size is told unless `is_live`: a running broker may be about to give it one.
     """
 
-    def __init__(self, door: Files, directories: Sequence[Path], tell: Tell, *, is_live: bool = False) -> None:
+    def __init__(self, fs: Files, directories: Sequence[Path], tell: Tell, *, is_live: bool = False) -> None:
         self._directories = directories
         self._paths: dict[int, Path] = {}
         self.starts: list[int] = []
-        found = sorted((name, directory / name) for directory in directories for name in door.names(directory))
-        sizes = {path: door.size(path) for _, path in found if path.exists()}  # it may have been removed meanwhile
+        found = sorted((name, directory / name) for directory in directories for name in fs.names(directory))
+        sizes = {path: fs.size(path) for _, path in found if path.exists()}  # it may have been removed meanwhile
         if is_live:
             sizes = {path: size for path, size in sizes.items() if size != 0}
         known = [path for path, size in sizes.items() if _is_file_name(path.name) and size >= 0]

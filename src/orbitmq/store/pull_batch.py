@@ -1,4 +1,4 @@
-"""The batch rules of a pull: which messages of a queue one answer takes, and what else it says."""
+"""The batch rules of a pull: which messages of a queue go into one response."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from orbitmq.store.queue import ENTRY, ENTRY_SIZE, ConsumeQueue
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-SCAN_BYTES_MIN = 16_000  # 800 entries: how far one pull looks for a message that matches
+SCAN_BYTES_MIN = 16_000  # 800 entries: how many one pull checks for a match, at least
 
 Matcher = Callable[[int], bool]
 
 
 class CloserLook(Protocol):
-    """What decides about a message when its tag hash does not. One read looks at `looks_max` messages."""
+    """A filter that needs more than the tag hash. One read checks at most `looks_max` messages with it."""
 
     looks_max: int
 
     def may_take(self, extension: Extension) -> bool:
-        """Whether a message with this extension in its queue may be wanted; not asked when there is none."""
+        """Whether a message with this queue extension may match. Not called for messages without one."""
 
     def takes(self, unit: memoryview) -> bool:
-        """Whether a stored message is wanted."""
+        """Whether a stored message matches."""
 
 
 class Selection(NamedTuple):
-    """What a reader wants of a queue: whatever `matcher` takes by its tag hash and `look` by what it says."""
+    """The filters of a read: `matcher` checks the tag hash, `look` the message. None accepts every message."""
 
     matcher: Matcher | None = None
     look: CloserLook | None = None
@@ -46,7 +46,7 @@ EVERYTHING = Selection()
 
 
 class GetStatus(Enum):
-    """Names are RocketMQ's; they travel as the remark of a pull answer."""
+    """Names are RocketMQ's; they are sent as the remark of a pull response."""
 
     FOUND = auto()
     NO_MATCHED_MESSAGE = auto()
@@ -58,14 +58,14 @@ class GetStatus(Enum):
     NO_MATCHED_LOGIC_QUEUE = auto()
     NO_MESSAGE_IN_QUEUE = auto()
 
-    __hash__ = object.__hash__  # each is there once, and Enum's own is a call of Python for every look-up
+    __hash__ = object.__hash__  # members are singletons, and Enum's own hash calls Python code on every lookup
 
 
 class GetResult(msgspec.Struct):
-    """`buffers` are `count` units of the log, uncopied; those that follow one another there are in one buffer.
-    `next_offset` is where the next pull should begin.
+    """`buffers` hold `count` units of the log, uncopied; units that are adjacent in the log share a buffer.
 
-    `is_behind` says that the reader is further behind than the machine's memory reaches.
+    `next_offset` is where the next pull should begin. `is_behind` says that the reader lags so far that its messages
+    are probably no longer in memory.
     """
 
     status: GetStatus
@@ -79,7 +79,7 @@ class GetResult(msgspec.Struct):
 
 
 class BatchLimits:
-    """How much one pull may take, and how far behind the log's end a message counts as no longer in memory."""
+    """Size limits of one pull, and how far behind the log's end a message counts as no longer in memory."""
 
     def __init__(self, options: StoreOptions) -> None:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -94,7 +94,7 @@ class BatchLimits:
 def get(
     log: CommitLog, queue: ConsumeQueue, offset: int, max_count: int, selection: Selection, limits: BatchLimits
 ) -> GetResult:
-    """Messages of `queue` from `offset` on that are in the selection."""
+    """Returns messages of `queue` from `offset` on that match the selection."""
     low, high = queue.min_offset, queue.readable_offset
     if (outside := _outside(offset, low, high)) is not None:
         status, following = outside
@@ -132,6 +132,7 @@ def _scan(
 ) -> GetResult:
     buffers: list[memoryview] = []
     matcher, look = selection
+    is_filtered = matcher is not None or look is not None
     place: i64 = 0
     size: i64
     code: i64
@@ -146,8 +147,7 @@ def _scan(
     is_run = False
     status = GetStatus.NO_MATCHED_MESSAGE
     memory_start: i64 = log.end - limits.memory_bytes
-    scan_bytes = max(SCAN_BYTES_MIN, ENTRY_SIZE * max_count)
-    for place, size, code in ENTRY.iter_unpack(view[:scan_bytes]):
+    for place, size, code in ENTRY.iter_unpack(view[: max(SCAN_BYTES_MIN, ENTRY_SIZE * max_count)]):
         if count:
             bytes_max, count_max = limits.in_memory if place >= memory_start else limits.on_disk
             if count >= max_count or count >= count_max or total + size > bytes_max:
@@ -155,14 +155,8 @@ def _scan(
         consumed += 1
         if place < skip_below:
             continue
-        if matcher is not None:
-            known = code if code > ADDRESS_MAX else queue.resolve(code)
-            if known is not None and not matcher(known):
-                continue
-        if look is not None and code <= ADDRESS_MAX:
-            extension = queue.extension(code)
-            if extension is not None and not look.may_take(extension):
-                continue
+        if is_filtered and not _may_match(queue, matcher, look, code):
+            continue
         if look is not None:
             if looks == look.looks_max:
                 consumed -= 1
@@ -170,7 +164,7 @@ def _scan(
             looks += 1
         if place == run_end and look is None:
             if not is_run:
-                run_limit = min(log.readable, log.files.start_of(run_start) + log.files.file_size)
+                run_limit = min(log.readable, _file_end(log, run_start))
             if 0 < size <= run_limit - place:
                 is_run = True
                 run_end += size
@@ -180,8 +174,7 @@ def _scan(
         unit = log.slice(place, size)
         if unit is None:
             if place < log.files.start:
-                # Its file was removed meanwhile: the other messages of that file are gone with it.
-                skip_below = log.files.start_of(place) + log.files.file_size
+                skip_below = _file_end(log, place)  # its file was removed, and the file's other messages with it
             status = status if count else GetStatus.MESSAGE_WAS_REMOVING
             continue
         if look is not None and not look.takes(unit):
@@ -201,10 +194,27 @@ def _scan(
     return GetResult(status, following, low, high, buffers, count, total, is_behind=place < memory_start)
 
 
+def _may_match(queue: ConsumeQueue, matcher: Matcher | None, look: CloserLook | None, code: i64) -> bool:
+    """Whether the queue entry with this code does not rule its message out."""
+    if matcher is not None:
+        tags_hash = code if code > ADDRESS_MAX else queue.resolve(code)
+        if tags_hash is not None and not matcher(tags_hash):
+            return False
+    if look is None or code > ADDRESS_MAX:
+        return True
+    extension = queue.extension(code)
+    return extension is None or look.may_take(extension)
+
+
+def _file_end(log: CommitLog, offset: int) -> int:
+    """End of the log file that holds this offset."""
+    return log.files.start_of(offset) + log.files.file_size
+
+
 def _joined(log: CommitLog, start: int, end: int) -> memoryview:
     """The units between two places of one file."""
     units = log.slice(start, end - start)
-    assert units is not None, "the first of them was there, and nothing was awaited since"
+    assert units is not None, "the first unit was readable, and this thread has not yielded since"
     return units
 
 

@@ -36,11 +36,11 @@ class ConsumeQueues:
     Invariant: `_topics` holds the queues of `table`, by topic and queue id; no topic in it is without a queue.
     """
 
-    def __init__(self, door: Files, root: Path, file_size: int, extended_file_size: int = 0) -> None:
+    def __init__(self, fs: Files, root: Path, file_size: int, extended_file_size: int = 0) -> None:
         self.table: dict[tuple[str, int], ConsumeQueue] = {}
         self._topics: dict[str, dict[int, ConsumeQueue]] = {}
         self._light_queues = 0
-        self._door = door
+        self._fs = fs
         self._root = root
         self._disk: Disk | None = None
         self._directory = root / "consumequeue"
@@ -55,11 +55,11 @@ class ConsumeQueues:
         """Map every queue on disk; False when files of one are missing. Directories that are not named by a number are
         left alone.
         """
-        self._disk = self._door.disk(self._root)
+        self._disk = self._fs.disk(self._root)
         is_whole = True
-        for topic in self._door.names(self._directory):
-            for name in self._door.names(self._directory / topic):
-                if name.isdecimal() and self._door.is_directory(self._directory / topic / name):
+        for topic in self._fs.names(self._directory):
+            for name in self._fs.names(self._directory / topic):
+                if name.isdecimal() and self._fs.is_directory(self._directory / topic / name):
                     queue = self._add(topic, int(name))
                     queue.lost_files = not queue.files.load_up_to_gap()
                     is_whole = is_whole and not queue.lost_files
@@ -81,7 +81,7 @@ class ConsumeQueues:
         return queue
 
     def _add(self, topic: str, queue_id: int) -> ConsumeQueue:
-        files = NumberedFiles(self._door, self._directory / topic / str(queue_id), self._file_size)
+        files = NumberedFiles(self._fs, self._directory / topic / str(queue_id), self._file_size)
         queue = ConsumeQueue(topic, queue_id, files, self.extension(topic, queue_id))
         self.table[topic, queue_id] = queue
         self._topics.setdefault(topic, {})[queue_id] = queue
@@ -95,11 +95,11 @@ class ConsumeQueues:
     def extension(self, topic: str, queue_id: int) -> ExtendedQueue | None:
         """The extension on disk, which keeps the file size it began with; else an empty one if it shall have one."""
         directory = self._extended_directory / topic / str(queue_id)
-        names = self._door.names(directory)
-        size = self._door.size(directory / names[0]) if names else self._extended_file_size
+        names = self._fs.names(directory)
+        size = self._fs.size(directory / names[0]) if names else self._extended_file_size
         if size <= 0:
             return None
-        files = NumberedFiles(self._door, directory, size)
+        files = NumberedFiles(self._fs, directory, size)
         files.load()
         return ExtendedQueue(files)
 
@@ -127,7 +127,7 @@ class ConsumeQueues:
 
     def has_directory(self, topic: str) -> bool:
         """Whether there is anything of the topic's queues on disk."""
-        return self._door.is_directory(self._directory / topic)
+        return self._fs.is_directory(self._directory / topic)
 
     def remove(self, queue: ConsumeQueue) -> None:
         """Remove a queue from disk, and with the last one all traces of its topic."""
@@ -138,7 +138,7 @@ class ConsumeQueues:
         if not queues:
             del self._topics[queue.topic]
         queue.destroy()
-        self._door.remove_directory(self._directory / queue.topic)
+        self._fs.remove_directory(self._directory / queue.topic)
 
     def destroy(self) -> None:
         """Remove every queue from disk."""

@@ -61,7 +61,7 @@ class StoreReader:
     """
 
     def __init__(self, root: Path, *, commit_logs: Sequence[Path] = (), files: Files | None = None) -> None:
-        self._door = files or Files()
+        self._fs = files or Files()
         self._queues = root / "consumequeue"
         self._log = self._load(*commit_logs or (root / "commitlog",))
         self._open: list[NumberedFiles] = [self._log]
@@ -83,8 +83,8 @@ class StoreReader:
         """(topic, queue id) of every queue, sorted."""
         return sorted(
             (topic, int(name))
-            for topic in self._door.names(self._queues)
-            for name in self._door.names(self._queues / topic)
+            for topic in self._fs.names(self._queues)
+            for name in self._fs.names(self._queues / topic)
             if name.isdecimal()
         )
 
@@ -137,8 +137,8 @@ class StoreReader:
 
     def _files_of(self, directory: Path, *more: Path) -> NumberedFiles:
         """Not loaded yet; a file without a size is about to get one."""
-        sizes = (self._door.size(each / name) for each in (directory, *more) for name in self._door.names(each))
-        return NumberedFiles(self._door, directory, next((size for size in sizes if size > 0), ENTRY_SIZE), more=more)
+        sizes = (self._fs.size(each / name) for each in (directory, *more) for name in self._fs.names(each))
+        return NumberedFiles(self._fs, directory, next((size for size in sizes if size > 0), ENTRY_SIZE), more=more)
 
 
 def _entry(files: NumberedFiles, queue_offset: int) -> Entry:
@@ -214,12 +214,9 @@ class StoreDirectory:
 
     def queues(self) -> list[tuple[str, int]]:
         """(topic, queue id) of every queue, sorted."""
-        queues, door = self.root / "consumequeue", Files()
+        queues, fs = self.root / "consumequeue", Files()
         return sorted(
-            (topic, int(name))
-            for topic in door.names(queues)
-            for name in door.names(queues / topic)
-            if name.isdecimal()
+            (topic, int(name)) for topic in fs.names(queues) for name in fs.names(queues / topic) if name.isdecimal()
         )
 
     def entries(

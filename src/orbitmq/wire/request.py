@@ -50,7 +50,7 @@ class Fenced(Enum):
 
 
 class Queue(Enum):
-    """The queue of RocketMQ that a request would wait in; `broker.limits` has the longest wait for each."""
+    """The queue of RocketMQ that a request would wait in; the broker limits the wait in each."""
 
     OTHER = auto()
     SEND = auto()

@@ -64,10 +64,10 @@ def opened(
     log: IndexedLog | None = None,
     **more: Any,
 ) -> KeyIndex:
-    door = Files()
-    checkpoint = Checkpoint(door, root / "checkpoint")
+    fs = Files()
+    checkpoint = Checkpoint(fs, root / "checkpoint")
     checkpoint.load()
-    index = KeyIndex(door, root / "index", SHAPE, checkpoint, clock or ManualClock(T0))
+    index = KeyIndex(fs, root / "index", SHAPE, checkpoint, clock or ManualClock(T0))
     index.load(log or NumberedLog(log_end), clean=clean, **more)
     return index
 
@@ -297,8 +297,8 @@ def test_a_file_of_another_store_is_noticed(tmp_path: Path) -> None:
     """Its entries prove one another, and it begins and ends as the right one does."""
     (tmp_path / "one").mkdir()
     first, second, *_ = all_flushed(tmp_path / "one", 3)
-    door = Files()
-    other = KeyIndex(door, tmp_path / "two", SHAPE, Checkpoint(door, tmp_path / "checkpoint"), ManualClock(T0))
+    fs = Files()
+    other = KeyIndex(fs, tmp_path / "two", SHAPE, Checkpoint(fs, tmp_path / "checkpoint"), ManualClock(T0))
     ours = numbered(ROOM, 2 * ROOM)
     fill(other, [ours[0], *((key + 100, place, stored_ms) for key, place, stored_ms in ours[1:-1]), ours[-1]])
     second.write_bytes(bytes(other.files[0].file.view))

@@ -35,7 +35,7 @@ class KeyIndex:
 
     def __init__(
         self,
-        door: Files,
+        fs: Files,
         directory: Path,
         shape: IndexShape,
         checkpoint: Checkpoint,
@@ -43,7 +43,7 @@ class KeyIndex:
         dispose: Callable[[MappedFile], object] | None = None,
     ) -> None:
         self.files: list[IndexFile] = []
-        self._door = door
+        self._fs = fs
         self._directory = directory
         self._shape = shape
         self._checkpoint = checkpoint
@@ -73,7 +73,7 @@ class KeyIndex:
         if last is not None and name <= last.file.path.name:
             # Files are sorted by name when they are loaded, but clocks are set back, by an hour every autumn.
             name = f"{int(last.file.path.name) + 1:0{NAME_DIGITS}d}"
-        file = IndexFile(self._door.create(self._directory / name, self._shape.file_size), self._shape)
+        file = IndexFile(self._fs.create(self._directory / name, self._shape.file_size), self._shape)
         try:
             file.reserve(self._shape.entries_start)
         except OSError:  # a later start would read what has no blocks
@@ -130,17 +130,17 @@ class KeyIndex:
         self._full.extend(file for file in recovery.repaired if file.is_full)
         # What was cut off must not come back by a further crash: the log is about to have other messages there.
         self.flush()
-        self._door.sync_directory(self._directory)
+        self._fs.sync_directory(self._directory)
 
     def _map(self) -> None:
-        for name in self._door.names(self._directory):
+        for name in self._fs.names(self._directory):
             path = self._directory / name
             if not name.isdecimal():
                 continue
-            if self._door.size(path) == 0:  # a crash came between its creation and its size
-                self._door.remove(path)
+            if self._fs.size(path) == 0:  # a crash came between its creation and its size
+                self._fs.remove(path)
                 continue
-            self.files.append(IndexFile(self._door.open(path, self._shape.file_size, writable=True), self._shape))
+            self.files.append(IndexFile(self._fs.open(path, self._shape.file_size, writable=True), self._shape))
 
     # ----------------------------------------------------------------------------------------------- flush and remove
 
@@ -180,7 +180,7 @@ class KeyIndex:
 
     def _remove(self, file: IndexFile) -> None:
         file.file.close()
-        self._door.remove(file.file.path)
+        self._fs.remove(file.file.path)
 
     def close(self) -> None:
         for file in self.files:

@@ -45,7 +45,7 @@ class KeySearch:
 
     def __init__(
         self,
-        door: Files,
+        fs: Files,
         log: CommitLog,
         checkpoint: Checkpoint,
         options: StoreOptions,
@@ -53,7 +53,7 @@ class KeySearch:
         dispose: Callable[[MappedFile], object],
     ) -> None:
         shape = IndexShape(options.max_hash_slot_num, options.max_index_num)
-        self.index = KeyIndex(door, options.root / "index", shape, checkpoint, clock, dispose)
+        self.index = KeyIndex(fs, options.root / "index", shape, checkpoint, clock, dispose)
         self._keys = LogKeys(log, clock)
         self.indexer = Indexer(log, self._keys, self.index, clock, options.flush_consume_queue_thorough_interval_ms)
         self._log = log

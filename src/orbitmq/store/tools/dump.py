@@ -55,12 +55,12 @@ def dump(root: Path, wanted: Wanted, tell: Tell, commit_logs: Sequence[Path] = (
 
     Of the log of a running broker, what it has entered into queues.
     """
-    door = Files()
-    state = state_of(door, root, commit_logs)
-    limit = dispatched_end(door, root) if state is State.LIVE else NO_LIMIT  # before the files are listed
-    log = Pieces(door, log_directories(root, commit_logs), tell, is_live=state is State.LIVE)
+    fs = Files()
+    state = state_of(fs, root, commit_logs)
+    limit = dispatched_end(fs, root) if state is State.LIVE else NO_LIMIT  # before the files are listed
+    log = Pieces(fs, log_directories(root, commit_logs), tell, is_live=state is State.LIVE)
     start, end = _bounds(log, wanted)
-    for found in LogScan(door, log, start=start, limit=min(limit, end)):
+    for found in LogScan(fs, log, start=start, limit=min(limit, end)):
         if isinstance(found, Gap):
             start = log.start_of(found.start)
             tell(log.path(start), found.start - start, found.text)

@@ -20,12 +20,12 @@ Row = tuple[int, int, Path, int]  # hash, physical offset, file, position in it
 class IndexCheck:
     """`meet` must be called with every message that has keys, in the order of the log, then `conclude` once."""
 
-    def __init__(self, door: Files, directory: Path, log_start: int, report: Report) -> None:
+    def __init__(self, fs: Files, directory: Path, log_start: int, report: Report) -> None:
         self.directory = directory
         self.report = report
-        self._door = door
+        self._fs = fs
         self._log_start = log_start
-        self._names = [name for name in door.names(directory) if name.isdecimal()]
+        self._names = [name for name in fs.names(directory) if name.isdecimal()]
         self._rows = self._read_rows()
         self._row = next(self._rows, None)
         self._has_begun = False
@@ -41,13 +41,13 @@ class IndexCheck:
     def _read_rows(self) -> Iterator[Row]:
         for name in self._names:
             path = self.directory / name
-            size = self._door.size(path)
+            size = self._fs.size(path)
             if size <= 0 and self.report.is_live:  # about to be made, or just removed
                 continue
             if size < HEADER.size:
                 self.report.damage(path, 0, f"has {size} bytes, less than the head of an index file")
                 continue
-            mapped = self._door.open(path, size, writable=False)
+            mapped = self._fs.open(path, size, writable=False)
             try:
                 yield from self._rows_of(mapped, path)
             finally:

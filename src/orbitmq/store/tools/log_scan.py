@@ -42,7 +42,7 @@ class LogScan:
 
     def __init__(
         self,
-        door: Files,
+        fs: Files,
         pieces: Pieces,
         *,
         start: int = 0,
@@ -50,7 +50,7 @@ class LogScan:
         known_places: KnownPlaces = nowhere,
     ) -> None:
         self.end = pieces.start
-        self._door = door
+        self._fs = fs
         self._pieces = pieces
         self._start = start
         self._limit = limit
@@ -62,7 +62,7 @@ class LogScan:
             if start + self._pieces.file_size <= self._start or start >= self._limit:
                 continue
             try:
-                file = self._door.open(self._pieces.path(start), self._pieces.file_size, writable=False)
+                file = self._fs.open(self._pieces.path(start), self._pieces.file_size, writable=False)
             except FileNotFoundError:  # a running broker has removed it meanwhile
                 continue
             try:

@@ -52,9 +52,9 @@ class Plan:
     entry_codes: Mapping[str, EntryCode]
     multi_dispatch: MultiDispatch
 
-    def log(self, door: Files) -> Pieces:
+    def log(self, fs: Files) -> Pieces:
         """The files of the log."""
-        return Pieces(door, self.commit_logs, ignore)
+        return Pieces(fs, self.commit_logs, ignore)
 
 
 class Span(NamedTuple):
@@ -88,25 +88,25 @@ class Portion:
 # ------------------------------------------------------------------------------------------ first: look through the log
 
 
-def look_through(plan: Plan, door: Files, start: int, tell: Tell | None = None) -> Portion:
+def look_through(plan: Plan, fs: Files, start: int, tell: Tell | None = None) -> Portion:
     """Look through the file of the log that begins at `start`, up to its first damage."""
-    return _Search(plan, door, start).run(tell)
+    return _Search(plan, fs, start).run(tell)
 
 
 class _Search:
-    def __init__(self, plan: Plan, door: Files, start: int) -> None:
+    def __init__(self, plan: Plan, fs: Files, start: int) -> None:
         self._plan = plan
-        self._door = door
+        self._fs = fs
         self._portion = Portion(start)
-        self._names = ConsumeQueues(door, plan.root / STAGING, plan.queue_file_size)  # of which none is written to
+        self._names = ConsumeQueues(fs, plan.root / STAGING, plan.queue_file_size)  # of which none is written to
         self._dispatcher = Dispatcher(self._names, plan.entry_codes, plan.multi_dispatch)
         self._entries: dict[QueueName, bytearray] = {}
         self._keys = FoundKeys([], [], [], [])
         self._rows = bytearray()
 
     def run(self, tell: Tell | None) -> Portion:
-        portion, log = self._portion, self._plan.log(self._door)
-        scan = LogScan(self._door, log, start=portion.start, limit=portion.start + log.file_size)
+        portion, log = self._portion, self._plan.log(self._fs)
+        scan = LogScan(self._fs, log, start=portion.start, limit=portion.start + log.file_size)
         for found in scan:
             if isinstance(found, Gap):
                 portion.gap = found
@@ -161,7 +161,7 @@ class _Search:
             self._portion.keys = Span(path, len(data), len(self._rows) // FOUND_KEY.size)
             data += self._rows
         if data:
-            file = self._door.create(path, len(data))
+            file = self._fs.create(path, len(data))
             file.write(0, memoryview(data))
             file.close()
 
@@ -176,16 +176,16 @@ class QueueWork(NamedTuple):
     spans: tuple[Span, ...]
 
 
-def make_queues(plan: Plan, door: Files, works: Sequence[QueueWork]) -> int:
+def make_queues(plan: Plan, fs: Files, works: Sequence[QueueWork]) -> int:
     """Write some queues, to the disk; how many entries they have."""
-    queues, log = _NewQueues(door, plan.root, plan.queue_file_size), plan.log(door)
+    queues, log = _NewQueues(fs, plan.root, plan.queue_file_size), plan.log(fs)
     try:
-        return sum(_make_queue(queues, log, door, work) for work in works)
+        return sum(_make_queue(queues, log, fs, work) for work in works)
     finally:
         queues.close()
 
 
-def _make_queue(queues: _NewQueues, log: Pieces, door: Files, work: QueueWork) -> int:
+def _make_queue(queues: _NewQueues, log: Pieces, fs: Files, work: QueueWork) -> int:
     queue = queues.create(*work.name)
     rows = (row for span in work.spans for row in FOUND_ENTRY.iter_unpack(_read(span, FOUND_ENTRY.size)))
     for queue_offset, place, size, code, timestamp, is_own in rows:
@@ -196,11 +196,11 @@ def _make_queue(queues: _NewQueues, log: Pieces, door: Files, work: QueueWork) -
             code = queue.extended.put(code, timestamp, b"")
         queue.put(queue_offset, place, size, code)
     queue.flush()
-    _keep_times(queue, log, door)
+    _keep_times(queue, log, fs)
     return queue.max_offset - queue.min_offset
 
 
-def _keep_times(queue: ConsumeQueue, log: Pieces, door: Files) -> None:
+def _keep_times(queue: ConsumeQueue, log: Pieces, fs: Files) -> None:
     """Searches by time choose a file by when it was last written: with its last message."""
     entries_a_file = queue.files.file_size // ENTRY_SIZE
     for number, file in enumerate(queue.files.files):
@@ -208,22 +208,22 @@ def _keep_times(queue: ConsumeQueue, log: Pieces, door: Files) -> None:
         entry = queue.entry(min(behind, queue.max_offset) - 1)
         head = log.read(entry[0], HEAD_SIZE) if entry is not None else b""
         if len(head) == HEAD_SIZE:
-            door.set_modified_ms(file.path, store_timestamp_of(head))
+            fs.set_modified_ms(file.path, store_timestamp_of(head))
 
 
 class _NewQueues(ConsumeQueues):
     """Queues in the making, with the extensions of the old ones."""
 
-    def __init__(self, door: Files, root: Path, file_size: int) -> None:
-        super().__init__(door, root / STAGING, file_size)
+    def __init__(self, fs: Files, root: Path, file_size: int) -> None:
+        super().__init__(fs, root / STAGING, file_size)
         self._kept = root / "consumequeue_ext"
 
     def extension(self, topic: str, queue_id: int) -> ExtendedQueue | None:
         directory = self._kept / topic / str(queue_id)
-        size = Pieces(self._door, [directory], ignore).file_size
+        size = Pieces(self._fs, [directory], ignore).file_size
         if not size:
             return None
-        files = NumberedFiles(self._door, directory, size)
+        files = NumberedFiles(self._fs, directory, size)
         try:
             files.load(writable=False)
         except StoreError:  # a damaged extension is as good as none
@@ -290,11 +290,11 @@ def index_works(spans: Iterable[Span], shape: IndexShape, names: Callable[[], st
     return [*works, IndexWork(names(), tuple(held), before)] if held else works
 
 
-def make_index_file(plan: Plan, door: Files, work: IndexWork) -> int:
+def make_index_file(plan: Plan, fs: Files, work: IndexWork) -> int:
     """Write one index file, to the disk; how many keys it has."""
     shape = plan.index_shape
     assert shape is not None, "without a shape there is no work"
-    file = IndexFile(door.create(plan.root / STAGING / "index" / work.name, shape.file_size), shape)
+    file = IndexFile(fs.create(plan.root / STAGING / "index" / work.name, shape.file_size), shape)
     try:
         if work.before is not None:
             _, place, timestamp = FOUND_KEY.unpack(_read(work.before, FOUND_KEY.size))

@@ -38,15 +38,15 @@ WHAT_MESSAGES_LACK = {
 class QueueCheck:
     """`first` and `end` are queue offsets; `place_end` is where the message of the last entry ends, -1 without any."""
 
-    def __init__(self, door: Files, directory: Path, extended: Path, report: Report) -> None:
+    def __init__(self, fs: Files, directory: Path, extended: Path, report: Report) -> None:
         self.directory = directory
         self.end = self.first = 0
         self.place_end = -1
         self._begins_anew_at = -1
         self.is_schedule = False
         self.report = report
-        self._pieces = Pieces(door, [directory], report.damage, is_live=report.is_live)
-        self._extended = Pieces(door, [extended], report.damage, is_live=report.is_live)
+        self._pieces = Pieces(fs, [directory], report.damage, is_live=report.is_live)
+        self._extended = Pieces(fs, [extended], report.damage, is_live=report.is_live)
         self._matched = 0
         self._lacks: dict[str, tuple[int, int]] = {}  # kind -> how often, first queue offset
         self._block_start, self._block = -1, b""

@@ -90,35 +90,35 @@ def rebuild(
 
     StoreLocked while a broker uses the directory, StoreError when it is no store or the disk refuses.
     """
-    door = files or Files()
-    state_of(door, root, commit_logs)
-    lock = door.lock(root / "lock")
+    fs = files or Files()
+    state_of(fs, root, commit_logs)
+    lock = fs.lock(root / "lock")
     try:
-        door.remove_tree(root / STAGING)
-        return _Rebuild(door, root, options, entry_codes, clock, log_directories(root, commit_logs)).run(
+        fs.remove_tree(root / STAGING)
+        return _Rebuild(fs, root, options, entry_codes, clock, log_directories(root, commit_logs)).run(
             workers, progress
         )
     except OSError as error:
         raise StoreError(f"{root}: cannot be rebuilt: {error}") from error
     finally:
         with suppress(OSError):
-            door.remove_tree(root / STAGING)
+            fs.remove_tree(root / STAGING)
         lock.release()
 
 
 class _Rebuild:
     def __init__(
         self,
-        door: Files,
+        fs: Files,
         root: Path,
         options: StoreOptions,
         entry_codes: Mapping[str, EntryCode],
         clock: Clock,
         commit_logs: Sequence[Path],
     ) -> None:
-        self._door = door
+        self._fs = fs
         self._root = root
-        self._log = Pieces(door, commit_logs, _refuse)
+        self._log = Pieces(fs, commit_logs, _refuse)
         self._clock = clock
         self._old_queues = root / "consumequeue"
         shape = self._index_shape() or IndexShape(options.max_hash_slot_num, options.max_index_num)
@@ -134,21 +134,21 @@ class _Rebuild:
     # ------------------------------------------------------------------------------------------ what the old one tells
 
     def _old_queue_directories(self) -> Iterator[Path]:
-        for topic in self._door.names(self._old_queues):
-            for name in self._door.names(self._old_queues / topic):
+        for topic in self._fs.names(self._old_queues):
+            for name in self._fs.names(self._old_queues / topic):
                 yield self._old_queues / topic / name
 
     def _queue_file_size(self) -> int:
         """0 when no file is left to tell."""
-        sizes = (Pieces(self._door, [path], ignore).file_size for path in self._old_queue_directories())
+        sizes = (Pieces(self._fs, [path], ignore).file_size for path in self._old_queue_directories())
         return next((size for size in sizes if size and size % ENTRY_SIZE == 0), 0)
 
     def _index_shape(self) -> IndexShape | None:
-        for name in self._door.names(self._root / "index"):
+        for name in self._fs.names(self._root / "index"):
             path = self._root / "index" / name
-            size = self._door.size(path)
+            size = self._fs.size(path)
             if name.isdecimal() and size > HEADER.size:
-                file = self._door.open(path, size, writable=False)
+                file = self._fs.open(path, size, writable=False)
                 shape = shape_of(file.view, path)
                 file.close()
                 if shape is not None:
@@ -179,7 +179,7 @@ class _Rebuild:
         """What the files of the log say, up to the first damage; zeros are some, when the log goes on behind."""
         log, zeros = self._log, False
         tell = None if workers else lambda offset: progress(offset - log.start, log.size)
-        look = partial(look_through, self._plan, self._door, tell=tell)
+        look = partial(look_through, self._plan, self._fs, tell=tell)
         for done, portion in enumerate((workers or one_by_one)(look, log.starts), 1):
             if zeros and portion.has_content:
                 rebuilt.stopped_by = ZEROS
@@ -195,36 +195,36 @@ class _Rebuild:
 
     def _make_queues(self, run: Workers, portions: Sequence[Portion], rebuilt: Rebuilt) -> None:
         made = self._root / STAGING / "consumequeue"
-        self._door.make_directory(made)
+        self._fs.make_directory(made)
         known = known_topics(self._root)
         own = frozenset(topic for portion in portions for topic in portion.own_topics)
         removed = {topic for topic in own if is_removed(topic, known) and not self._has_queues(topic)}
         works = queue_works(portions, removed.__contains__)
         rebuilt.queues = len(works)
-        rebuilt.entries = sum(run(partial(make_queues, self._plan, self._door), bundled(works, BUNDLE_ENTRIES)))
-        for topic in self._door.names(made):
-            self._door.sync_directory(made / topic)
-        self._door.sync_directory(made)
+        rebuilt.entries = sum(run(partial(make_queues, self._plan, self._fs), bundled(works, BUNDLE_ENTRIES)))
+        for topic in self._fs.names(made):
+            self._fs.sync_directory(made / topic)
+        self._fs.sync_directory(made)
 
     def _has_queues(self, topic: str) -> bool:
-        return bool(self._door.names(self._old_queues / topic))
+        return bool(self._fs.names(self._old_queues / topic))
 
     def _make_index(self, run: Workers, portions: Sequence[Portion], rebuilt: Rebuilt) -> None:
         if self._plan.index_shape is None:
             return
         made = self._root / STAGING / "index"
-        self._door.make_directory(made)
+        self._fs.make_directory(made)
         spans = (portion.keys for portion in portions if portion.keys is not None)
         works = index_works(spans, self._plan.index_shape, names_from(self._clock.now_ms()))
-        rebuilt.index_entries = sum(run(partial(make_index_file, self._plan, self._door), works))
-        self._door.sync_directory(made)
+        rebuilt.index_entries = sum(run(partial(make_index_file, self._plan, self._fs), works))
+        self._fs.sync_directory(made)
 
     def _take_place(self) -> None:
         """Everything is on disk: let it take its place, queues, then index."""
-        Checkpoint(self._door, self._root / "checkpoint").load()  # writes an empty one if there is none
-        self._door.swap(self._root / STAGING / "consumequeue", self._root / "consumequeue")
+        Checkpoint(self._fs, self._root / "checkpoint").load()  # writes an empty one if there is none
+        self._fs.swap(self._root / STAGING / "consumequeue", self._root / "consumequeue")
         if self._plan.index_shape is not None:
-            self._door.swap(self._root / STAGING / "index", self._root / "index")
+            self._fs.swap(self._root / STAGING / "index", self._root / "index")
 
 
 def names_from(now_ms: int) -> Callable[[], str]:

@@ -46,15 +46,15 @@ def log_directories(root: Path, commit_logs: Sequence[Path]) -> Sequence[Path]:
     return commit_logs or [root / "commitlog"]
 
 
-def state_of(door: Files, root: Path, commit_logs: Sequence[Path]) -> State:
+def state_of(fs: Files, root: Path, commit_logs: Sequence[Path]) -> State:
     """Who was last in the directory. StoreError when there is no store."""
-    has_no_message_yet = door.size(root / "lock") >= 0 and not door.is_directory(root / "consumequeue")
+    has_no_message_yet = fs.size(root / "lock") >= 0 and not fs.is_directory(root / "consumequeue")
     for directory in (root, *log_directories(root, commit_logs)):
-        if not door.is_directory(directory) and not has_no_message_yet:
+        if not fs.is_directory(directory) and not has_no_message_yet:
             raise StoreError(f"{directory}: there is no such directory, so this is no store")
-    if door.is_locked(root / "lock"):
+    if fs.is_locked(root / "lock"):
         return State.LIVE
-    return State.CRASHED if door.size(root / "abort") >= 0 else State.STOPPED
+    return State.CRASHED if fs.size(root / "abort") >= 0 else State.STOPPED
 
 
 def known_topics(root: Path) -> frozenset[str] | None:
@@ -77,45 +77,45 @@ def verify(root: Path, commit_logs: Sequence[Path] = (), *, progress: Progress =
 
     StoreError when that is no store, OSError when it cannot be read.
     """
-    door = Files()
-    report = Report(root, state_of(door, root, commit_logs))
-    _Verification(door, root, log_directories(root, commit_logs), report).run(progress)
+    fs = Files()
+    report = Report(root, state_of(fs, root, commit_logs))
+    _Verification(fs, root, log_directories(root, commit_logs), report).run(progress)
     report.findings.sort(key=lambda finding: (finding.level.value, finding.path, finding.position))
     return report
 
 
-def load_queues(door: Files, root: Path, report: Report) -> Iterator[tuple[tuple[str, int], QueueCheck]]:
+def load_queues(fs: Files, root: Path, report: Report) -> Iterator[tuple[tuple[str, int], QueueCheck]]:
     """The queues on disk by topic and number."""
     queues, extended = root / "consumequeue", root / "consumequeue_ext"
-    for topic in door.names(queues):
-        for name in door.names(queues / topic):
+    for topic in fs.names(queues):
+        for name in fs.names(queues / topic):
             if not name.isdecimal():
                 report.remark(queues / topic / name, 0, "is no queue; brokers leave it alone")
                 continue
-            check = QueueCheck(door, queues / topic / name, extended / topic / name, report)
+            check = QueueCheck(fs, queues / topic / name, extended / topic / name, report)
             check.is_schedule = topic == SCHEDULE_TOPIC
             yield (topic, int(name)), check
 
 
-def dispatched_end(door: Files, root: Path) -> int:
+def dispatched_end(fs: Files, root: Path) -> int:
     """How far a running broker has entered its messages into queues."""
-    return max((queue.place_end for _, queue in load_queues(door, root, Report(root, State.LIVE))), default=-1)
+    return max((queue.place_end for _, queue in load_queues(fs, root, Report(root, State.LIVE))), default=-1)
 
 
 class _Verification:
-    def __init__(self, door: Files, root: Path, commit_logs: Sequence[Path], report: Report) -> None:
-        self._door = door
+    def __init__(self, fs: Files, root: Path, commit_logs: Sequence[Path], report: Report) -> None:
+        self._fs = fs
         self._root = root
         self._report = report
         # First, so that what is listed next has everything below.
-        self._limit = dispatched_end(door, root) if report.is_live else NO_LIMIT
-        self._log = Pieces(door, commit_logs, report.damage, is_live=report.is_live)
-        self._queues = dict(load_queues(door, root, report))
+        self._limit = dispatched_end(fs, root) if report.is_live else NO_LIMIT
+        self._log = Pieces(fs, commit_logs, report.damage, is_live=report.is_live)
+        self._queues = dict(load_queues(fs, root, report))
         self._known_end = max((queue.place_end for queue in self._queues.values()), default=-1)
         light = [queue_id for topic, queue_id in self._queues if is_lmq(topic)]
         self._multi_dispatch = MultiDispatch(is_enabled=True, with_light_queues=not any(light))
         self._has_light_queues = bool(light)
-        self._index = IndexCheck(door, root / "index", self._log.start, report)
+        self._index = IndexCheck(fs, root / "index", self._log.start, report)
         self._absent: dict[tuple[str, int], tuple[int, int]] = {}  # queue -> messages, place of the first
         self._gaps: list[tuple[Gap, int]] = []  # with how many messages there were before
 
@@ -124,7 +124,7 @@ class _Verification:
         report.queues = len(self._queues)
         report.entries = sum(queue.end - queue.first for queue in self._queues.values())
         self._check_checkpoint()
-        scan = LogScan(self._door, self._log, limit=self._limit, known_places=self._known_places)
+        scan = LogScan(self._fs, self._log, limit=self._limit, known_places=self._known_places)
         for found in scan:
             if isinstance(found, Gap):
                 self._gaps.append((found, report.messages))
@@ -142,7 +142,7 @@ class _Verification:
 
     def _check_checkpoint(self) -> None:
         path = self._root / "checkpoint"
-        size = self._door.size(path)
+        size = self._fs.size(path)
         if self._log.starts and size < FIELDS.size:
             what = "is missing" if size < 0 else f"has {size} bytes"
             self._report.damage(path, 0, f"{what}: after a crash a start reads the whole log")
