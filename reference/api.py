@@ -1,7 +1,7 @@
-"""The reference pages of everything a program may import: names, signatures and docstrings, read from the sources.
+"""The reference pages of the public API: names, signatures and docstrings, read from the sources.
 
-`MODULES` says which modules are public, in one place; their `__all__` says which names are. Nothing is imported: griffe
-reads the sources. Must not hold a fact of its own about any name.
+`MODULES` lists the public modules; their `__all__` lists the public names. Nothing is imported: griffe reads the
+sources. It must not state facts of its own about any name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "testing-api.md": ("orbitmq.testing",),
     "spark-api.md": ("orbitmq.spark",),
 }
-"""Page -> the public modules it shows. Any other module may change without notice."""
+"""Page -> the public modules on it. Any other module may change without notice."""
 
 SECTIONS = (
     ("Clients", ("orbitmq.client.base", "orbitmq.client.consumer", "orbitmq.client.producer", "orbitmq.client.push",
@@ -45,12 +45,12 @@ SECTIONS = (
                              "orbitmq.client.queue_listeners", "orbitmq.client.core.outgoing_message")),
     ("Traces", ("orbitmq.client.core.trace",)),
 )  # fmt: skip
-"""How a long list of names is divided: by the module that defines them. What is left comes last."""
+"""Sections of a long list of names, by the module that defines them. The rest comes last."""
 REST = "Further names"
 ONLY = "Names"
 
 WRAPPERS = {"blocking": "waits for", "direct": "calls", "as_future": "starts"}
-"""What the synchronous classes declare their methods with, and what such a method does with the one it names."""
+"""How synchronous classes declare their methods, and what such a method does with the asynchronous one."""
 
 _TITLES = {"client-api.md": "Names of the client library", "testing-api.md": "Names of orbitmq.testing",
            "spark-api.md": "Names of orbitmq.spark"}  # fmt: skip
@@ -79,21 +79,21 @@ def module_of(path: str) -> griffe.Module:
 
 
 def public_names(path: str) -> dict[str, griffe.Object]:
-    """Name -> what it stands for, wherever it is defined, in the order of `__all__`."""
+    """Name -> its definition, wherever it is, in the order of `__all__`."""
     module = module_of(path)
     return {name: defined(module[name]) for name in map(str, module.exports or ())}
 
 
 def defined(found: griffe.Object | griffe.Alias) -> griffe.Object:
-    """What a name stands for, behind all imports."""
+    """The definition of a name, behind all imports."""
     target = found.final_target if isinstance(found, griffe.Alias) else found
     assert isinstance(target, griffe.Object), "resolved"
     return target
 
 
 def public_members(owner: griffe.Class) -> dict[str, griffe.Object]:
-    """The members of a class that its users may use: those without underscore, and special methods that say what they
-    do; without what is only there for the room itself (`GroupMember`) and for servers.
+    """The public members of a class: those without underscore, and special methods with a docstring; without those for
+    the package itself (`GroupMember`) and for servers.
     """
     inner = {*module_of("orbitmq.client.broker_requests").members["GroupMember"].members, "response_code"}
     return {
@@ -122,7 +122,7 @@ def documentation(found: griffe.Object) -> str:
 
 
 def wrapped_method(member: griffe.Object) -> tuple[str, griffe.Function] | None:
-    """Of a synchronous method declared by the asynchronous one: what it does with that, and that one."""
+    """For a synchronous method declared by an asynchronous one: the verb, and the asynchronous one."""
     if not isinstance(member, griffe.Attribute) or not isinstance(member.value, griffe.ExprCall):
         return None
     call = member.value
@@ -160,7 +160,7 @@ def _contents(path: str, title: str, members: list[tuple[str, griffe.Object]]) -
 
 
 def _heading(module: str, name: str) -> str:
-    """A name twice in a page needs its module; those of `orbitmq.client` stand for themselves."""
+    """A name that occurs twice on a page needs its module; names of `orbitmq.client` need none."""
     return name if module.count(".") == 1 else f"{module.rpartition('.')[2]}.{name}"
 
 
@@ -251,7 +251,7 @@ def _is_protocol(found: griffe.Class) -> bool:
 
 
 def _bases(module: str, found: griffe.Class) -> str:
-    """The base classes that are public themselves: what they have is not repeated."""
+    """The public base classes, whose members are not repeated."""
     public = {target.path: name for name, target in public_names(module).items()}
     bases = [public[base.canonical_path] for base in map(_base_name, found.bases) if base.canonical_path in public]
     if not bases:
@@ -276,18 +276,19 @@ def _fields_table(owner: griffe.Class, fields: dict[str, griffe.Object]) -> str:
 def _member_meaning(field: griffe.Object) -> str:
     assert isinstance(field, griffe.Attribute), "an attribute"
     value = ast.literal_eval(str(field.value)) if field.value is not None else ""
-    told = value if isinstance(value, str) else f"`{value}`"
-    return _line(" ".join(filter(None, (told, documentation(field)))))
+    shown = value if isinstance(value, str) else f"`{value}`"
+    return _line(" ".join(filter(None, (shown, documentation(field)))))
 
 
 def _type(field: griffe.Object) -> str:
     assert isinstance(field, griffe.Attribute), "an attribute"
-    told = field.annotation if field.annotation is not None else _assigned(field)
-    return f"`{told}`" if told else ""
+    shown = field.annotation if field.annotation is not None else _assigned(field)
+    return f"`{shown}`" if shown else ""
 
 
 def _assigned(field: griffe.Attribute) -> object:
-    """The type of what the constructor sets without saying a type: of a parameter, of a literal, of a call."""
+    """The type of an attribute without annotation that the constructor sets: of a parameter, of a literal, of a
+    call."""
     value = str(field.value).rpartition(" or ")[2]
     made = field.parent.members.get("__init__") if field.parent is not None else None
     if made is not None and isinstance(function := defined(made), griffe.Function) and value in function.parameters:
@@ -300,7 +301,7 @@ def _assigned(field: griffe.Attribute) -> object:
 
 def _wrapped_table(wrapped: dict[str, tuple[str, griffe.Function]]) -> str:
     rows = [(f"`{name}`", f"{WRAPPERS[kind]} `{_short(method)}`") for name, (kind, method) in wrapped.items()]
-    return _table(("method", "what it does"), rows)
+    return _table(("method", "description"), rows)
 
 
 def _short(method: griffe.Function) -> str:
@@ -325,7 +326,7 @@ def _signature(name: str, found: griffe.Function, *, returns: bool = True) -> st
 
 
 def _parameters(found: griffe.Function) -> list[str]:
-    """As they are written, without self and without the stars of kinds that do not occur."""
+    """As written, without self and without unused stars."""
     parts: list[str] = []
     given = [one for one in found.parameters if one.name not in ("self", "cls")]
     only = [one for one in given if one.kind is griffe.ParameterKind.positional_only]
@@ -350,7 +351,7 @@ def _parameter(one: griffe.Parameter) -> str:
 
 
 def _default(one: griffe.Parameter) -> str:
-    """As it is written, but a constant of a module by its value: its name is nothing a reader could look up."""
+    """As written, but a module constant as its value, because readers cannot look up its name."""
     if isinstance(one.default, griffe.Expr):
         with contextlib.suppress(KeyError):
             found = defined(sources().modules_collection[one.default.canonical_path])

@@ -1,4 +1,4 @@
-"""The generated page of the metrics: what their tables declare. Must not hold a fact of its own."""
+"""The generated page of the metrics: what their tables declare. It must not state facts of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orbitmq.metrics.table_native import BROKER, NAMESRV, NODE_LABELS, PROCESS
 _HEAD = """\
 # Metrics
 
-Written by `make reference` from the tables in the code; [the guide](../metrics.md) tells how to serve and use them.
+Written by `make reference` from the tables in the code; [the guide](../metrics.md) explains how to serve and use them.
 
 A name that begins with `rocketmq_` is that of Apache RocketMQ 5.3.3 or of the exporter for RocketMQ; those that begin
 with `orbitmq_` are orbitmq's own.
@@ -19,7 +19,7 @@ with `orbitmq_` are orbitmq's own.
 _NATIVE_HEAD = """
 ## Brokers
 
-Served by a broker with `metricsExporterType=PROM`. Before the labels of the table stand {labels}.
+Served by a broker with `metricsExporterType=PROM`. The labels {labels} come before those of the table.
 """
 _NAMESRV_HEAD = """
 ## Name servers
@@ -29,20 +29,20 @@ Served by a name server with `metricsExporterType=PROM`, with the same labels be
 _EXPORTER_HEAD = """
 ## The exporter
 
-Served by `orbitmq exporter`. R and a number is the request code that it uses.
+Served by `orbitmq exporter`. R with a number is the request code that it uses.
 """
 _RUNTIME_HEAD = """
 ### Runtime tables of brokers
 
-A figure whose key a broker does not tell is left out, and no other.
+If a broker does not report a key, only its metric is left out.
 """
 _OWN_HEAD = """
-### Of orbitmq's exporter alone
+### Only in orbitmq's exporter
 """
 _PROCESS_HEAD = """
 ## Every process
 
-Served beside the others, without further labels.
+Served with the other metrics, without further labels.
 """
 
 
@@ -70,7 +70,7 @@ def metrics_page() -> str:
 
 
 def _rows(table: Iterable[Metric]) -> str:
-    lines = ["| metric | type | labels | unit | what it tells | where it comes from |", "|---|---|---|---|---|---|"]
+    lines = ["| metric | type | labels | unit | description | source |", "|---|---|---|---|---|---|"]
     for metric in table:
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         cells = f"`{metric.name}`", str(metric.kind), labels, metric.unit, metric.text, metric.source

@@ -48,14 +48,14 @@ _OPTIONS_HEAD = """\
 
 Written by `make reference` from the option tables in the code.
 
-The keys stand in a Java properties file given with `-c`, as Apache RocketMQ's do. A value that is not allowed stops
-the start with a line that names the key, the value and what is allowed. `-p` prints the effective configuration.
+The keys are those of a Java properties file, given with `-c` as for Apache RocketMQ. With an invalid value a daemon
+does not start, and reports the key, the value and the allowed values. `-p` prints the effective configuration.
 """
 _FOREIGN_HEAD = """
 ## Keys of Apache RocketMQ without effect
 
-A configuration file written for Apache RocketMQ is taken as it is. These keys are known, do nothing, and give one
-warning each; any other key is called unknown.
+A configuration file written for Apache RocketMQ is accepted unchanged. These keys have no effect, and each gives a
+warning; any other key is reported as unknown.
 """
 _FIXED_HEAD = """
 ## Keys with one value
@@ -118,7 +118,7 @@ _ACCESS_HEAD = """\
 Written by `make reference` from the table in the code; [security](../security.md) describes access control.
 
 These rules hold with `aclEnable=true`. A request without credentials, of an unknown account, or with a signature that
-does not match the account's secret is refused whatever its code, unless it comes from an address of a white list.
+does not match the account's secret is refused for every code, unless it comes from an address of a white list.
 A refused request gets a response with code 1; a oneway request is dropped. An administrator without permissions of its
 own has all permissions.
 
@@ -160,7 +160,7 @@ _HELP_WIDTH = 100
 
 
 def options_page() -> str:
-    """Every key that can stand in a configuration file."""
+    """Every key of the configuration files."""
     return "".join(
         (
             _OPTIONS_HEAD,
@@ -221,7 +221,7 @@ def client_page() -> str:
 
 
 def spark_page() -> str:
-    """The options of a read and the columns it can give."""
+    """The options and columns of reads."""
     from orbitmq.spark.columns import DEFAULT_COLUMNS  # loads pyspark, which only this page needs
     from orbitmq.spark.forms import TOPIC_COLUMNS
 
@@ -241,12 +241,12 @@ def _spark_writes() -> str:
         for name, column in SINK_COLUMNS.items()
         for text in [column.text]
     ]
-    columns = _table(("column", "also called", "type", "what it is"), rows)
+    columns = _table(("column", "alias", "type", "description"), rows)
     return f"{_SINK_HEAD}{_option_table(WriteOptions)}\n## Columns of writes\n{columns}"
 
 
 def spark_stores_page() -> str:
-    """The options of reading a store directory and the columns it can give."""
+    """The options and columns of reads of a store directory."""
     from orbitmq.spark.columns import DEFAULT_COLUMNS
     from orbitmq.spark.stores.columns import INDEX_COLUMNS, LOG_COLUMNS, QUEUE_COLUMNS
 
@@ -258,14 +258,14 @@ def spark_stores_page() -> str:
     }
     tables = []
     for title, columns in kinds.items():
-        rows = ((f"`{name}`", kind.simpleString(), told) for name, (kind, told) in columns.items())
+        rows = ((f"`{name}`", kind.simpleString(), default) for name, (kind, default) in columns.items())
         tables.append(f"\n## {title}\n{_table(('column', 'type', 'without option `columns`'), rows)}")
     return f"{_STORES_HEAD}{_option_table(ScanOptions)}{''.join(tables)}"
 
 
 def access_page() -> str:
-    """Who may ask what of a broker."""
-    head = ("code", "name", "needed", "without permission", "RocketMQ 4.9.7 asks for", "why")
+    """The permissions that requests to a broker need."""
+    head = ("code", "name", "needed", "without permission", "RocketMQ 4.9.7 requires", "why")
     known = served_by(Peer.BROKER)
     rows = map(_access_row, known)
     rest = ", ".join(f"`{request.name}` ({request})" for request in sorted(set(RequestCode).difference(known)))
@@ -280,7 +280,7 @@ def _access_row(request: RequestCode) -> tuple[str, ...]:
 
 def requests_page() -> str:
     """The requests that each kind of node serves."""
-    head = ("code", "name", "what it does")
+    head = ("code", "name", "description")
     parts = [_REQUESTS_HEAD]
     for title, peer in (("Name server", Peer.NAME_SERVER), ("Broker", Peer.BROKER), ("Client", Peer.CLIENT)):
         rows = ((str(request), f"`{request.name}`", request.text) for request in served_by(peer))
@@ -289,7 +289,7 @@ def requests_page() -> str:
 
 
 def _requests_of_brokers() -> str:
-    head = ("code", "name", "a slave", "bytes of a body, at most")
+    head = ("code", "name", "a slave", "maximum size of the body, bytes")
     rows = (
         (str(one), f"`{one.name}`", one.slave.value, "a frame" if one.body_max is None else str(one.body_max))
         for one in served_by(Peer.BROKER)
@@ -299,9 +299,9 @@ def _requests_of_brokers() -> str:
 
 
 def schemas_page() -> str:
-    """The kinds of answers, and where the schema of each is."""
+    """The kinds of JSON output, with links to their schemas."""
     rows = ((f"[`{kind}`](schemas/{kind}.json)", _first_line(item_of(kind))) for kind in sorted(KINDS))
-    return f"{_SCHEMAS_HEAD}{_table(('kind', 'each item is'), rows)}"
+    return f"{_SCHEMAS_HEAD}{_table(('kind', 'item'), rows)}"
 
 
 def _first_line(kind: type) -> str:
@@ -309,7 +309,7 @@ def _first_line(kind: type) -> str:
 
 
 def schema_page(kind: str) -> str:
-    """The JSON Schema of an answer of this kind."""
+    """The JSON Schema of the output of this kind."""
     return json.dumps(schema(kind, item_of(kind)), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -330,12 +330,12 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def _option_table(options: type[Options]) -> str:
-    return _table(("key", "default", "allowed", "what it does"), (_option_row(o) for _, o in options.table().values()))
+    return _table(("key", "default", "allowed", "description"), (_option_row(o) for _, o in options.table().values()))
 
 
 def _setting_table(kind: type[ClientSettings]) -> str:
     rows = ((_setting_name(name, declared), *_option_row(declared)) for name, declared in options_of(kind).items())
-    return _table(("setting", "key", "default", "allowed", "what it does"), rows)
+    return _table(("setting", "key", "default", "allowed", "description"), rows)
 
 
 def _setting_name(name: str, declared: Option) -> str:
@@ -355,5 +355,5 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _help(names: list[str]) -> str:
-    asked = CliRunner().invoke(app, [*names, "--help"], prog_name="orbitmq", terminal_width=_HELP_WIDTH)
-    return f"\n## orbitmq {' '.join(names)}\n\n```\n{asked.output.strip()}\n```\n"
+    printed = CliRunner().invoke(app, [*names, "--help"], prog_name="orbitmq", terminal_width=_HELP_WIDTH)
+    return f"\n## orbitmq {' '.join(names)}\n\n```\n{printed.output.strip()}\n```\n"

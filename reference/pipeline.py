@@ -1,4 +1,4 @@
-"""The generated page of the jobs: what their tables of options declare. Must not hold a fact of its own."""
+"""The generated page of the jobs: what their tables of options declare. It must not state facts of its own."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FOLDER/orbitmq_pipeline.py NAME ...`; see [clusters](../spark-cluster.md).
 | exit code | meaning |
 |---|---|
 | 0 | done |
-| 1 | something could not be done; it is said at the end |
+| 1 | some of the work failed; the closing table says what |
 | 2 | wrong usage or configuration |
 | 130 | interrupted |
 
-Every job takes `-c FILE`, a properties file with options by their keys (`nameServer` for `--name-server`), which is the
-place for secrets; flags go before it. `--json` prints the closing table as one JSON object. Further flags of every job:
+Every job takes `-c FILE`, a properties file with options by their keys (`nameServer` for `--name-server`); use it for
+secrets. Flags override it. `--json` prints the closing table as one JSON object. Further flags of every job:
 """
 
 
@@ -42,7 +42,7 @@ def pipeline_page() -> str:
 def _flags(options: type[Options], without: set[str]) -> str:
     from orbitmq.pipeline.command import flag
 
-    lines = ["| flag | default | allowed | what it does |", "|---|---|---|---|"]
+    lines = ["| flag | default | allowed | description |", "|---|---|---|---|"]
     for key, (_, declared) in options.table().items():
         if key not in without:
             default = as_text(declared.default)

@@ -1,4 +1,4 @@
-"""The published schemas: which items each kind of JSON output has, and their JSON Schema."""
+"""The published schemas: the items of each kind of JSON output, and their JSON Schema."""
 
 from __future__ import annotations
 

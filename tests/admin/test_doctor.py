@@ -26,7 +26,7 @@ def here(running: Cluster) -> tuple[str, str]:
 def test_everything_that_was_looked_at(here: tuple[str, str]) -> None:
     rows = {row["check"]: row for row in items("doctor", *here)}
     assert {"name server", "masters", "reachable", "clocks", "disk", "permission", "trace"} <= rows.keys()
-    assert rows["reachable"]["message"] == "every broker answers at the address it registers"
+    assert rows["reachable"]["message"] == "every broker responds at the address it registers"
     assert "TRACE" in rows["trace"]["message"]
 
 

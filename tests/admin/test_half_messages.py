@@ -147,7 +147,7 @@ async def test_a_plan_to_resume_says_how_the_message_stands(topic: str, pending:
         plan = await plan_resume(Session(remoting, [system.address]), offset_message_id(store_host, 1000))
         await remoting.close()
         (change,) = plan.changes
-        assert (change.step.before, change.step.after) == (before, "asked again")
+        assert (change.step.before, change.step.after) == (before, "checked again")
         assert bool(plan.warnings) is (before == "not pending")
 
 
@@ -158,6 +158,6 @@ async def test_a_message_that_a_silent_broker_may_have_is_not_called_missing() -
             0, body=encode_standard(info)
         )
         remoting = Remoting()
-        with pytest.raises(AdminError, match="is not found, and not everybody answers: broker-a"):
+        with pytest.raises(AdminError, match="is not found, and some nodes do not respond: broker-a"):
             await plan_resume(Session(remoting, [system.address]), offset_message_id(encode_host("127.0.0.1", 1), 1000))
         await remoting.close()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from orbitmq.admin import in_flight
-from orbitmq.admin.in_flight import Underway
+from orbitmq.admin.in_flight import InFlight
 
 
 def test_each_counts_once_whichever_end_tells_first() -> None:
-    way = Underway()
+    way = InFlight()
     first, second = way.begin(), way.begin()
     assert way.stored(first, 1.0) is None
     assert way.came(first, 1.5) == 1.0
@@ -22,7 +22,7 @@ def test_each_counts_once_whichever_end_tells_first() -> None:
 
 
 def test_what_failed_and_came_hides_none_that_is_lost() -> None:
-    way = Underway()
+    way = InFlight()
     lost, failed, late, early = (way.begin() for _ in range(4))
     way.stored(early, 0.5)
     way.stored(lost, 1.0)
@@ -35,8 +35,8 @@ def test_what_failed_and_came_hides_none_that_is_lost() -> None:
 
 
 def test_what_is_kept_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_flight, "UNDERWAY_MAX", 2)
-    way = Underway()
+    monkeypatch.setattr(in_flight, "IN_FLIGHT_MAX", 2)
+    way = InFlight()
     way.stored(way.begin(), 1.0)
     assert not way.is_full
     number = way.begin()

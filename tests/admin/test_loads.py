@@ -15,7 +15,7 @@ import pytest
 from orbitmq.admin import loads
 from orbitmq.admin.groups import groups
 from orbitmq.admin.loads import Load, LoadReport, Since, Way, _began, _Counts, _paced
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.session import Session
 from orbitmq.admin.temporary import NAME, own_topic
 from orbitmq.admin.topics import Topic, listed, status
@@ -191,7 +191,7 @@ def test_messages_are_sent_each_way_and_the_topic_is_removed(cluster: Cluster, w
 
 @pytest.mark.parametrize("way", [Way.PULL, Way.PUSH])
 def test_what_a_topic_holds_is_consumed_and_the_group_is_removed(cluster: Cluster, way: Way) -> None:
-    async def look(session: Session) -> tuple[Found[LoadReport], list[str]]:
+    async def look(session: Session) -> tuple[Result[LoadReport], list[str]]:
         async with own_topic(session, [], 2) as topic:
             with pytest.raises(AdminError, match="holds no message"):
                 await loads.consuming(session, topic, Load(way), {})
@@ -221,7 +221,7 @@ def test_what_was_stored_without_an_answer_does_not_hide_what_is_lost(
 ) -> None:
     monkeypatch.setattr(loads, "Producer", partial(Producer, send_timeout_ms=500))
 
-    async def look(session: Session) -> Found[LoadReport]:
+    async def look(session: Session) -> Result[LoadReport]:
         async with own_topic(session, [], 2) as topic:
             return await loads.end_to_end(session, topic, Load(Way.SYNC, 0.5, 0, 40, 8, 64), {})
 
@@ -247,8 +247,8 @@ def test_a_broker_that_takes_nothing_is_an_error_and_no_rate_of_0(cluster: Clust
 
 
 def test_an_interruption_leaves_the_figures_so_far_and_nothing_else(cluster: Cluster) -> None:
-    async def look(session: Session) -> Found[LoadReport]:
-        async def bench() -> Found[LoadReport]:
+    async def look(session: Session) -> Result[LoadReport]:
+        async def bench() -> Result[LoadReport]:
             async with own_topic(session, [], 2) as topic:
                 return await loads.sending(session, topic, Load(seconds=600, warm_up_seconds=0), {})
 
@@ -263,7 +263,7 @@ def test_an_interruption_leaves_the_figures_so_far_and_nothing_else(cluster: Clu
 
     found = asked(cluster.namesrv_address, look)
     assert found.items[0].messages > 0
-    assert found.warnings == ["it was interrupted: these are the figures so far"]
+    assert found.warnings == ["it was interrupted: these are the metrics so far"]
 
 
 def test_ctrl_c_ends_it_with_a_table(cluster: Cluster) -> None:
@@ -274,15 +274,15 @@ def test_ctrl_c_ends_it_with_a_table(cluster: Cluster) -> None:
         told, beside = process.communicate(timeout=30)
     assert process.returncode == 0, beside
     assert "P99.9 MS" in told
-    assert "these are the figures so far" in beside
+    assert "these are the metrics so far" in beside
     assert not bench_topics(cluster).items
 
 
-def bench_topics(cluster: Cluster) -> Found[Topic]:
+def bench_topics(cluster: Cluster) -> Result[Topic]:
     return asked(cluster.namesrv_address, lambda session: listed(session, containing=NAME))
 
 
-def cluster_holds(found: Found[Topic], cluster: Cluster) -> bool:
+def cluster_holds(found: Result[Topic], cluster: Cluster) -> bool:
     return any(cluster.message_count(row.topic) > 20 for row in found.items)
 
 

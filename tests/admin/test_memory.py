@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from orbitmq.admin import memory
-from orbitmq.admin.memory import BROKERS_MAX, KEEP_MS, KeptMemory, Memory, Remembered, compared
+from orbitmq.admin.memory import BROKERS_MAX, KEEP_MS, Memory, Remembered, StoredMemory, compared
 
 A, B = (Remembered("C", f"broker-{letter}", 0, f"h:{port}") for letter, port in (("a", 1), ("b", 2)))
 SLAVE = Remembered("C", "broker-a", 1, "h:3")
@@ -63,15 +63,15 @@ def test_no_more_brokers_are_remembered_than_a_name_server_may_have_known() -> N
 def test_what_one_command_saw_the_next_one_knows(tmp_path: Path) -> None:
     clock = Clock()
     folder = tmp_path / "orbitmq" / "brokers"
-    assert look(KeptMemory(folder, SERVERS, clock=clock), A, B) == []
-    other = KeptMemory(folder, [*reversed(SERVERS), "n:1"], clock=clock)
+    assert look(StoredMemory(folder, SERVERS, clock=clock), A, B) == []
+    other = StoredMemory(folder, [*reversed(SERVERS), "n:1"], clock=clock)
     assert look(other, A) == ["broker-b"]
-    assert look(KeptMemory(folder, ["n:1"], clock=clock), A) == [], "other name servers, another cluster"
+    assert look(StoredMemory(folder, ["n:1"], clock=clock), A) == [], "other name servers, another cluster"
     assert stat.S_IMODE(other.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert [one.title for one in asyncio.run(other.forget("broker-b"))] == ["broker-b"]
     assert asyncio.run(other.forget("broker-b")) == []
-    assert look(KeptMemory(folder, SERVERS, clock=clock), A) == []
+    assert look(StoredMemory(folder, SERVERS, clock=clock), A) == []
 
 
 def test_the_file_is_written_when_something_changes_and_else_now_and_then(
@@ -85,7 +85,7 @@ def test_the_file_is_written_when_something_changes_and_else_now_and_then(
         ([A, B], 0, 1), ([A, B], 1000, 1), ([A], 1000, 1), ([A], memory.REFRESH_MS, 2), ([A, B, SLAVE], 0, 3)
     ):  # fmt: skip
         clock.at_ms += later_ms
-        look(KeptMemory(tmp_path, SERVERS, clock=clock), *registered)
+        look(StoredMemory(tmp_path, SERVERS, clock=clock), *registered)
         assert len(written) == writes
     assert "broker-a" in written[-1]
 
@@ -93,24 +93,24 @@ def test_the_file_is_written_when_something_changes_and_else_now_and_then(
 def test_commands_that_look_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     ours = [replace(A, name=f"broker-{number:02}", address=f"h:{number}") for number in range(20)]
     with ThreadPoolExecutor(8) as beside:
-        list(beside.map(lambda one: look(KeptMemory(tmp_path, SERVERS), one), ours))
-    assert look(KeptMemory(tmp_path, SERVERS)) == [one.name for one in ours]
+        list(beside.map(lambda one: look(StoredMemory(tmp_path, SERVERS), one), ours))
+    assert look(StoredMemory(tmp_path, SERVERS)) == [one.name for one in ours]
     assert sorted(path.suffix for path in tmp_path.iterdir()) == ["", ".json"], "nothing is left beside"
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"nameServers": 1}', "\x00" * 100, '{"nameServers":["x"],"brokers":[]}'])
 def test_a_damaged_file_is_written_anew(tmp_path: Path, text: str) -> None:
-    mine = KeptMemory(tmp_path, SERVERS)
+    mine = StoredMemory(tmp_path, SERVERS)
     mine.path.write_text(text)
     assert look(mine, A, B) == []
-    assert look(KeptMemory(tmp_path, SERVERS), A) == ["broker-b"]
+    assert look(StoredMemory(tmp_path, SERVERS), A) == ["broker-b"]
     kept = [path.read_text() for path in tmp_path.glob("*.damaged-*")]
     assert kept == ([] if text.endswith("[]}") else [text]), "one of other name servers is whole"
 
 
 def test_where_nothing_can_be_written_the_process_remembers(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    mine = KeptMemory(tmp_path / "file" / "brokers", SERVERS)
+    mine = StoredMemory(tmp_path / "file" / "brokers", SERVERS)
     assert look(mine, A, B) == []
     assert look(mine, A) == ["broker-b"]
 
@@ -118,6 +118,6 @@ def test_where_nothing_can_be_written_the_process_remembers(tmp_path: Path) -> N
 def test_name_servers_that_nobody_asks_any_more_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "FILES_MAX", 3)
     for number in range(5):
-        look(KeptMemory(tmp_path, [f"n:{number}"]), A, B)
+        look(StoredMemory(tmp_path, [f"n:{number}"]), A, B)
     assert len(list(tmp_path.glob("*.json"))) == 3
-    assert look(KeptMemory(tmp_path, ["n:4"]), A) == ["broker-b"]
+    assert look(StoredMemory(tmp_path, ["n:4"]), A) == ["broker-b"]

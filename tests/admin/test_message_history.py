@@ -99,7 +99,7 @@ def test_a_plain_message_that_nobody_consumes() -> None:
         (
             track("g", TrackKind.UNKNOWN, note="no answer"),
             GroupState.UNKNOWN,
-            "how far g is cannot be told (no answer)",
+            "the progress of g is unknown (no answer)",
         ),
     ],
 )
@@ -187,7 +187,7 @@ def test_a_dead_letter_that_an_administrator_had_come_again() -> None:
     facts["retries"] = [retry(1, T0 + 15), retry(0, T0 + 90)]
     found = told(**facts | {"retries_passed": {"g": True}})
     assert (found.groups[0].state, found.groups[0].text) == (GroupState.CONSUMED, "consumed by g when it came again")
-    assert told(**facts).groups[0].text == "what came again to g was delivered"
+    assert told(**facts).groups[0].text == "what was retried for g was delivered"
 
 
 def delayed(due_ms: int | None, *, is_delivered: bool | None = False) -> Delayed:
@@ -198,7 +198,7 @@ def test_a_delayed_message() -> None:
     found = told(delayed=[delayed(T0 + 100_000)])
     assert (found.state, found.sentence) == (
         MessageState.DELAYED,
-        "It waits for its delay (level 5, due at 2023-11-14T22:15:00.000Z) and goes to Orders then.",
+        "It waits for its delay (level 5, due at 2023-11-14T22:15:00.000Z) and is delivered to Orders then.",
     )
     assert kinds(found) == ["born", "delayed", "due"]
     assert found.message
@@ -217,42 +217,42 @@ HALF = HalfRecord(message(HALF_TOPIC, properties={"REAL_TOPIC": "Orders"}), Half
 
 
 def test_a_pending_transaction() -> None:
-    found = told(half=HALF, halves=[message(HALF_TOPIC), message(HALF_TOPIC, T0 + 5)])
+    found = told(half=HALF, half_messages=[message(HALF_TOPIC), message(HALF_TOPIC, T0 + 5)])
     assert found.state is MessageState.PENDING
     assert found.sentence == (
         "It is a half message of Orders whose producer has not decided since 2023-11-14T22:13:19.990Z "
-        "(asked 2 times, next at 2023-11-14T22:14:50.000Z)."
+        "(checked 2 times, next at 2023-11-14T22:14:50.000Z)."
     )
     assert kinds(found) == ["born", "prepared", "checked"]
-    unknown = told(half=replace(HALF, state=HalfState.UNKNOWN), halves=[HALF.message])
+    unknown = told(half=replace(HALF, state=HalfState.UNKNOWN), half_messages=[HALF.message])
     assert unknown.sentence == "It is a half message of Orders, and whether its producer has decided is not known."
 
 
 def test_a_committed_transaction() -> None:
     half = replace(HALF, state=HalfState.DECIDED)
-    found = told(half=half, halves=[half.message], copies=[message(at_ms=T0 + 5, prepared_transaction_offset=7)])
+    found = told(half=half, half_messages=[half.message], copies=[message(at_ms=T0 + 5, prepared_transaction_offset=7)])
     assert found.state is MessageState.STORED
     assert kinds(found) == ["born", "prepared", "committed"]
 
 
 def test_a_transaction_that_was_rolled_back() -> None:
     half = replace(HALF, state=HalfState.DECIDED)
-    found = told(half=half, halves=[half.message])
+    found = told(half=half, half_messages=[half.message])
     assert (found.state, found.sentence) == (MessageState.ROLLED_BACK, "It was rolled back, so Orders never got it.")
     assert kinds(found) == ["born", "prepared", "rolledBack"]
     decided = Traced(kind="EndTransaction", at_ms=T0 + 5, msg_id=ID, group="p", client_host="c", state="COMMIT_MESSAGE")
-    committed = told(half=half, halves=[half.message], trace=Trace(ID, "T", [decided], []))
+    committed = told(half=half, half_messages=[half.message], trace=Trace(ID, "T", [decided], []))
     assert committed.state is MessageState.COMMITTED, "its topic has lost it"
 
 
 def test_a_transaction_that_was_given_up() -> None:
     half = replace(HALF, state=HalfState.DECIDED)
     given_up = message("TRANS_CHECK_MAX_TIME_TOPIC", T0 + 50, offset_msg_id="0B")
-    found = told(half=half, halves=[half.message], given_up=[given_up])
+    found = told(half=half, half_messages=[half.message], given_up=[given_up])
     assert found.state is MessageState.GIVEN_UP
     assert found.sentence == (
         "It is a half message of Orders that was given up at 2023-11-14T22:13:20.050Z: its producer never decided "
-        "(orbitmq msg resume 0B has it asked again)."
+        "(orbitmq msg resume 0B restarts its checks)."
     )
     assert kinds(found) == ["born", "prepared", "givenUp"]
 
@@ -283,9 +283,9 @@ def test_a_message_that_has_expired() -> None:
 def test_a_message_that_is_not_found_says_where_it_was_looked_for() -> None:
     found = told(searched=["topic Orders", "half messages"], trace=Trace(ID, "T", [], [], NoTrace.NO_TOPIC))
     assert (found.state, found.message, found.timeline) == (MessageState.NOT_FOUND, None, [])
-    assert found.sentence == f"There is no message {ID}: looked for it in topic Orders, half messages."
+    assert found.sentence == f"There is no message {ID}: searched topic Orders, half messages."
     assert found.trace_note == "there is no trace topic T: brokers make it with traceTopicEnable=true"
-    assert "(not everybody has answered)" in told(is_partial=True).sentence
+    assert "(some nodes did not respond)" in told(is_partial=True).sentence
 
 
 def test_a_trace_is_woven_into_the_timeline() -> None:
@@ -306,14 +306,14 @@ def test_a_trace_is_woven_into_the_timeline() -> None:
     assert kinds(found) == ["born", "sent", "decided", "stored", "consuming", "failed"]
     texts = {event.kind: event.text for event in found.timeline}
     assert texts["sent"] == "producers at 10.0.0.9:5000 sent it to 10.0.0.1:10911 in 3 ms"
-    assert texts["decided"] == "p at c decided COMMIT_MESSAGE, when it was asked"
+    assert texts["decided"] == "p at c decided COMMIT_MESSAGE, after a transaction check"
     assert texts["consuming"] == "g at c began to consume it (attempt 1)"
     assert texts["failed"] == "g at c failed to consume it after 5 ms"
     assert [event.at_ms for event in found.timeline][-1] == T0 + 45
     assert {event.source for event in found.timeline} == {"store", "trace"}
 
 
-MORE = "not everybody has answered, so there may be more to tell."
+MORE = "some nodes did not respond, so this may be incomplete."
 
 
 def test_a_plain_message_whose_groups_not_everybody_has_told() -> None:
@@ -341,16 +341,16 @@ def test_a_message_that_was_sent_has_not_expired_while_a_broker_is_silent() -> N
 
 def test_a_transaction_is_not_taken_for_rolled_back_while_its_topic_was_not_looked_into() -> None:
     half = replace(HALF, state=HalfState.DECIDED)
-    found = told(half=half, halves=[half.message], is_partial=True)
+    found = told(half=half, half_messages=[half.message], is_partial=True)
     known = "It is a half message of Orders whose producer has decided, and whether for it is not known"
     assert (found.state, found.sentence) == (MessageState.DECIDED, f"{known}; {MORE}")
     assert kinds(found) == ["born", "prepared"]
-    gone = told(half=half, halves=[half.message], is_topic_gone=True)
+    gone = told(half=half, half_messages=[half.message], is_topic_missing=True)
     assert gone.sentence == f"{known}: Orders is not there (any more)."
 
     def decided(how: str) -> MessageHistory:
         record = Traced(kind="EndTransaction", at_ms=T0 + 5, msg_id=ID, group="p", client_host="c", state=how)
-        return told(half=half, halves=[half.message], is_partial=True, trace=Trace(ID, "T", [record], []))
+        return told(half=half, half_messages=[half.message], is_partial=True, trace=Trace(ID, "T", [record], []))
 
     assert decided("ROLLBACK_MESSAGE").state is MessageState.ROLLED_BACK
     assert decided("COMMIT_MESSAGE").sentence == f"It was committed, and Orders is not known to have it; {MORE}"

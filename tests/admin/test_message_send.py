@@ -17,7 +17,7 @@ from orbitmq.admin.envelope import plain
 from orbitmq.admin.message_input import MessageDefaults, draft, draft_of_json, queue_of
 from orbitmq.admin.message_send import Outlet, again, message_of_json
 from orbitmq.admin.plans import Step, StepOutcome
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.session import Session
 from orbitmq.client.core.outgoing_message import Outgoing
 from orbitmq.errors import ConfigurationError, MessageIllegal
@@ -128,9 +128,9 @@ def test_a_plan_keeps_no_messages_and_reads_them_again_when_it_is_made(monkeypat
     async def recorded(_session: Session, name: str, _now_ms: int, *, topic: str | None) -> MessageExt:
         return replace(stored(b"as it was planned"), offset_msg_id=name, broker_name="b")
 
-    async def read(_session: Session, offset_id: str) -> Found[MessageExt]:
+    async def read(_session: Session, offset_id: str) -> Result[MessageExt]:
         there = {"01": [stored(b"as it is stored")], "02": [], "03": [other]}
-        return Found([replace(one, offset_msg_id=offset_id) for one in there[offset_id]])
+        return Result([replace(one, offset_msg_id=offset_id) for one in there[offset_id]])
 
     async def routed(_session: Session, _topic: str) -> None:
         return None
@@ -145,7 +145,7 @@ def test_a_plan_keeps_no_messages_and_reads_them_again_when_it_is_made(monkeypat
     monkeypatch.setattr(Session, "route", routed)
     monkeypatch.setattr(Outlet, "send_packed", send)
 
-    async def make() -> Found[Step]:
+    async def make() -> Result[Step]:
         plan = await message_send.plan_resend(
             Session(Remoting(), ["n:1"]), ["01", "02", "03"], SystemClock(), to="Copy"
         )

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from orbitmq.admin.message_history import MessageState
-from orbitmq.admin.messages import ANSWER_MAX, by_key, by_offset_id
+from orbitmq.admin.messages import RESPONSE_MAX, by_key, by_offset_id
 from orbitmq.admin.search import find
 from orbitmq.admin.session import Session
 from orbitmq.message.hosts import encode_host
@@ -51,7 +51,7 @@ def index(units: list[Unit]) -> Callable[[Connection, Command], Command]:
             for one in units
             if one.topic == header.topic
             and header.begin_timestamp <= one.store_timestamp // 1000 * 1000 <= header.end_timestamp
-        ][-ANSWER_MAX:]
+        ][-RESPONSE_MAX:]
         code = ResponseCode.SUCCESS if found else ResponseCode.QUERY_NOT_FOUND
         body = b"".join(map(encode_unit, found))
         return command.response(code, header=QueryMessageResponseHeader(0, 0), body=body)
@@ -112,7 +112,7 @@ async def test_not_found_is_no_certainty_when_not_everybody_answers() -> None:
         assert found.partial
         (told,) = found.items
         assert told.state is MessageState.NOT_FOUND
-        assert told.sentence.startswith("There is no message k (not everybody has answered): looked for it in ")
+        assert told.sentence.startswith("There is no message k (some nodes did not respond): searched ")
 
 
 @pytest.mark.parametrize("is_same", [True, False])

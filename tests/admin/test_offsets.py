@@ -171,7 +171,7 @@ def test_several_groups_are_brought_back_and_brokers_are_asked_for_their_tables_
         plan = await plan_undo(session, {"parts": [kept(name, 2, "T", "Gone") for name in names]})
         assert codes.count(RequestCode.GET_ALL_CONSUMER_OFFSET) == 2, "one for each broker, not for each queue"
         assert codes.count(RequestCode.GET_TOPIC_STATS_INFO) == 8, "one for each group, broker and topic"
-        assert "Gone/broker-a/0 is gone: its offset is not brought back" in plan.warnings
+        assert "Gone/broker-a/0 no longer exists: its offset is not restored" in plan.warnings
         assert await carried_out(plan) == [StepOutcome.CONFIRMED] * 8
         for name in names:
             assert set((await stored(session, name)).values()) == {2}

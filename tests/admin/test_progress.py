@@ -22,7 +22,7 @@ from orbitmq.admin.progress import (
     vanished,
     warnings_of,
 )
-from orbitmq.admin.results import Failure, Found
+from orbitmq.admin.results import Failure, Result
 from orbitmq.admin.session import Session
 from orbitmq.client import ConsumeConcurrentlyStatus, Message
 from orbitmq.client.sync import Producer, PushConsumer
@@ -205,7 +205,7 @@ def test_clocks_that_differ_give_no_negative_age() -> None:
 
 def queue(number: int, end: int, stored: int | None, topic: str = "T", low: int = 0) -> GroupQueue:
     at = MessageQueue(topic, "broker-a", number)
-    return reading(QueueFacts(at, end, low, stored, stored is not None, told_delay_ms=7), NOW_MS)
+    return reading(QueueFacts(at, end, low, stored, stored is not None, reported_delay_ms=7), NOW_MS)
 
 
 def members(*names: str, failed: bool = False) -> GroupMembership:
@@ -411,7 +411,7 @@ def test_a_broker_that_dies_makes_the_lag_unknown_and_never_smaller(cluster: Clu
     consumer.subscribe("T")
     consumer.set_listener(lambda *_: ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
 
-    def measured() -> Found[GroupProgress]:
+    def measured() -> Result[GroupProgress]:
         return asked(cluster.namesrv_address, lambda session: progress(session, "bereft"))
 
     with consumer:

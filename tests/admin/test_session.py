@@ -1,4 +1,4 @@
-"""The promises of admin.session, admin.answers and admin.plans: nobody's silence hides another's answer, and a change
+"""The promises of admin.session, admin.responses and admin.plans: nobody's silence hides another's answer, and a change
 is told as what became of it.
 """
 
@@ -11,7 +11,7 @@ import pytest
 
 from orbitmq.admin.plans import Change, Plan, Step, StepOutcome, Value, joined
 from orbitmq.admin.results import FIXED, failure_of
-from orbitmq.admin.session import ASKED_AT_ONCE, Node, Session, nearest
+from orbitmq.admin.session import IN_FLIGHT_MAX, Node, Session, nearest
 from orbitmq.broker.settings import _refused
 from orbitmq.errors import BrokerError, ConnectError, NoNameServer, NotFound, RemotingTimeout
 from orbitmq.net.remoting import Remoting
@@ -89,11 +89,11 @@ def test_a_silent_node_is_named_beside_the_answers_of_the_others() -> None:
         return await session().each({number: f"broker {number}" for number in range(50)}, ask)
 
     gathered = run(all_of_them())
-    assert gathered.answers == {number: number * 10 for number in range(50) if number != 1}
+    assert gathered.responses == {number: number * 10 for number in range(50) if number != 1}
     (failure,) = gathered.failures
     assert (failure.target, failure.name, failure.retryable) == ("broker 1", "TIMEOUT", True)
-    assert most == ASKED_AT_ONCE
-    assert gathered.found().partial
+    assert most == IN_FLIGHT_MAX
+    assert gathered.result().partial
 
 
 def test_questions_that_ask_further_ones_do_not_wait_for_each_other() -> None:
@@ -102,14 +102,14 @@ def test_questions_that_ask_further_ones_do_not_wait_for_each_other() -> None:
             await asyncio.sleep(0)
             return more
 
-        return sum((await one.each(dict.fromkeys(range(number), "x"), inner)).answers.values())
+        return sum((await one.each(dict.fromkeys(range(number), "x"), inner)).responses.values())
 
     async def all_of_them() -> Any:
         one = session()
         async with asyncio.timeout(10):
-            return await one.each(dict.fromkeys(range(3 * ASKED_AT_ONCE), "x"), lambda number: outer(one, number))
+            return await one.each(dict.fromkeys(range(3 * IN_FLIGHT_MAX), "x"), lambda number: outer(one, number))
 
-    assert run(all_of_them()).answers[4] == 0 + 1 + 2 + 3
+    assert run(all_of_them()).responses[4] == 0 + 1 + 2 + 3
 
 
 def test_a_bug_is_not_told_as_a_silent_node() -> None:

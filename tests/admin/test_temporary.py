@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.session import Session
 from orbitmq.admin.temporary import NAME, own_topic, with_own_topic
 from orbitmq.admin.topics import listed
@@ -47,9 +47,9 @@ def test_a_topic_that_one_master_refuses_is_removed_from_the_others(healed: Clus
 
 
 def test_what_cannot_be_removed_is_told_beside_what_was_measured(healed: Cluster) -> None:
-    async def work(_topic: str) -> Found[int]:
+    async def work(_topic: str) -> Result[int]:
         healed.refuse(RequestCode.DELETE_TOPIC_IN_BROKER, times=None)
-        return Found([42])
+        return Result([42])
 
     found = asked(healed.namesrv_address, lambda session: with_own_topic(session, 1, work))
     assert found.items == [42]
@@ -59,7 +59,7 @@ def test_what_cannot_be_removed_is_told_beside_what_was_measured(healed: Cluster
 
 
 def test_what_ended_the_run_is_told_with_what_is_left(healed: Cluster) -> None:
-    async def work(_topic: str) -> Found[int]:
+    async def work(_topic: str) -> Result[int]:
         healed.refuse(RequestCode.DELETE_TOPIC_IN_BROKER, times=None)
         raise AdminError("nothing could be sent")
 

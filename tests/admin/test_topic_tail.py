@@ -147,7 +147,7 @@ async def test_a_queue_whose_limits_nobody_tells_at_first_is_followed_as_soon_as
 
 async def test_the_last_ones_are_looked_for_within_a_budget_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_tail, "BUDGET", 40)
-    told = "of the newest 40 messages 1 are wanted; older ones were not looked at"
+    told = "of the newest 40 messages 1 match; older ones were not read"
     async with orders(monkeypatch) as system:
         bodies, _, warnings = await tailed(system, TailStart(last=10), text="65")
         assert (bodies, warnings) == ([b"65"], [f"{told}: --from with a time or an offset has no such limit"])

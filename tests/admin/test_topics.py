@@ -11,8 +11,8 @@ import pytest
 
 from orbitmq.admin import topic_changes, topics
 from orbitmq.admin.plans import Plan, StepOutcome
-from orbitmq.admin.results import Found
-from orbitmq.admin.session import ASKED_AT_ONCE, Node, Session
+from orbitmq.admin.results import Result
+from orbitmq.admin.session import IN_FLIGHT_MAX, Node, Session
 from orbitmq.admin.topic_changes import TopicChanges, perm_of
 from orbitmq.admin.topics import TopicFlow, TopicType, day_sum, type_of
 from orbitmq.client.sync import Producer
@@ -103,7 +103,7 @@ class Asked:
         return answer
 
 
-def flow_of(monkeypatch: pytest.MonkeyPatch, homes: list[Node], groups: int) -> tuple[Found[TopicFlow], Asked, float]:
+def flow_of(monkeypatch: pytest.MonkeyPatch, homes: list[Node], groups: int) -> tuple[Result[TopicFlow], Asked, float]:
     """What is found, who was asked in vain, and how long it took on the loop's clock."""
     asked_of = Asked()
 
@@ -120,7 +120,7 @@ def flow_of(monkeypatch: pytest.MonkeyPatch, homes: list[Node], groups: int) -> 
     monkeypatch.setattr(topics, "statistic", counted)
     monkeypatch.setattr(topics, "consume_stats", behind)
 
-    async def look() -> tuple[Found[TopicFlow], float]:
+    async def look() -> tuple[Result[TopicFlow], float]:
         session = Session(Remoting(), ["n:1"])
 
         async def homes_of(_topic: str) -> list[Node]:
@@ -294,7 +294,7 @@ def test_a_broker_without_master_is_warned_of(running: Cluster) -> None:
         return [plan.warnings for plan in plans]
 
     untouched = "broker-z has no master now: nothing is changed there"
-    brought_back = "broker-z has no master now: if it has the topic, it brings it back"
+    brought_back = "broker-z has no master now: if it has the topic, it will register it again"
     assert asked(running.namesrv_address, warned) == [[untouched], [untouched], [brought_back], []]
 
 
@@ -329,7 +329,7 @@ def test_a_broker_that_does_not_answer_makes_figures_partial(running: Cluster) -
 
 
 def test_what_flows_through_more_topics_than_are_asked_at_once(running: Cluster) -> None:
-    names = [f"Flow{number}" for number in range(ASKED_AT_ONCE + 4)]
+    names = [f"Flow{number}" for number in range(IN_FLIGHT_MAX + 4)]
     for name in names:
         running.create_topic(name, queues=1)
     found = asked(running.namesrv_address, lambda session: topics.flows(session, None))

@@ -51,10 +51,10 @@ def test_a_topic_that_was_deleted_is_as_it_was_but_for_its_messages(running: Clu
     assert f"to undo it: orbitmq topic undo {file}" in told.stderr
     orbitmq("topic", "status", "Lost", *at, code=3)
     told = orbitmq("topic", "undo", file, "--yes", *at)
-    assert "messages of Lost, and how far groups were in it, are not brought back" in told.stderr
+    assert "messages of Lost, and the offsets of groups in it, are not restored" in told.stderr
     assert [row[:4] for row in configurations(at, "Lost")] == [row[:4] for row in before]
     assert items("namesrv", "kv", "get", "ORDER_TOPIC_CONFIG", "Lost", *at)[0]["value"] == "broker-b:5"
-    assert "nothing to do" in orbitmq("topic", "undo", file, "--yes", *at).stderr
+    assert "nothing to change" in orbitmq("topic", "undo", file, "--yes", *at).stderr
 
 
 def test_a_topic_that_was_altered_is_as_it_was_on_each_broker(running: Cluster, home: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_topic_that_was_altered_is_as_it_was_on_each_broker(running: Cluster, 
     assert configurations(at, "Changed") != before
     told = orbitmq("topic", "undo", newest(home), "--yes", *at)
     assert configurations(at, "Changed") == before
-    assert "not brought back" not in told.stderr
+    assert "not restored" not in told.stderr
     running.kill("broker-b")
     try:
         told = orbitmq("topic", "undo", newest(home), "--yes", *at, code=5)

@@ -153,7 +153,7 @@ def test_a_cluster_that_does_not_answer_is_told_as_it_was_known_and_not_asked_at
     monkeypatch.setattr(completion, "_of_cluster", lambda *_: ["Orders"])
     completion._names("topics", given, "")
     monkeypatch.setattr(completion, "_of_cluster", silent)
-    monkeypatch.setattr(completion, "ASK_SECONDS", 0.1)
+    monkeypatch.setattr(completion, "QUERY_SECONDS", 0.1)
     now += FRESH_SECONDS + 1
     assert completion._names("topics", given, "") == completion._names("topics", given, "") == ["Orders"]
     assert rounds == 1

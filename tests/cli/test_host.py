@@ -152,7 +152,7 @@ def _kept(
 
     async def keep() -> None:
         running = host.RunningProcess(host.HostedProcess("broker-0", (), "broker", ""))
-        keeping = asyncio.create_task(host._keep(running, "info", lambda _running, code: gave_up.append(code)))
+        keeping = asyncio.create_task(host._supervise(running, "info", lambda _running, code: gave_up.append(code)))
         async with asyncio.timeout(30):
             while not ends() and not gave_up:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -203,5 +203,5 @@ def test_a_keeper_that_fails_says_so_and_is_given_up(
         raise RuntimeError("a bug")
 
     assert _kept(monkeypatch, start, lambda: False) == [1]
-    assert "event=node_not_kept node='broker-0'" in caplog.text
+    assert "event=node_not_supervised node='broker-0'" in caplog.text
     assert "a bug" in caplog.text

@@ -48,11 +48,11 @@ def test_words_are_read_in_every_form(words: str, values: dict[str, str]) -> Non
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("-b a:1", "wants -t topic"),
-        ("-t T", "wants -b brokerAddr or -c clusterName"),
-        ("-b a:1 -t", "-t wants a value"),
+        ("-b a:1", "needs -t topic"),
+        ("-t T", "needs -b brokerAddr or -c clusterName"),
+        ("-b a:1 -t", "-t needs a value"),
         ("-b a:1 -t T -z", "has no option -z"),
-        ("-b a:1 -t T extra", "'extra' is no option"),
+        ("-b a:1 -t T extra", "'extra' is not an option"),
         ("-b a:1 -t T --nothing", "has no option --nothing"),
     ],
 )
@@ -69,7 +69,7 @@ def test_names_are_taken_in_whatever_case() -> None:
 
 def test_every_failure_has_an_exit_code() -> None:
     assert "there is no command" in orbitmq("mqadmin", "clusterLst", code=2).stderr
-    assert "wants -t topic" in orbitmq("mqadmin", "topicRoute", code=2).stderr
+    assert "needs -t topic" in orbitmq("mqadmin", "topicRoute", code=2).stderr
     here = f"127.0.0.1:{free_port()}"
     assert here in orbitmq("mqadmin", "clusterList", "-n", here, code=5).stderr
     assert "host:port" in orbitmq("mqadmin", "clusterList", "-n", "nowhere", code=2).stderr
@@ -86,7 +86,7 @@ def test_forms() -> None:
     assert at % 1000 == 59
 
 
-@pytest.mark.parametrize(("flag", "word"), [("readonly", "readonly"), ("protected", "asks nobody")])
+@pytest.mark.parametrize(("flag", "word"), [("readonly", "readonly"), ("protected", "does not prompt")])
 def test_a_context_that_takes_no_change_takes_none_of_these(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flag: str, word: str
 ) -> None:

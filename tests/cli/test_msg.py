@@ -46,4 +46,4 @@ def test_flags_that_make_no_sense_are_refused_before_anybody_is_asked(words: tup
 
 def test_bytes_that_are_no_text_are_read_as_they_are() -> None:
     ended = orbitmq("msg", "send", "T", "-n", "127.0.0.1:1", typed=b"caf\xe9\n", code=5)
-    assert "no name server answers" in ended.stderr
+    assert "no name server responds" in ended.stderr

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from orbitmq.admin.envelope import rfc3339
 from orbitmq.cli.lazy_commands import NOUNS, SECTIONS
 from orbitmq.cli.main import app
-from orbitmq.cli.verbs import ANSWERS
+from orbitmq.cli.verbs import RESULT_COLUMNS
 from reference.schemas import KINDS, item_of, schema
 from tests.cli.test_main import HEAVY, MODULES_MAX
 
@@ -28,14 +28,14 @@ VERBS = [
     for command in noun.registered_commands
     if command.callback
 ]
-OUR_KINDS = [kind for kind in ANSWERS if not kind.startswith("Thing")]  # those are of the tests of verbs
+OUR_KINDS = [kind for kind in RESULT_COLUMNS if not kind.startswith("Thing")]  # those are of the tests of verbs
 
 
 @pytest.mark.parametrize("kind", OUR_KINDS)
 def test_each_answer_has_a_schema_that_knows_every_column(kind: str) -> None:
     assert kind in KINDS, "name its items in reference.schemas"
     described = schema(kind, item_of(kind))
-    for column in ANSWERS[kind]:
+    for column in RESULT_COLUMNS[kind]:
         place = described["properties"]["items"]["items"]
         for part in column.partition("=")[2].split("."):
             place = _resolved(place, described["$defs"])
@@ -93,7 +93,7 @@ def test_a_time_no_calendar_has_is_not_told() -> None:
         (["lag", "g", "-w", "many"], "ORBITMQ LAG UNKNOWN - Invalid value for '-w'"),
         (["disk", "--loud"], "ORBITMQ DISK UNKNOWN - No such option"),
         (["nothing"], "ORBITMQ CHECK UNKNOWN - No such command 'nothing'."),
-        ([], "ORBITMQ CHECK UNKNOWN - say which: orbitmq check -h"),
+        ([], "ORBITMQ CHECK UNKNOWN - name a check: orbitmq check -h"),
     ],
 )
 def test_a_check_that_is_called_wrongly_is_unknown_and_not_critical(words: list[str], told: str) -> None:

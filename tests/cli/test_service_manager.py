@@ -27,4 +27,4 @@ def test_without_a_manager_nothing_is_sent() -> None:
 
 def test_a_manager_that_is_gone_fails_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert not notify_manager(READY, {SOCKET_VARIABLE: str(tmp_path / "gone")})
-    assert "event=manager_not_told fact=READY=1" in caplog.text
+    assert "event=manager_not_notified fact=READY=1" in caplog.text

@@ -16,7 +16,7 @@ from msgspec import Struct
 from typer.testing import CliRunner
 
 from orbitmq.admin.plans import Change, Plan, Step, StepOutcome, Value
-from orbitmq.admin.results import Found, failure_of
+from orbitmq.admin.results import Result, failure_of
 from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Finding, Severity
 from orbitmq.cli import output, undo_files
@@ -58,15 +58,15 @@ THINGS = [
 
 
 @reads(app, "list", "ThingList", COLUMNS)
-async def things(_session: Session, fails: Annotated[str | None, typer.Option("--fails")] = None) -> Found[Thing]:
+async def things(_session: Session, fails: Annotated[str | None, typer.Option("--fails")] = None) -> Result[Thing]:
     """Things."""
     if fails == "partly":
-        return Found(THINGS[:1], ["look twice"], [failure_of("broker-b (127.0.0.1:2)", ConnectError("refused"))])
+        return Result(THINGS[:1], ["look twice"], [failure_of("broker-b (127.0.0.1:2)", ConnectError("refused"))])
     if fails == "check":
-        return Found(THINGS[:1], check_failed=True)
+        return Result(THINGS[:1], check_failed=True)
     if fails is not None:
         raise ERRORS[fails][0]
-    return Found(list(THINGS))
+    return Result(list(THINGS))
 
 
 @feeds(app, "send", "Thing", COLUMNS)
@@ -154,7 +154,7 @@ class _Terminal(io.StringIO):
 def test_a_terminal_of_80_columns_shows_reasons_and_commands_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     terminal, reason = _Terminal(), " ".join(f"word{number}" for number in range(30))
-    found = Found([Finding(Severity.CRITICAL, "stuck", "payments", reason, "orbitmq group why payments --watch 10")])
+    found = Result([Finding(Severity.CRITICAL, "stuck", "payments", reason, "orbitmq group why payments --watch 10")])
     columns = ("SEVERITY=severity", "REASON=message", "COMMAND=remedy")
     output.write("GroupDiagnosis", found, columns, "table", cluster=None, now_ms=0, stream=terminal)
     _, *rows = terminal.getvalue().splitlines()  # the heading is bold
@@ -267,7 +267,7 @@ def test_an_interrupted_change_tells_what_was_done() -> None:
     """One step that was made, one that nobody knows about, one that was not begun."""
     told = json.loads(run("several", "--yes", "-o", "json", code=130).stdout)
     assert [(step["subject"], step["outcome"]) for step in told["items"]] == [("a", "done"), ("c", "skipped")]
-    assert "set b was under way" in told["warnings"][0]
+    assert "set b was interrupted" in told["warnings"][0]
 
 
 def test_nothing_is_done_that_nobody_confirms() -> None:

@@ -40,7 +40,7 @@ def test_the_next_server_is_taken_and_kept() -> None:
 
 
 def test_no_answer_names_every_server() -> None:
-    with pytest.raises(ConnectError, match=r"no name server answers.*to [ab].*to [ab]"):
+    with pytest.raises(ConnectError, match=r"no name server responds.*to [ab].*to [ab]"):
         run(NameServers(["a", "b"], random.Random(1)).ask(Net()))
 
 

@@ -152,7 +152,7 @@ def test_a_name_server_that_hangs_costs_its_time_limit_once_for_several_topics()
         ("not writable", "has no writable queue"),
         ("no master", "no master is registered for broker broker-a .slaves only."),
         ("refused", "CODE: 1 DESC: broken"),
-        ("no name server", "no name server answers: cannot connect"),
+        ("no name server", "no name server responds: cannot connect"),
     ],
 )
 def test_no_route_names_its_cause(cause: str, message: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.dashboard import accounts
-from orbitmq.dashboard.accounts import NOBODY, AccountFile, hashed, is_right, put, remove
+from orbitmq.dashboard.accounts import UNKNOWN_NAME_HASH, AccountFile, hashed, is_right, put, remove
 from orbitmq.dashboard.roles import Role, role_of
 from orbitmq.errors import ConfigurationError
 
@@ -28,7 +28,7 @@ def test_a_password_is_known_by_its_hash_and_nothing_else() -> None:
     assert not is_right(PASSWORD + "x", kept)
     assert not is_right("x" * 5000, kept)
     assert hashed(PASSWORD) != kept, "salted"
-    assert not is_right("", NOBODY)
+    assert not is_right("", UNKNOWN_NAME_HASH)
 
 
 def test_what_is_no_password_is_refused() -> None:

@@ -46,7 +46,7 @@ def open_one() -> Iterator[OrbitDashboard]:
 def test_a_cluster_that_does_not_answer_is_named_with_a_remedy(open_one: OrbitDashboard) -> None:
     page = open_one.visitor().get("")
     assert page.status == 503
-    assert "no name server answers (127.0.0.1:1" in page.title
+    assert "no name server responds (127.0.0.1:1" in page.title
     assert "-n HOST:PORT" in page.words
 
 
@@ -260,8 +260,12 @@ def test_a_request_that_is_none_is_refused(open_one: OrbitDashboard) -> None:
 @pytest.mark.parametrize(
     ("options", "environment", "told"),
     [
-        (["--host", "0.0.0.0"], {}, "--host 0.0.0.0 is more than loopback"),
-        ([], {"ORBITMQ_ACCESS_KEY": "admin", "ORBITMQ_SECRET_KEY": "12345678"}, "asked with an account of its own"),
+        (["--host", "0.0.0.0"], {}, "--host 0.0.0.0 is not a loopback address"),
+        (
+            [],
+            {"ORBITMQ_ACCESS_KEY": "admin", "ORBITMQ_SECRET_KEY": "12345678"},
+            "has an account, which the page would lend",
+        ),
         (["--tls-cert", "x"], {}, "--tls-cert and --tls-key belong together"),
         (["--accounts", "nowhere.toml"], {}, "nowhere.toml: No such file"),
         (["--all-contexts"], {}, "there is no context"),

@@ -49,7 +49,7 @@ async def test_an_answer_is_kept_while_it_is_fresh_and_longer_where_a_new_one_ta
     await loop.turn(clusters.FRESH_SECONDS + 1)
     asked.hold = asyncio.Event()
     looks = [asyncio.create_task(one.cached("k", asked)) for _ in range(2)]
-    await loop.turn(clusters.PATIENCE_SECONDS)
+    await loop.turn(clusters.WAIT_SECONDS)
     assert [(await look).value for look in looks] == [2, 2]
     assert asked.count == 3, "both looked for the same new one"
     asked.hold.set()
@@ -58,7 +58,7 @@ async def test_an_answer_is_kept_while_it_is_fresh_and_longer_where_a_new_one_ta
     await loop.turn(clusters.STALE_SECONDS + 1)
     asked.hold = asyncio.Event()
     look = asyncio.create_task(one.cached("k", asked))
-    await loop.turn(10 * clusters.PATIENCE_SECONDS)
+    await loop.turn(10 * clusters.WAIT_SECONDS)
     assert not look.done(), "what is so old is not shown"
     asked.hold.set()
     assert (await look).value == 4
@@ -88,7 +88,7 @@ async def test_a_renewal_that_fails_is_told_and_one_that_hangs_leaves_the_old_an
         await one.cached("k", asked)
     asked.hold = asyncio.Event()
     look = asyncio.create_task(one.cached("k", asked))
-    await loop.turn(clusters.PATIENCE_SECONDS)
+    await loop.turn(clusters.WAIT_SECONDS)
     assert (await look).value == 1
     asked.hold.set()
     await settle()
@@ -100,7 +100,7 @@ async def test_a_renewal_that_fails_is_told_and_one_that_hangs_leaves_the_old_an
 async def test_nothing_is_kept_over_a_change_and_no_more_than_so_many(
     turned_clock: LoopFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clusters, "KEPT_MAX", 2)
+    monkeypatch.setattr(clusters, "CACHED_MAX", 2)
     one, asked = place(), Asked()
     for key in ("a", "b", "c"):
         await one.cached(key, asked)
@@ -128,7 +128,7 @@ async def test_who_has_no_patience_goes_without_and_finds_the_answer_later(turne
     asked.hold = asyncio.Event()
     waiting = asyncio.create_task(one.cached_soon("k", asked))
     await settle()
-    await turned_loop().turn(clusters.PATIENCE_SECONDS)
+    await turned_loop().turn(clusters.WAIT_SECONDS)
     assert await waiting is None
     asked.hold.set()
     await settle()
@@ -142,7 +142,7 @@ async def test_who_has_no_patience_goes_without_and_finds_the_answer_later(turne
     asked.hold = asyncio.Event()
     waiting = asyncio.create_task(one.cached_soon("k", asked))
     await settle()
-    await turned_loop().turn(clusters.PATIENCE_SECONDS)
+    await turned_loop().turn(clusters.WAIT_SECONDS)
     old = await waiting
     assert old is not None
     assert old.value == 2, "the last one is better than none"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.dashboard import logins
 from orbitmq.dashboard.logins import Guesses, Logins, PendingPlan
 from orbitmq.dashboard.roles import Role
@@ -63,14 +63,14 @@ def test_a_token_is_the_login_s_own(clock: Clock) -> None:
 def test_plans_grow_old_and_are_bounded(clock: Clock) -> None:
     _, login = Logins(clock).begin("anna", Role.ADMIN)
     keys = [login.keep(PendingPlan(Plan("x"), "local", "", Role.ADMIN, clock.now)) for _ in range(logins.PLANS_MAX + 1)]
-    assert login.kept(keys[0], clock.now) is None
-    assert login.kept(keys[1], clock.now + logins.PLAN_SECONDS) is not None
-    running = login.kept(keys[2], clock.now)
+    assert login.plan(keys[0], clock.now) is None
+    assert login.plan(keys[1], clock.now + logins.PLAN_SECONDS) is not None
+    running = login.plan(keys[2], clock.now)
     assert running is not None
     running.is_running = True
     late = clock.now + logins.PLAN_SECONDS + 1
-    assert login.kept(keys[1], late) is None
-    assert login.kept(keys[2], late) is running
+    assert login.plan(keys[1], late) is None
+    assert login.plan(keys[2], late) is running
 
 
 def test_who_guesses_waits_longer_and_longer(clock: Clock) -> None:
@@ -124,10 +124,10 @@ def test_a_plan_that_is_being_made_is_never_forgotten(clock: Clock) -> None:
     login.pending[first].is_running = True
     for _ in range(2 * logins.PLANS_MAX):
         login.keep(PendingPlan(Plan("x"), "local", "", Role.ADMIN, clock.now))
-    assert login.kept(first, clock.now) is not None
+    assert login.plan(first, clock.now) is not None
     assert len(login.pending) == logins.PLANS_MAX
     made = list(login.pending)[1]
-    login.pending[made].result = Found()
+    login.pending[made].result = Result()
     login.keep(PendingPlan(Plan("x"), "local", "", Role.ADMIN, clock.now))
     assert made not in login.pending, "one that is made goes before one that waits"
     clock.now += logins.PLAN_SECONDS + 1

@@ -173,7 +173,7 @@ def test_a_broker_that_does_not_answer_makes_a_group_partial_and_no_smaller(clus
     finally:
         fault.end()
     assert "broker-b (" in one.words
-    assert "does not answer" in one.words
+    assert "does not respond" in one.words
     assert "Lag –" in group.words
 
 

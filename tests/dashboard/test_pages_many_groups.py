@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.admin.session import ASKED_AT_ONCE
+from orbitmq.admin.session import IN_FLIGHT_MAX
 from orbitmq.dashboard.app import Dashboard, DashboardSettings
 from orbitmq.dashboard.clusters import Cached, ClusterAccess, DashboardCluster
 from orbitmq.dashboard.lists import ROWS
@@ -116,7 +116,7 @@ async def test_nothing_is_asked_for_a_row(monkeypatch: pytest.MonkeyPatch) -> No
         assert NAMES[-1] in first, "the furthest behind"
         assert "Requesting the members from brokers" in first
         asked = _asked(system)
-        assert asked.pop(PER_GROUP, 0) <= ASKED_AT_ONCE, "who is online is asked beside the page, a few at a time"
+        assert asked.pop(PER_GROUP, 0) <= IN_FLIGHT_MAX, "who is online is asked beside the page, a few at a time"
         assert sum(asked.values()) < 20, asked
 
         let_go.set()

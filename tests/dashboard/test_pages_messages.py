@@ -59,7 +59,7 @@ def test_everybody_may_look(visitors: dict[Role, Visitor], path: str) -> None:
     for visitor in visitors.values():
         page = visitor.get(path)
         assert page.status == NO_ANSWER, path
-        assert "no name server answers" in page.title
+        assert "no name server responds" in page.title
 
 
 @pytest.mark.parametrize("path", OPERATORS_LOOKS)

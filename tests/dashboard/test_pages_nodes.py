@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from orbitmq.admin.cluster import ClusterBroker, Replica
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.session import Session
 from orbitmq.client.sync import Producer
 from orbitmq.dashboard import accounts
@@ -316,11 +316,11 @@ def test_slaves_stand_under_their_master_with_how_far_they_are_behind(monkeypatc
         4: {"behind_bytes": None},
     }
 
-    async def listed(_: Session) -> Found[ClusterBroker]:
-        return Found([*(member(number, f"10.0.0.{number}:1") for number in range(5)), away])
+    async def listed(_: Session) -> Result[ClusterBroker]:
+        return Result([*(member(number, f"10.0.0.{number}:1") for number in range(5)), away])
 
-    async def replicas(_: Session) -> Found[Replica]:
-        return Found([replica(number, **more) for number, more in slaves.items()])
+    async def replicas(_: Session) -> Result[Replica]:
+        return Result([replica(number, **more) for number, more in slaves.items()])
 
     monkeypatch.setattr("orbitmq.admin.cluster.listed", listed)
     monkeypatch.setattr("orbitmq.admin.cluster.replicas", replicas)

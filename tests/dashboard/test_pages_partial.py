@@ -19,7 +19,7 @@ from orbitmq.admin.groups import GroupSummary
 from orbitmq.admin.message_pages import Paged
 from orbitmq.admin.offsets import StoredOffset
 from orbitmq.admin.progress import GroupProgress, GroupQueue, QueueState
-from orbitmq.admin.results import Failure, Found
+from orbitmq.admin.results import Failure, Result
 from orbitmq.admin.rosters import Roster
 from orbitmq.admin.session import Node
 from orbitmq.admin.topic_summaries import TopicSummary, TopicVolume
@@ -69,8 +69,8 @@ async def known(place: DashboardCluster, kept: Mapping[str, Any]) -> None:
         await place.cached(key, answers(value))
 
 
-def at_the_moment(failures: list[Failure], *groups: GroupSummary) -> Found[ClusterView]:
-    return Found([ClusterView([], [], list(groups), len(groups))], failures=failures)
+def at_the_moment(failures: list[Failure], *groups: GroupSummary) -> Result[ClusterView]:
+    return Result([ClusterView([], [], list(groups), len(groups))], failures=failures)
 
 
 def stored(number: int = 0, body: bytes = b"order", sys_flag: int = 0) -> MessageExt:
@@ -135,17 +135,17 @@ EMPTY = {
 async def test_what_is_empty_is_so_as_far_as_is_known(
     place: DashboardCluster, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch, path: str, failures: list[Failure]
 ) -> None:
-    nothing = Found[Any](failures=list(failures))
+    nothing = Result[Any](failures=list(failures))
     await known(
         place,
         {
             "moment": at_the_moment(failures),
             "verdicts": GroupVerdicts(),
-            "groups of the system": Found([CAUGHT_UP], failures=list(failures)),
+            "groups of the system": Result([CAUGHT_UP], failures=list(failures)),
             "roster": Roster(),
             "producers ": nothing,
             "differences": (nothing, nothing),
-            "topic names": Found(),
+            "topic names": Result(),
             "topics": nothing,
             "dead letters": nothing,
         },
@@ -157,7 +157,7 @@ async def test_what_is_empty_is_so_as_far_as_is_known(
         monkeypatch.setattr(owner, name, answers(nothing))
     monkeypatch.setattr(broker_pages, "registered", answers(NODE))
     monkeypatch.setattr(message_pages, "page", answers(Paged(nothing)))
-    monkeypatch.setattr(dead_letters, "reasons", answers(Found()))
+    monkeypatch.setattr(dead_letters, "reasons", answers(Result()))
     page = await seen(dashboard, path)
     assert page.status == 200, page.title
     for sentence in EMPTY[path]:
@@ -171,10 +171,10 @@ def _tell_topic(monkeypatch: pytest.MonkeyPatch, failures: list[Failure]) -> Non
     home = TopicHome("Orders", "C", "broker-a", {"0": NODE.address}, 2, 2, "RW-", None)
     queues = [TopicQueue("Orders", "broker-a", number, 0, 3 + number, 3 + number, None) for number in range(2)]
     flow = TopicFlow("Orders", None, None, None, None, None, None)
-    monkeypatch.setattr(topics_admin, "route", answers(Found([home], failures=list(failures))))
-    monkeypatch.setattr(topics_admin, "status", answers(Found(queues)))
-    monkeypatch.setattr(topics_admin, "configurations", answers(Found()))
-    monkeypatch.setattr(topics_admin, "flow", answers(Found([flow])))
+    monkeypatch.setattr(topics_admin, "route", answers(Result([home], failures=list(failures))))
+    monkeypatch.setattr(topics_admin, "status", answers(Result(queues)))
+    monkeypatch.setattr(topics_admin, "configurations", answers(Result()))
+    monkeypatch.setattr(topics_admin, "flow", answers(Result([flow])))
     monkeypatch.setattr(topic_changes, "order_setting", answers(None))
 
 
@@ -195,8 +195,8 @@ async def test_who_has_not_told_what_topics_hold_is_named(
     place: DashboardCluster, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     summary = TopicSummary("Orders", TopicType.UNSPECIFIED, ["broker-a"], 4, 4, ["RW-"], False, [], 0, 0)
-    await known(place, {"topics": Found([summary])})
-    volumes = Found([TopicVolume("Orders")], failures=[AWAY])
+    await known(place, {"topics": Result([summary])})
+    volumes = Result([TopicVolume("Orders")], failures=[AWAY])
     monkeypatch.setattr(topic_summaries, "volumes", answers(volumes))
     page = await seen(dashboard, "topics?volumes=1")
     assert "Partial: data of these nodes is missing below. broker-b" in page.words
@@ -210,12 +210,12 @@ async def test_who_has_not_told_what_topics_hold_is_named(
 async def test_names_of_groups_are_escaped_in_links_of_lists(
     dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offsets, "show", answers(Found([StoredOffset("T", "broker-a", 0, 1, 0, 2, 1)])))
+    monkeypatch.setattr(offsets, "show", answers(Result([StoredOffset("T", "broker-a", 0, 1, 0, 2, 1)])))
     queue = GroupQueue("T", "broker-a", 0, QueueState.BEHIND)
     told = GroupProgress(NAMED, *[None] * 3, 0, *[None] * 14, [], [queue])
     monkeypatch.setattr(group, "_soon", answers(None))
-    monkeypatch.setattr(group, "progress", answers(Found([told])))
-    monkeypatch.setattr(group, "rules_at", answers(Found()))
+    monkeypatch.setattr(group, "progress", answers(Result([told])))
+    monkeypatch.setattr(group, "rules_at", answers(Result()))
     for path in ("groups/MQ_INST_1%25abc/offsets", "groups/MQ_INST_1%25abc"):
         page = await seen(dashboard, path)
         assert page.status == 200, page.title
@@ -230,8 +230,8 @@ async def test_names_of_groups_are_escaped_in_links_of_lists(
 def _tell_keys(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """So many messages with one key."""
 
-    async def by_key(*_: Any, limit: int, **__: Any) -> Found[MessageExt]:
-        return Found([stored(one) for one in range(number)][-limit:])
+    async def by_key(*_: Any, limit: int, **__: Any) -> Result[MessageExt]:
+        return Result([stored(one) for one in range(number)][-limit:])
 
     monkeypatch.setattr(by_name, "by_key", by_key)
 
@@ -239,7 +239,7 @@ def _tell_keys(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 async def test_a_key_is_looked_up_oldest_first(
     place: DashboardCluster, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await known(place, {"topic names": Found()})
+    await known(place, {"topic names": Result()})
     _tell_keys(monkeypatch, 60)
     oldest = await seen(dashboard, "messages?topic=Orders&key=k&order=oldest&rows=20")
     assert [row["Message"] for row in oldest.table("Messages")] == [f"M{number}" for number in range(20)]
@@ -258,11 +258,11 @@ async def test_a_key_is_looked_up_oldest_first(
 async def test_bodies_of_a_list_are_unpacked_beside_the_loop(
     place: DashboardCluster, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    await known(place, {"topic names": Found()})
+    await known(place, {"topic names": Result()})
     message = stored(body=compress(bytes(1 << 20)), sys_flag=COMPRESSED)
-    monkeypatch.setattr(message_pages, "page", answers(Paged(Found([message]))))
-    monkeypatch.setattr(pending, "pending", answers(Found()))
-    monkeypatch.setattr(dead_letters, "reasons", answers(Found()))
+    monkeypatch.setattr(message_pages, "page", answers(Paged(Result([message]))))
+    monkeypatch.setattr(pending, "pending", answers(Result()))
+    monkeypatch.setattr(dead_letters, "reasons", answers(Result()))
     threads: list[threading.Thread] = []
     unpack = message_query.body_view
 
@@ -284,13 +284,13 @@ async def test_traces_are_asked_for_the_first_dead_letters_only(
 ) -> None:
     asked: list[int] = []
 
-    async def reasons(_session: Any, _group: str, letters: list[MessageExt]) -> Found[Any]:
+    async def reasons(_session: Any, _group: str, letters: list[MessageExt]) -> Result[Any]:
         asked.append(len(letters))
-        return Found()
+        return Result()
 
     monkeypatch.setattr(dead_letters, "reasons", reasons)
     for shown in (200, 50):
-        monkeypatch.setattr(message_pages, "page", answers(Paged(Found([stored(number) for number in range(shown)]))))
+        monkeypatch.setattr(message_pages, "page", answers(Paged(Result([stored(number) for number in range(shown)]))))
         page = await seen(dashboard, "dead-letters/g?rows=200")
         assert len(page.table("Dead letters")) == shown + 1, "with the row that ticks all"
         assert ("for the first 50" in page.words) == (shown > 50)

@@ -13,7 +13,7 @@ from playwright.sync_api import Route, expect
 
 from orbitmq.admin.cluster_view import ClusterView
 from orbitmq.admin.group_verdicts import GroupVerdicts
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.app import Dashboard, DashboardSettings
 from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster
@@ -34,9 +34,9 @@ async def _overview() -> bytes:
     return (await seen(Dashboard(DashboardSettings([place])), "")).body
 
 
-def _nothing(_: Session) -> Awaitable[Found[ClusterView]]:
-    async def answer() -> Found[ClusterView]:
-        return Found([ClusterView([], [], [], 0)])
+def _nothing(_: Session) -> Awaitable[Result[ClusterView]]:
+    async def answer() -> Result[ClusterView]:
+        return Result([ClusterView([], [], [], 0)])
 
     return answer()
 

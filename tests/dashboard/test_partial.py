@@ -189,7 +189,7 @@ def _captions(page: Page) -> list[str]:
 def _figures(page: Page) -> dict[str, str]:
     """Names and values of the lists of figures."""
     found = {}
-    for told in re.findall(r'<dl class="figures">(.*?)</dl>', page.text, re.DOTALL):
+    for told in re.findall(r'<dl class="metrics">(.*?)</dl>', page.text, re.DOTALL):
         for name, value in re.findall(r"<dt[^>]*>(.*?)</dt>\s*<dd[^>]*>(.*?)</dd>", told, re.DOTALL):
             found[name] = " ".join(unescape(re.sub(r"<[^>]+>", " ", value)).split())
     return found

@@ -155,7 +155,7 @@ def test_delayed(system: System, label: str) -> None:
     due_ms = found.message.stored_at_ms + HOUR_MS
     assert [(event.kind, event.at_ms) for event in found.timeline if event.kind == "due"] == [("due", due_ms)]
     assert found.sentence.startswith(f"It waits for its delay (level {LONG_DELAY_LEVEL}, due at ")
-    assert found.sentence.endswith(f") and goes to {label} then.")
+    assert found.sentence.endswith(f") and is delivered to {label} then.")
     soon = send(system, Message(label, b"x", delay_level=1))
     come = find_it.until(soon.msg_id, lambda one: one.state is MessageState.STORED)
     assert kinds(come) == ["born", "delayed", "stored"]
@@ -205,7 +205,6 @@ def test_what_is_not_there_is_told_with_where_it_was_looked_for(system: System, 
     (found,) = Finder(system)(f"nothing-{label}")
     assert (found.state, found.timeline) == (MessageState.NOT_FOUND, [])
     assert found.sentence.startswith(
-        f"There is no message nothing-{label}: looked for it in delayed and half messages, traces in "
-        "RMQ_SYS_TRACE_TOPIC, "
+        f"There is no message nothing-{label}: searched delayed and half messages, traces in RMQ_SYS_TRACE_TOPIC, "
     )
     assert found.trace_note

@@ -145,7 +145,7 @@ def test_browsing_for_some_messages_says_when_its_budget_is_used_up(world: World
     assert numbers(found.items) == [n for n in range(MANY) if n % 3 == 1 and n % 2 == 1 and "3" in str(n)]
     found = world.ask(lambda session: scan.browse(session, TOPIC, MessageFilter(text="17"), budget=20))
     assert found.items == []
-    assert found.warnings == ["looked at 20 messages, as many as allowed; older ones were not: --budget"]
+    assert found.warnings == ["read 20 messages, as many as allowed; older ones were not read: --budget"]
 
 
 def test_messages_are_counted_by_tag(world: World) -> None:

@@ -110,7 +110,7 @@ def test_what_is_not_there_says_what_was_searched(system: System, dashboard: Orb
     visitor = dashboard.visitor()
     page = visitor.get(f"find?q=nothing-{label}")
     assert page.status == 404
-    assert f"There is no message nothing-{label}: looked for it in delayed and half messages" in page.words
+    assert f"There is no message nothing-{label}: searched delayed and half messages" in page.words
     assert visitor.get(f"messages?topic=nowhere-{label}").status == 404
     assert visitor.get(f"messages/{label}/{'0' * 32}").status == 404
     assert visitor.get(f"trace?q=nothing-{label}").status == 200
@@ -326,7 +326,7 @@ def test_what_waits_is_shown(system: System, dashboard: OrbitDashboard, label: s
     (row,) = [one for one in rows if one["Level"] == str(LONG_DELAY_LEVEL)]
     assert (row["Broker"], row["Overdue by"]) == ("broker-a", "on time")
     page = until(lambda: visitor.get(f"find?q={label}"), "It waits for its delay")
-    assert f"goes to {label} then" in page.words
+    assert f"delivered to {label} then" in page.words
 
 
 def test_half_messages_are_listed_and_their_producer_is_asked_again(

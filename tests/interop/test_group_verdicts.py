@@ -163,4 +163,4 @@ def test_a_client_tells_why_its_listener_fails_and_of_javas_it_is_said_that_they
     (ours, _), (javas, _) = looks["python", "fail"], looks["java", "fail"]
     assert "ValueError('the bank is closed')" in ours[0].message
     assert ours[0].evidence["lastError"] == "ValueError('the bank is closed')"
-    assert "clients do not tell why" in javas[0].message
+    assert "clients do not report why" in javas[0].message

@@ -102,7 +102,7 @@ def test_messages_are_sent_found_shown_queried_counted(system: System, label: st
 def test_what_is_not_there_is_an_error_that_says_where_it_was_looked_for(system: System, label: str) -> None:
     to = ("-n", system.namesrv_address)
     ended = orbitmq("msg", "find", f"nothing-{label}", *to, code=3)
-    assert f"There is no message nothing-{label}: looked for it in delayed and half messages" in ended.stderr
+    assert f"There is no message nothing-{label}: searched delayed and half messages" in ended.stderr
     assert answer("msg", "find", f"nothing-{label}", *to, code=3)["errors"]
     orbitmq("msg", "query", f"nowhere-{label}", *to, code=3)
     orbitmq("msg", "send", f"nowhere-{label}", "x", *to, code=3)
@@ -243,6 +243,6 @@ def test_a_trace_is_shown_and_drawn(system: System, label: str) -> None:
     assert f"p-{label} at " in orbitmq("trace", "graph", sent.msg_id, *to).stdout
     none = answer("trace", "show", f"nothing-{label}", *to)
     assert none["items"] == []
-    assert none["warnings"][0].startswith(f"no trace of nothing-{label}: nobody wrote one down")
+    assert none["warnings"][0].startswith(f"no trace of nothing-{label}: no client wrote one")
     absent = answer("trace", "show", "x", "-t", f"nowhere-{label}", *to)
     assert "there is no trace topic" in absent["warnings"][0]

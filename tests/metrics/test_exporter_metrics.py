@@ -20,7 +20,7 @@ def _put(poller: BrokerPoller, *groups: str) -> None:
         ("offsets",): {("orders", group): {0: 3} for group in groups},
         ("ranges", "orders"): {0: QueueRange(0, 5, 0)},
     }
-    poller.answers.update({key: Aged(value, 1.0) for key, value in told.items()})
+    poller.results.update({key: Aged(value, 1.0) for key, value in told.items()})
 
 
 async def test_a_group_that_comes_while_figures_are_read_takes_none_off_the_page() -> None:

@@ -109,7 +109,7 @@ async def test_a_peer_that_does_not_ask_is_closed(monkeypatch: pytest.MonkeyPatc
 
 async def test_a_peer_that_does_not_read_is_cut_off(both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else answers pile up for peers that are counted no more."""
-    monkeypatch.setattr(http_server, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(http_server, "RESPONSE_SECONDS", 0.05)
     writers: list[asyncio.StreamWriter] = []
 
     class Watched(HttpServer):

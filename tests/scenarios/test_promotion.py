@@ -58,7 +58,7 @@ def test_a_slave_becomes_the_master_and_the_former_one_its_slave() -> None:
             code, output = promote(second)
             assert (code, "it is the master of broker-a now" in output) == (0, True), output
             assert "its role as the master       SYNC_MASTER (as the master's)" in output
-            assert "Until a slave follows, each send is stored here and\n    answered SLAVE_NOT_AVAILABLE" in output
+            assert "Until a slave replicates, each send is stored\n    here and returns SLAVE_NOT_AVAILABLE" in output
             kept = (second.home / "broker.conf").read_text()
             assert "brokerRole=SYNC_MASTER" in kept
             assert "brokerId=0" in kept

@@ -1,5 +1,5 @@
-"""The administrator's operations: what is asked of a whole cluster, and what is changed in it, over `operations/`.
+"""Administration of a whole cluster: queries and changes, on top of `operations`.
 
-Every answer says what could not be asked, by name, and never shows a smaller figure instead. Knows no command line and
-no page: both stand on it.
+Every result names the nodes that did not respond, and never shows a smaller number instead. Knows no command line and
+no page: both are built on it.
 """

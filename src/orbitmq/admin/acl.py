@@ -1,5 +1,7 @@
-"""Accounts and white lists (ACL of 4.x). Each broker, master and slave, has its own files: all are asked, all are
-changed, and where they differ is seen. A secret is never told unless that is asked for.
+"""Accounts and white lists (ACL of 4.x).
+
+Each broker, master and slave, has its own files: all are queried and changed, and differences are shown. Secrets are
+shown only on request.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from msgspec.structs import asdict, replace
 from orbitmq.admin.brokers import chosen
 from orbitmq.admin.masters import lost
 from orbitmq.admin.plans import Change, Make, Plan, Step, Value
-from orbitmq.admin.results import Found, Gathered
+from orbitmq.admin.results import Gathered, Result
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.errors import BadArgument, Conflict, NotFound
 from orbitmq.operations.access import accounts, acl_version, delete_account, put_account, put_white_addresses
@@ -29,13 +31,13 @@ UNDO = "acl undo"
 """The command that takes the undo files of accounts."""
 MASKED = "******"
 OFF = "access control is off"
-"""How a broker is told that checks nobody."""
+"""The remark of a broker whose access control is off."""
 KEY_LENGTH_MIN = 7
 """Of an access key and of a secret: brokers refuse shorter ones."""
 EMPTIED = "RocketMQ refuses an empty list of permissions: name one with DENY, or delete the account and make it anew"
 PERMISSIONS = ("DENY", "PUB", "SUB", "PUB|SUB", "SUB|PUB", "ANY")
 _RUN_KEY = os.urandom(16)
-"""Secrets are told apart by a mark made with this; it says nothing to whoever sees it."""
+"""Secrets are compared by a keyed digest; the digest says nothing about the secret."""
 
 
 class AclAccount(Struct, frozen=True, rename="camel"):
@@ -45,7 +47,7 @@ class AclAccount(Struct, frozen=True, rename="camel"):
     broker: str
     address: str
     secret_key: str
-    """Asterisks, unless it was asked for."""
+    """Asterisks, unless the secret was requested."""
     admin: bool
     white_remote_address: str | None
     """From where no signature is needed."""
@@ -86,7 +88,7 @@ class _Rights(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AccountChanges(Struct, frozen=True):
-    """What is asked of an account; None stays as it is. Lists are whole lists."""
+    """A change of an account; None leaves a field as it is. Lists are whole lists."""
 
     secret_key: str | None = None
     admin: bool | None = None
@@ -98,7 +100,7 @@ class AccountChanges(Struct, frozen=True):
 
     def over(self, account: AccountConfig) -> AccountConfig:
         given = {name: value for name, value in asdict(self).items() if value is not None}
-        # RocketMQ refuses an empty list; where there is none, none is wanted.
+        # RocketMQ refuses an empty list, so an empty one is left out.
         nothing = [name for name, value in given.items() if value == [] and not getattr(account, name)]
         return replace(account, **{name: value for name, value in given.items() if name not in nothing})
 
@@ -109,7 +111,7 @@ class AccountChanges(Struct, frozen=True):
         return any(before and now == [] for before, now in lists)
 
 
-async def listed(session: Session, broker: str | None = None, *, show_secrets: bool = False) -> Found[AclAccount]:
+async def listed(session: Session, broker: str | None = None, *, show_secrets: bool = False) -> Result[AclAccount]:
     """Every account of every broker, in the order of their names, so that differences stand side by side."""
     gathered = await _each(session, broker)
     rows = [
@@ -125,22 +127,22 @@ async def listed(session: Session, broker: str | None = None, *, show_secrets: b
             list(one.topic_perms or ()),
             list(one.group_perms or ()),
         )
-        for node, config in gathered.answers.items()
+        for node, config in gathered.responses.items()
         for one in config.plain_access_configs
     ]
-    return Found(sorted(rows, key=lambda row: (row.access_key, row.broker)), failures=list(gathered.failures))
+    return Result(sorted(rows, key=lambda row: (row.access_key, row.broker)), failures=list(gathered.failures))
 
 
-async def white_lists(session: Session, broker: str | None = None) -> Found[WhiteList]:
+async def white_lists(session: Session, broker: str | None = None) -> Result[WhiteList]:
     """Of every broker."""
     gathered = await _each(session, broker)
     rows = [
-        WhiteList(_label(node), node.address, config.global_white_addrs) for node, config in gathered.answers.items()
+        WhiteList(_label(node), node.address, config.global_white_addrs) for node, config in gathered.responses.items()
     ]
-    return Found(rows, failures=list(gathered.failures))
+    return Result(rows, failures=list(gathered.failures))
 
 
-async def versions(session: Session, broker: str | None = None) -> Found[AclFileStatus]:
+async def versions(session: Session, broker: str | None = None) -> Result[AclFileStatus]:
     """How often each file of each broker was changed, and when last."""
 
     async def one(node: Node) -> list[AclFileStatus]:
@@ -153,7 +155,7 @@ async def versions(session: Session, broker: str | None = None) -> Found[AclFile
         ]
 
     gathered = await session.each_node(await chosen(session, broker), one)
-    return Found([row for rows in gathered.answers.values() for row in rows], failures=list(gathered.failures))
+    return Result([row for rows in gathered.responses.values() for row in rows], failures=list(gathered.failures))
 
 
 async def plan_account(session: Session, access_key: str, wanted: AccountChanges, broker: str | None = None) -> Plan:
@@ -165,7 +167,7 @@ async def plan_account(session: Session, access_key: str, wanted: AccountChanges
     plan.undo = {"command": UNDO, "accessKey": access_key, "rights": rights}
     if wanted.secret_key is not None:
         plan.warnings.append("an undo file keeps no secret: the one that is set stays")
-    for node, config in gathered.answers.items():
+    for node, config in gathered.responses.items():
         before = _of(config, access_key)
         if before is None and wanted.secret_key is None:
             hint = "a new account needs a secret: --secret-env or --secret-file"
@@ -180,21 +182,20 @@ async def plan_account(session: Session, access_key: str, wanted: AccountChanges
 
 
 async def plan_delete(session: Session, access_key: str, broker: str | None = None) -> Plan:
-    """Delete an account at every broker that has it; its secret cannot be brought back, what it may can be. NotFound
-    where none has it.
-    """
+    """Delete an account at every broker that has it. Its permissions can be restored, its secret cannot. NotFound when
+    no broker has it."""
     gathered = await _to_change(session, broker)
     plan = Plan(f"delete account {access_key}", failures=list(gathered.failures), destroys=access_key)
     rights: dict[str, object] = {}
     plan.undo = {"command": UNDO, "accessKey": access_key, "rights": rights}
-    for node, config in gathered.answers.items():
+    for node, config in gathered.responses.items():
         before = _of(config, access_key)
         if before is not None:
             rights[_label(node)] = _rights(before)
             make = partial(session.request, delete_account, node, access_key)
             plan.changes.append(_change(session, node, "delete account", access_key, before, None, make))
     if not plan.changes and not plan.failures:
-        known = {one.access_key for config in gathered.answers.values() for one in config.plain_access_configs}
+        known = {one.access_key for config in gathered.responses.values() for one in config.plain_access_configs}
         raise NotFound(f"there is no account {access_key}", nearest(access_key, known))
     return plan
 
@@ -206,10 +207,10 @@ async def plan_white_list(
     gathered = await _to_change(session, broker)
     plan = Plan(f"replace the white list by {', '.join(addresses) or 'nothing'}", failures=list(gathered.failures))
     if set(addresses) & {"*", "*.*.*.*"}:
-        plan.warnings.append("this lets everybody in without an account")
-    plan.changes = [_white(session, node, config, addresses, file) for node, config in gathered.answers.items()]
+        plan.warnings.append("this grants access to every client without an account")
+    plan.changes = [_white(session, node, config, addresses, file) for node, config in gathered.responses.items()]
     if file is None:
-        lists = {_label(node): list(config.global_white_addrs) for node, config in gathered.answers.items()}
+        lists = {_label(node): list(config.global_white_addrs) for node, config in gathered.responses.items()}
         plan.undo = {"command": UNDO, "whiteLists": lists}
     return plan
 
@@ -238,10 +239,10 @@ async def plan_undo(session: Session, undo: Mapping[str, Any], secret: str | Non
         raise BadArgument(f"this is no undo file of accounts: {error}") from error
     nodes = {_label(node): node for node in await session.registered()}
     labels = sorted({*lists, *rights})
-    came = await session.each_node([nodes[one] for one in labels if one in nodes], partial(_accounts, session))
-    plan = Plan(f"bring back {f'account {access_key}' if rights else 'white lists'}", failures=list(came.failures))
+    gathered = await session.each_node([nodes[one] for one in labels if one in nodes], partial(_accounts, session))
+    plan = Plan(f"restore {f'account {access_key}' if rights else 'white lists'}", failures=list(gathered.failures))
     plan.failures += [lost(one) for one in labels if one not in nodes]
-    for node, config in came.answers.items():
+    for node, config in gathered.responses.items():
         if _label(node) in lists:
             plan.changes.append(_white(session, node, config, lists[_label(node)]))
         if _label(node) in rights:
@@ -338,17 +339,17 @@ def _of(config: AclConfig, access_key: str) -> AccountConfig | None:
     return next((one for one in config.plain_access_configs if one.access_key == access_key), None)
 
 
-def plainly(found: Found[T]) -> Found[T]:
-    """A broker that checks nobody has answered: that is said, and is no failure."""
+def plainly(found: Result[T]) -> Result[T]:
+    """A broker without access control has responded: report it, but not as a failure."""
     off = [one for one in found.failures if one.message.startswith(OFF)]
-    said = [f"{one.message}: everybody may do everything; to change that, {one.hint}" for one in off]
-    return Found(found.items, [*found.warnings, *said], [one for one in found.failures if one not in off])
+    said = [f"{one.message}: every client has all permissions; to change that, {one.hint}" for one in off]
+    return Result(found.items, [*found.warnings, *said], [one for one in found.failures if one not in off])
 
 
 async def _to_change(session: Session, broker: str | None) -> Gathered[Node, AclConfig]:
     """`_each`, for a plan. Conflict when none of them has accounts to change."""
     gathered = await _each(session, broker)
-    if gathered.failures and not gathered.answers and all(one.message.startswith(OFF) for one in gathered.failures):
+    if gathered.failures and not gathered.responses and all(one.message.startswith(OFF) for one in gathered.failures):
         raise Conflict(gathered.failures[0].message, gathered.failures[0].hint)
     return gathered
 
@@ -364,7 +365,7 @@ async def _accounts(session: Session, node: Node) -> AclConfig:
 
 
 async def _must_be_on(session: Session, node: Node) -> None:
-    """RocketMQ leaves these requests without an answer while access control is off. Conflict instead of the wait."""
+    """RocketMQ sends no response to these requests while access control is off. Raise Conflict instead of waiting."""
     settings = await session.request(broker_settings, node)
     if settings.values.get("aclEnable", "").strip().lower() == "false":
         raise Conflict(f"{OFF} at {node}", "aclEnable=true in its configuration file, and a restart")

@@ -23,7 +23,7 @@ from orbitmq.message.model import MessageExt
 from orbitmq.message.properties import DELAY, KEYS, REAL_TOPIC, RETRY_TOPIC, TAGS, UNIQ_KEY
 
 SHOWN_BYTES = 64 << 10
-"""Of a body unless more is asked for: a terminal or a page shows no more, and 64 such messages are 4 MiB."""
+"""Default limit of a body that is shown: more is useless in a terminal or on a page, and 64 such messages are 4 MiB."""
 _COMPRESSIONS = {flag: name for name, flag in COMPRESSION_FLAGS.items()}
 _TRANSACTIONS = {TRANSACTION_NOT: None, TRANSACTION_PREPARED: "prepared", TRANSACTION_COMMIT: "committed"}
 _CONTROLS = frozenset(map(chr, range(32))) - set("\t\n\r")
@@ -57,7 +57,7 @@ class Body(Struct, frozen=True, rename="camel"):
     compression: str | None = None
     """How it is stored: ZLIB, LZ4 or ZSTD; None when it is stored as it is."""
     problem: str | None = None
-    """Why it is shown otherwise than asked: it cannot be unpacked, or is not in that form."""
+    """Why it is shown in another form than requested: it cannot be unpacked, or is not in that form."""
 
 
 class StoredMessage(Struct, frozen=True, rename="camel", kw_only=True):
@@ -96,7 +96,7 @@ class StoredMessage(Struct, frozen=True, rename="camel", kw_only=True):
     body_crc: int
     properties: dict[str, str]
     body: Body | None
-    """None when bodies were not asked for."""
+    """None if bodies were not requested."""
 
 
 def body_view(
@@ -130,7 +130,7 @@ def body_view(
 
 
 def check_charset(charset: str) -> None:
-    """ConfigurationError when there is none of this name."""
+    """ConfigurationError if no decoder has this name."""
     try:
         "".encode(charset)
     except LookupError as error:
@@ -144,7 +144,7 @@ def _compression(sys_flag: int) -> str | None:
 
 
 def _written(part: bytes, form: BodyForm, charset: str, *, is_cut: bool) -> tuple[str, str, str | None]:
-    """The form that was possible, the body in it, and what was wrong with the one that was asked for."""
+    """The form that was possible, the body in it, and what was wrong with the requested form."""
     if form is BodyForm.HEX:
         return BodyForm.HEX, part.hex(), None
     if form is BodyForm.BASE64:
@@ -166,7 +166,7 @@ def _written(part: bytes, form: BodyForm, charset: str, *, is_cut: bool) -> tupl
 
 
 def _text(part: bytes, charset: str, *, is_cut: bool) -> str | None:
-    """The text, None when it is none. A cut may go through the middle of a character, which is left out then."""
+    """The decoded text; None for bytes that are not text of this charset. A character that was cut off is left out."""
     decoder = codecs.getincrementaldecoder(charset)("strict")
     try:
         text = decoder.decode(part, final=not is_cut)

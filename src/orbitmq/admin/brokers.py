@@ -14,7 +14,7 @@ from msgspec import Struct
 from orbitmq.admin.cluster import each_runtime
 from orbitmq.admin.masters import each_master, untouched
 from orbitmq.admin.plans import Change, Plan, Step
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.runtime import Runtime
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.errors import BadArgument, ConfigurationError, Conflict, NotFound, OrbitMQError
@@ -29,7 +29,7 @@ from orbitmq.runtime.clock import SystemClock
 from orbitmq.wire.headers import SendMessageV2Header
 
 CONSUME_STATS_TIMEOUT_MS = 50_000.0
-"""A broker reads the last message of every queue of every group for this answer; the stock tool waits as long."""
+"""For this response a broker reads the last message of every queue of every group; the stock tool waits as long."""
 TEST_GROUP = "orbitmq-test"
 FIXED_SETTINGS = frozenset(
     (
@@ -39,11 +39,12 @@ FIXED_SETTINGS = frozenset(
         "brokerConfigPath", "configStorePath", "kvConfigPath", "filterServerNums", "messageStorePlugIn",
     )
 )  # fmt: skip
-"""Who a broker is, which files and programs it uses: old brokers take these from anybody, and then write elsewhere."""
+"""Identity, files and programs of a broker: old brokers accept changes of these from any client and write to other
+files."""
 
 
 class BrokerStatus(Struct, frozen=True, rename="camel"):
-    """One broker and all its figures."""
+    """One broker and all its metrics."""
 
     cluster: str
     broker: str
@@ -79,7 +80,7 @@ class Consumption(Struct, frozen=True, rename="camel"):
     broker_offset: int
     consumer_offset: int
     lag_messages: int
-    """As the broker tells it: negative when the group is beyond the end."""
+    """As the broker reports it: negative if the group is beyond the end."""
     last_consumed_at_ms: int | None
     """When the last message was stored that the group has consumed."""
 
@@ -99,7 +100,7 @@ class SendTest(Struct, frozen=True, rename="camel"):
 
 
 class Cleaning(StrEnum):
-    """What a broker can be told to remove."""
+    """What a broker can remove on request."""
 
     EXPIRED_QUEUES = "expired-queues"
     """Queues that hold no message that is left."""
@@ -121,19 +122,21 @@ async def chosen(session: Session, broker: str | None) -> list[Node]:
     return await session.nodes() if broker is None else [await session.node(broker)]
 
 
-async def status(session: Session, broker: str | None = None) -> Found[BrokerStatus]:
-    """The figures of a broker, or of every broker."""
+async def status(session: Session, broker: str | None = None) -> Result[BrokerStatus]:
+    """The metrics of one broker, or of every broker."""
     gathered = await each_runtime(session, await chosen(session, broker))
-    rows = [BrokerStatus(node.cluster, node.name, node.id, node.address, one) for node, one in gathered.answers.items()]
-    return Found(rows, failures=list(gathered.failures))
+    rows = [
+        BrokerStatus(node.cluster, node.name, node.id, node.address, one) for node, one in gathered.responses.items()
+    ]
+    return Result(rows, failures=list(gathered.failures))
 
 
-async def runtime_table(session: Session, broker: str | None = None) -> Found[BrokerEntry]:
+async def runtime_table(session: Session, broker: str | None = None) -> Result[BrokerEntry]:
     """The same as the broker writes it, key by key."""
     return await _entries(session, broker, partial(session.request, runtime_info))
 
 
-async def settings(session: Session, broker: str | None = None, *, containing: str = "") -> Found[BrokerEntry]:
+async def settings(session: Session, broker: str | None = None, *, containing: str = "") -> Result[BrokerEntry]:
     """What brokers run with, defaults included; only keys with this text in them."""
     return await _entries(session, broker, partial(_settings, session), containing)
 
@@ -143,16 +146,16 @@ async def _settings(session: Session, node: Node) -> dict[str, str]:
 
 
 async def _entries(
-    session: Session, broker: str | None, question: Callable[[Node], Awaitable[dict[str, str]]], containing: str = ""
-) -> Found[BrokerEntry]:
-    gathered = await session.each_node(await chosen(session, broker), question)
+    session: Session, broker: str | None, request: Callable[[Node], Awaitable[dict[str, str]]], containing: str = ""
+) -> Result[BrokerEntry]:
+    gathered = await session.each_node(await chosen(session, broker), request)
     rows = [
         BrokerEntry(node.name if node.is_master else f"{node.name}:{node.id}", node.address, key, value)
-        for node, table in gathered.answers.items()
+        for node, table in gathered.responses.items()
         for key, value in sorted(table.items())
         if containing.lower() in key.lower()
     ]
-    return Found(rows, failures=list(gathered.failures))
+    return Result(rows, failures=list(gathered.failures))
 
 
 async def plan_settings(
@@ -165,16 +168,16 @@ async def plan_settings(
         raise Conflict(
             f"{fixed[0]} says who the broker is or where its files are", "change it in its file and restart the broker"
         )
-    everybody = broker is None and not slaves
-    nodes = await session.masters() if everybody else await chosen(session, broker)
+    is_for_all = broker is None and not slaves
+    nodes = await session.masters() if is_for_all else await chosen(session, broker)
     gathered = await session.each_node(nodes, partial(_settings, session))
-    known = set[str]().union(*gathered.answers.values())
+    known = set[str]().union(*gathered.responses.values())
     for key in pairs:
         if known and key not in known:
             raise NotFound(f"there is no setting {key}", nearest(key, known))
-    plan = Plan(f"set {', '.join(pairs)} at {len(gathered.answers)} brokers", failures=list(gathered.failures))
-    plan.warnings = await untouched(session) if everybody else []
-    for node, table in gathered.answers.items():
+    plan = Plan(f"set {', '.join(pairs)} at {len(gathered.responses)} brokers", failures=list(gathered.failures))
+    plan.warnings = await untouched(session) if is_for_all else []
+    for node, table in gathered.responses.items():
         plan.changes += [_setting(session, node, key, table.get(key), value) for key, value in pairs.items()]
     return plan
 
@@ -201,30 +204,30 @@ def pairs_of(texts: Sequence[str]) -> dict[str, str]:
 
 
 def cleaning_of(text: str) -> Cleaning:
-    """ConfigurationError for a word that is none of them."""
+    """ConfigurationError for an unknown word."""
     if text not in set(Cleaning):
         raise ConfigurationError(f"{text!r} cannot be cleaned; give one of {', '.join(Cleaning)}")
     return Cleaning(text)
 
 
-async def differences(session: Session) -> Found[Difference]:
+async def differences(session: Session) -> Result[Difference]:
     """Settings that the masters of a cluster do not agree about, but for those that must differ."""
     gathered = await each_master(session, partial(_settings, session))
-    found = Found[Difference](failures=list(gathered.failures))
-    for key in sorted(set[str]().union(*gathered.answers.values()) - FIXED_SETTINGS):
-        values = {node.name: table.get(key) for node, table in gathered.answers.items()}
+    found = Result[Difference](failures=list(gathered.failures))
+    for key in sorted(set[str]().union(*gathered.responses.values()) - FIXED_SETTINGS):
+        values = {node.name: table.get(key) for node, table in gathered.responses.items()}
         if len(set(values.values())) > 1:
             found.items.append(Difference(key, values))
     return found
 
 
-async def consumption(session: Session, broker: str | None = None, *, lag_min: int = 0) -> Found[Consumption]:
+async def consumption(session: Session, broker: str | None = None, *, lag_min: int = 0) -> Result[Consumption]:
     """How far every group is in every write queue, by the brokers' own account; only those at least so far behind."""
     nodes = await session.readable() if broker is None else [await session.node(broker)]
 
     async def one(node: Node) -> list[Consumption]:
         timeout_ms = max(CONSUME_STATS_TIMEOUT_MS, session.timeout_ms)
-        answer = await session.request(broker_consume_stats, node, timeout_ms=timeout_ms)
+        stats = await session.request(broker_consume_stats, node, timeout_ms=timeout_ms)
         return [
             Consumption(
                 queue.topic,
@@ -236,15 +239,15 @@ async def consumption(session: Session, broker: str | None = None, *, lag_min: i
                 progress.broker_offset - progress.consumer_offset,
                 progress.last_timestamp or None,
             )
-            for groups in answer.consume_stats_list
+            for groups in stats.consume_stats_list
             for group, parts in groups.items()
             for part in parts
             for queue, progress in part.offset_table.items()
         ]
 
     gathered = await session.each_node(nodes, one)
-    rows = [row for rows in gathered.answers.values() for row in rows if row.lag_messages >= lag_min]
-    return Found(
+    rows = [row for rows in gathered.responses.values() for row in rows if row.lag_messages >= lag_min]
+    return Result(
         sorted(rows, key=lambda row: (row.topic, row.group, row.broker, row.queue_id)), failures=list(gathered.failures)
     )
 
@@ -267,9 +270,8 @@ async def plan_cleaning(session: Session, what: Cleaning, broker: str | None = N
 
 
 async def plan_writing(session: Session, broker: str, *, allowed: bool) -> Plan:
-    """Take a broker's permission to be written out of the routes of every name server, or give it back.
-
-    Producers follow when they ask for routes again, within 30 s.
+    """Have every name server remove the write permission of a broker from its routes, or restore it. Producers follow
+    with their next route update, within 30 s.
     """
     known = {node.name for node in await session.registered()}
     if broker not in known:
@@ -277,9 +279,9 @@ async def plan_writing(session: Session, broker: str, *, allowed: bool) -> Plan:
     change = add_write_permission if allowed else wipe_write_permission
     before = await session.every_name_server(lambda server: writable(session, server, broker))
     plan = Plan(f"{'allow' if allowed else 'forbid'} writing to {broker}", failures=list(before.failures))
-    for server, now in before.answers.items():
+    for server, now in before.responses.items():
         step = Step(server, "allow writing" if allowed else "forbid writing", broker, now, allowed)
-        make = _without_answer(partial(session.request, change, server, broker))
+        make = _without_result(partial(session.request, change, server, broker))
         plan.changes.append(Change(step, make, partial(writable, session, server, broker)))
     if allowed:
         plan.warnings.append("topics that were meant to be read only are written, too, until the broker registers anew")
@@ -291,11 +293,11 @@ async def plan_writing(session: Session, broker: str, *, allowed: bool) -> Plan:
     return plan
 
 
-def _without_answer(question: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[None]]:
-    async def ask() -> None:
-        await question()
+def _without_result(request: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[None]]:
+    async def run() -> None:
+        await request()
 
-    return ask
+    return run
 
 
 async def writable(session: Session, server: str, broker: str) -> bool | None:
@@ -307,7 +309,7 @@ async def writable(session: Session, server: str, broker: str) -> bool | None:
 
 async def send_test(
     session: Session, broker: str | None = None, *, count: int = 10, body_bytes: int = 128
-) -> Found[SendTest]:
+) -> Result[SendTest]:
     """Send to the topic each broker has under its own name, one message after the other, and take the time."""
     if count < 1:
         raise BadArgument("a test needs at least one message")
@@ -318,7 +320,7 @@ async def send_test(
     gathered = await (
         each_master(session, one) if broker is None else session.each_node([await session.node(broker)], one)
     )
-    return Found(list(gathered.answers.values()), failures=list(gathered.failures))
+    return Result(list(gathered.responses.values()), failures=list(gathered.failures))
 
 
 async def _send_test(session: Session, node: Node, count: int, body_bytes: int) -> SendTest:

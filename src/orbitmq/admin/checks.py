@@ -87,7 +87,7 @@ DEFAULT_LIMITS: dict[str, Limits] = {
     "disk": Limits(*(100 * ratio for ratio in LIMITS["disk"])),
     "lag": Limits(10_000, 100_000),
     "group": Limits(1, 1),  # a group that is critical processes nothing, or fails with everything
-    "dlq": Limits(1, 100),  # nobody has processed a dead letter: look at the first one
+    "dlq": Limits(1, 100),  # dead letters are not consumed by anything: look at the first one
     "replica": LIMITS["slaves"],
 }
 """Check -> where it warns and where it is critical, unless the command says otherwise."""
@@ -121,9 +121,9 @@ def unknown(check: str, text: str) -> CheckResult:
 
 async def connection(session: Session, limits: Limits) -> CheckResult:
     """How fast each name server responds; one that does not is critical."""
-    responses = await response_times(session)
-    measured = [Measurement(server, round(ms, 1), "ms", *limits) for server, ms in responses.answers.items()]
-    found = _critical(name_servers(responses))
+    gathered = await response_times(session)
+    measured = [Measurement(server, round(ms, 1), "ms", *limits) for server, ms in gathered.responses.items()]
+    found = _critical(name_servers(gathered))
     return result("connection", measured, _count(len(measured), "name server", "responds"), found=found)
 
 
@@ -170,9 +170,8 @@ async def dlq(session: Session, limits: Limits, group: str) -> CheckResult:
 
 
 async def group(session: Session, limits: Limits, group: str | None = None) -> CheckResult:
-    """Whether a group is well, or every group, as `group why` judges; limits in groups that are critical. One with a
-    warning makes it a warning, one of which it is too early to tell makes it unknown.
-    """
+    """Whether one group, or every group, is healthy, as judged by `group why`. Critical findings fail the check,
+    warnings make it a warning, and a group without enough observations makes it unknown."""
     if group is None:
         verdicts = await group_verdicts(session)
         found, failures, in_all = list(findings_of(verdicts)), verdicts.failures, len(verdicts.items)
@@ -206,7 +205,7 @@ async def _brokers(
     """All brokers, or the named one, with who did not respond."""
     nodes = await session.nodes() if name is None else [await session.node(name)]
     runtimes = await each_runtime(session, nodes)
-    evidence = ClusterEvidence(nodes, runtimes.answers, {}, [], SystemClock().now_ms(), limits=limits)
+    evidence = ClusterEvidence(nodes, runtimes.responses, {}, [], SystemClock().now_ms(), limits=limits)
     return evidence, runtimes.failures
 
 
@@ -246,12 +245,12 @@ def _label(node: Node) -> str:
 
 def nagios(checked: CheckResult) -> str:
     """`ORBITMQ LAG WARNING - billing is 12000 messages behind | 'billing'=12000;10000;100000;0`."""
-    figures = " ".join(
+    metrics = " ".join(
         f"'{one.label}'={_plain(one.value)}{one.unit};{_plain(one.warning)};{_plain(one.critical)};0"
         for one in checked.measured
     )
     text = " ".join(checked.message.replace("|", "/").split())
-    return f"ORBITMQ {checked.check.upper()} {checked.state} - {text}" + (f" | {figures}" if figures else "")
+    return f"ORBITMQ {checked.check.upper()} {checked.state} - {text}" + (f" | {metrics}" if metrics else "")
 
 
 def _plain(value: float) -> str:

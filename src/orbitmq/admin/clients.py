@@ -1,7 +1,7 @@
-"""Who is connected: members of consumer groups, producers, and what a consumer says of itself when it is asked.
+"""Connected clients: members of consumer groups, producers, and what a consumer reports about itself.
 
-Every broker is asked and the answers are put together by client id: a client connects to one broker after the other, so
-the list of a single one may lack some. Knows no progress.
+A client connects to one broker after the other, so the list of a single broker may be incomplete: every broker is
+queried and the responses are merged by client id. Knows no progress.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from orbitmq.admin.masters import each_master
-from orbitmq.admin.results import Failure, Found, Gathered
+from orbitmq.admin.results import Failure, Gathered, Result
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import NotFound, OrbitMQError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import retry_topic
-from orbitmq.operations import groups as asked
+from orbitmq.operations import groups as group_requests
 from orbitmq.operations.membership import running_info
 from orbitmq.wire.bodies import ClientConnection, ConsumerConnection, ConsumerRunningInfo, ProcessQueueInfo
 from orbitmq.wire.codes import version_name
 
 CLIENT_TIMEOUT_MS = 12_000.0
-"""A broker waits 10 s for a client that it asks; whoever asks the broker waits a little longer."""
-OFFLINE_HINT = "start a consumer; orbitmq group config {group} tells whether the group is known"
+"""A broker waits 10 s for the client; the request to the broker waits a little longer."""
+OFFLINE_HINT = "start a consumer; orbitmq group config {group} shows whether the group is known"
 
 
 class ConsumerMember(Struct, frozen=True, rename="camel"):
@@ -41,7 +41,7 @@ class ConsumerMember(Struct, frozen=True, rename="camel"):
     brokers: list[str]
     """Names of the brokers it is connected to."""
     missing: list[str] = []
-    """Names of brokers that answered and do not know it, though other members are there."""
+    """Names of brokers that responded and do not know it, although other members are connected to them."""
 
 
 class Subscription(Struct, frozen=True, rename="camel"):
@@ -65,7 +65,7 @@ class ProducerMember(Struct, frozen=True, rename="camel"):
     language: str | None
     version: str | None
     seen_at_ms: int | None
-    """Its last heartbeat; None where the broker does not tell."""
+    """Its last heartbeat; None if the broker does not report it."""
     brokers: list[str]
 
 
@@ -82,7 +82,7 @@ class RunningQueue(Struct, frozen=True, rename="camel"):
     cached_min_offset: int
     cached_max_offset: int
     cached_size_mib: int
-    """Whole mebibytes, cut off: the client tells no more."""
+    """Whole mebibytes, rounded down by the client."""
     locked: bool
     """Of an orderly consumer: the broker has given it the queue."""
     dropped: bool
@@ -121,7 +121,7 @@ class ConsumerReport(Struct, frozen=True, rename="camel"):
     topics: list[RunningTopic]
     properties: dict[str, str]
     stack: str | None = None
-    """Where its threads stand; only when asked for."""
+    """Stacks of its threads; only on request."""
 
 
 class Position(Struct, frozen=True, rename="camel"):
@@ -141,13 +141,13 @@ class GroupMembership:
 
     group: str
     members: list[ConsumerMember]
-    told: dict[Node, ConsumerConnection | None]
-    """What each broker that answered says, None of it when nobody is online there."""
+    responses: dict[Node, ConsumerConnection | None]
+    """The response of each broker; None if no member is connected to it."""
     failures: list[Failure] = field(default_factory=list)
 
     @property
     def connections(self) -> list[ConsumerConnection]:
-        return [one for one in self.told.values() if one is not None]
+        return [one for one in self.responses.values() if one is not None]
 
     @property
     def online(self) -> bool:
@@ -155,7 +155,7 @@ class GroupMembership:
 
     @property
     def model(self) -> str | None:
-        """`CLUSTERING` or `BROADCASTING`; None when nobody is online to tell."""
+        """`CLUSTERING` or `BROADCASTING`; None if no member is online."""
         return next((one.message_model.name for one in self.connections if one.message_model), None)
 
     @property
@@ -165,17 +165,17 @@ class GroupMembership:
 
     @property
     def start(self) -> str | None:
-        """Where a queue without an offset is begun: `CONSUME_FROM_LAST_OFFSET`..."""
+        """Where members start in a queue without an offset: `CONSUME_FROM_LAST_OFFSET`..."""
         return next((one.consume_from_where.name for one in self.connections if one.consume_from_where), None)
 
     @property
     def subscribed(self) -> dict[str, SubscriptionData]:
-        """Topic -> what a broker filters by; the last heartbeat decides where members differ."""
+        """Topic -> the subscription a broker filters by: the last heartbeat's where members differ."""
         return {topic: one for connection in self.connections for topic, one in connection.subscription_table.items()}
 
     def home(self, client_id: str) -> Node | None:
         """A broker the client is connected to."""
-        for node, connection in self.told.items():
+        for node, connection in self.responses.items():
             if connection and any(one.client_id == client_id for one in connection.connection_set):
                 return node
         return None
@@ -184,10 +184,10 @@ class GroupMembership:
 # ---------------------------------------------------------------------------------------------------------- pure parts
 
 
-def members_of(told: Mapping[Node, ConsumerConnection | None]) -> list[ConsumerMember]:
-    """The clients of all answers by id, each with the brokers that know it and those that do not."""
+def members_of(connections: Mapping[Node, ConsumerConnection | None]) -> list[ConsumerMember]:
+    """All clients by id, each with the brokers that it is connected to and those that it is not."""
     at: dict[str, dict[str, ClientConnection]] = defaultdict(dict)
-    here = [(node, one) for node, one in told.items() if one is not None]
+    here = [(node, one) for node, one in connections.items() if one is not None]
     for node, connection in here:
         for client in connection.connection_set:
             at[client.client_id or ""][node.name] = client
@@ -267,30 +267,30 @@ def _running_queue(queue: MessageQueue, state: ProcessQueueInfo) -> RunningQueue
     )  # fmt: skip
 
 
-# ------------------------------------------------------------------------------------------------------------- asking
+# ----------------------------------------------------------------------------------------------------------- requests
 
 
 async def membership(session: Session, group: str) -> GroupMembership:
-    """Who is online in the group. Every broker is asked; nobody online is an answer, not an error."""
+    """The online members of the group, from every broker. A group without online members is a result, not an error."""
     nodes = await session.readable()
-    came = await session.each_node(
+    gathered = await session.each_node(
         nodes,
-        lambda node: session.request(asked.consumer_connections, node, group),
-        slaves_suffice=True,  # consumers tell slaves of themselves, too
+        lambda node: session.request(group_requests.consumer_connections, node, group),
+        slaves_suffice=True,  # consumers send heartbeats to slaves, too
     )
-    return GroupMembership(group, members_of(came.answers), came.answers, came.failures)
+    return GroupMembership(group, members_of(gathered.responses), gathered.responses, gathered.failures)
 
 
 async def running(
     session: Session, who: GroupMembership, clients: Collection[str] | None = None, *, stacks: bool = False
 ) -> Gathered[str, ConsumerRunningInfo]:
-    """What each member says of itself, asked through a broker it is connected to; all members unless `clients` names
-    some. A member that does not answer is a failure by its client id.
+    """What each member reports about itself, requested through a broker that it is connected to; all members unless
+    `clients` names some. A member that does not respond is a failure by its client id.
     """
     homes = {one.client_id: who.home(one.client_id) for one in who.members}
     wanted = {client: home for client, home in homes.items() if home and (clients is None or client in clients)}
 
-    async def ask(client_id: str) -> ConsumerRunningInfo:
+    async def report_of(client_id: str) -> ConsumerRunningInfo:
         home = wanted[client_id]
         return await session.request(
             running_info,
@@ -301,14 +301,14 @@ async def running(
             timeout_ms=max(session.timeout_ms, CLIENT_TIMEOUT_MS),
         )
 
-    return await session.each({client: f"client {client}" for client in wanted}, ask)
+    return await session.each({client: f"client {client}" for client in wanted}, report_of)
 
 
-async def connections(session: Session, group: str) -> Found[ConsumerMember]:
-    """The members of the group. NotFound when nobody is online and every broker says so."""
+async def connections(session: Session, group: str) -> Result[ConsumerMember]:
+    """The members of the group. NotFound if every broker responds and none is online."""
     who = await membership(session, group)
     _must_be_online(who)
-    found = Found(who.members, failures=who.failures)
+    found = Result(who.members, failures=who.failures)
     found.warnings = [
         f"{one.client_id} is not connected to {', '.join(one.missing)}: it gets nothing from there"
         for one in who.members
@@ -322,13 +322,13 @@ def _must_be_online(who: GroupMembership) -> None:
         raise NotFound(f"no consumer of the group {who.group} is online", OFFLINE_HINT.format(group=who.group))
 
 
-async def subscriptions(session: Session, group: str) -> Found[Subscription]:
+async def subscriptions(session: Session, group: str) -> Result[Subscription]:
     """What the members want, topic by topic, as each says itself; differences are marked and warned of."""
     who = await membership(session, group)
     _must_be_online(who)
-    came = await running(session, who)
-    rows = compared(group, {client: info.subscription_set for client, info in came.answers.items()})
-    found = Found(rows, failures=[*who.failures, *came.failures])
+    gathered = await running(session, who)
+    rows = compared(group, {client: info.subscription_set for client, info in gathered.responses.items()})
+    found = Result(rows, failures=[*who.failures, *gathered.failures])
     differing = sorted({row.topic for row in rows if row.conflict})
     if differing:
         found.warnings.append(
@@ -340,7 +340,7 @@ async def subscriptions(session: Session, group: str) -> Found[Subscription]:
 
 async def reports(
     session: Session, group: str, clients: Collection[str] | None = None, *, stacks: bool = False
-) -> Found[ConsumerReport]:
+) -> Result[ConsumerReport]:
     """What the members say of themselves. NotFound for a client that is not in the group."""
     who = await membership(session, group)
     _must_be_online(who)
@@ -348,58 +348,58 @@ async def reports(
     absent = sorted(set(clients or ()) - known)
     if absent and not who.failures:
         raise NotFound(f"{absent[0]} is not in the group {group}", f"orbitmq group connections {group}")
-    came = await running(session, who, clients, stacks=stacks)
-    found = Found([running_of(client, info) for client, info in came.answers.items()])
-    found.failures = [*who.failures, *came.failures]
+    gathered = await running(session, who, clients, stacks=stacks)
+    found = Result([running_of(client, info) for client, info in gathered.responses.items()])
+    found.failures = [*who.failures, *gathered.failures]
     return found
 
 
-async def positions(session: Session, group: str, topic: str) -> Found[Position]:
-    """Where the members are in the topic. NotFound when nobody is online."""
+async def positions(session: Session, group: str, topic: str) -> Result[Position]:
+    """The position of each member in the topic. NotFound if none is online."""
     who = await membership(session, group)
     _must_be_online(who)
-    nodes = [node for node, told in who.told.items() if told is not None]
-    came = await session.each_node(
-        nodes, lambda node: asked.consumer_positions(session.remoting, node.address, group, topic)
+    nodes = [node for node, connection in who.responses.items() if connection is not None]
+    gathered = await session.each_node(
+        nodes, lambda node: group_requests.consumer_positions(session.remoting, node.address, group, topic)
     )
     rows = {
         (client, queue): Position(client, queue.topic, queue.broker_name, queue.queue_id, offset)
-        for clients in came.answers.values()
+        for clients in gathered.responses.values()
         for client, queues in clients.items()
         for queue, offset in queues.items()
     }
-    return Found([rows[key] for key in sorted(rows)], failures=[*who.failures, *came.failures])
+    return Result([rows[key] for key in sorted(rows)], failures=[*who.failures, *gathered.failures])
 
 
-async def producers(session: Session, group: str | None = None) -> Found[ProducerMember]:
-    """Producers of every group, or of one. A broker that does not list all groups is asked for the one."""
+async def producers(session: Session, group: str | None = None) -> Result[ProducerMember]:
+    """Producers of every group, or of one. A broker that does not list all groups is queried for the one."""
 
-    async def ask(node: Node) -> list[ProducerMember]:
-        everybody = await session.request(asked.all_producers, node)
+    async def producers_at(node: Node) -> list[ProducerMember]:
+        all_producers = await session.request(group_requests.all_producers, node)
         return [
             ProducerMember(
                 name, one.client_id or "", (one.remote_ip or "").lstrip("/") or None, one.language,
                 version_name(one.version) if one.version else None, one.last_update_timestamp or None, [node.name],
             )
-            for name, members in everybody.items()
+            for name, members in all_producers.items()
             for one in members
             if group in (None, name)
         ]  # fmt: skip
 
-    async def ask_either(node: Node) -> list[ProducerMember]:
+    async def producers_or_none(node: Node) -> list[ProducerMember]:
         try:
-            return await ask(node)
+            return await producers_at(node)
         except OrbitMQError:
             if group is None:
                 raise
             return await _of_group(session, node, group)
 
-    came = await each_master(session, ask_either)
-    return Found(_merged(one for some in came.answers.values() for one in some), failures=came.failures)
+    gathered = await each_master(session, producers_or_none)
+    return Result(_merged(one for some in gathered.responses.values() for one in some), failures=gathered.failures)
 
 
 async def _of_group(session: Session, node: Node, group: str) -> list[ProducerMember]:
-    found = await session.request(asked.producer_connections, node, group)
+    found = await session.request(group_requests.producer_connections, node, group)
     return [
         ProducerMember(
             group, one.client_id or "", one.client_addr, one.language,

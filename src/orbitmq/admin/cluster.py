@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from orbitmq.admin.group_verdicts import GroupVerdicts, findings_of, group_verdicts
-from orbitmq.admin.results import Failure, Found, Gathered
+from orbitmq.admin.results import Failure, Gathered, Result
 from orbitmq.admin.runtime import DailyCount, RequestQueue, Runtime, parse
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.verdict import (
@@ -34,12 +34,12 @@ from orbitmq.operations.statistics import runtime_info
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.wire.bodies import ClusterInfo
 
-ASK_AGAIN_S = 1.0
+POLL_INTERVAL_S = 1.0
 """Between two rounds of requests while a command waits for the cluster to become well."""
 
 
 class ClusterBroker(Struct, frozen=True, rename="camel"):
-    """One broker of a cluster. All figures are None for one that does not answer."""
+    """One broker of a cluster. Metrics are None if it does not respond."""
 
     cluster: str
     broker: str
@@ -55,7 +55,7 @@ class ClusterBroker(Struct, frozen=True, rename="camel"):
     in_per_s: float | None = None
     """Messages stored a second, the mean of the last ten."""
     out_per_s: float | None = None
-    """Messages handed out a second, the mean of the last ten."""
+    """Messages delivered per second, the mean of the last ten seconds."""
     send_queue: RequestQueue = RequestQueue()
     pull_queue: RequestQueue = RequestQueue()
     page_cache_lock_ms: int | None = None
@@ -79,16 +79,16 @@ class Overview(Struct, frozen=True, rename="camel"):
     masters: int
     slaves: int
     unreachable: list[str]
-    """Brokers that do not answer, or are not registered any more."""
+    """Brokers that do not respond, or are no longer registered."""
     headless: list[str]
     """Broker names without a master."""
     in_per_s: float | None
-    """Of all masters; None while one of them does not answer."""
+    """Sum over all masters; None while one of them does not respond."""
     out_per_s: float | None
     put_today: int | None
     got_today: int | None
     max_disk_ratio: float | None
-    """Of all brokers; None while one of them does not tell."""
+    """Sum over all brokers; None while one of them does not report it."""
     versions: list[str]
     findings: list[Finding]
     """The worst first."""
@@ -102,20 +102,22 @@ class Replica(Struct, frozen=True, rename="camel"):
     broker_id: int
     address: str
     master: str | None
-    """Its master's address; None when there is none."""
+    """Address of its master; None without one."""
     master_end_offset: int | None
     end_offset: int | None
     behind_bytes: int | None
-    """Bytes of the master's log it lacks. Both are asked at the same time, so a busy master seems some ahead."""
+    """Bytes of the master's log that it lacks. Both are queried at the same time, so on a busy master the slave may
+    seem ahead.
+    """
     connected: bool | None
-    """Whether it follows; RocketMQ does not tell."""
+    """Whether it follows its master; RocketMQ does not report this."""
     refusal: str | None
     """Why it does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterVerdict:
-    """Whether everything that a session reaches is well."""
+    """Health of everything that a session reaches."""
 
     evidence: ClusterEvidence
     groups: GroupVerdicts
@@ -125,20 +127,20 @@ class ClusterVerdict:
 
 
 async def collect(session: Session) -> tuple[ClusterEvidence, list[Failure]]:
-    """Ask every broker and every name server once."""
+    """Query every broker and every name server once."""
     nodes = await session.nodes()
     runtimes = await each_runtime(session, nodes)
     views = await session.every_name_server(partial(session.request, cluster_info))
-    registered = {address: _registered(info, session.cluster) for address, info in views.answers.items()}
+    registered = {address: _registered(info, session.cluster) for address, info in views.responses.items()}
     silent = [failure.target for failure in views.failures]
-    listed = _masters_listed(views.answers.values())
+    listed = _masters_listed(views.responses.values())
     now_ms = SystemClock().now_ms()
-    evidence = ClusterEvidence(nodes, runtimes.answers, registered, silent, now_ms, masters_listed=listed)
+    evidence = ClusterEvidence(nodes, runtimes.responses, registered, silent, now_ms, masters_listed=listed)
     return evidence, [*views.failures, *runtimes.failures]
 
 
 async def each_runtime(session: Session, nodes: list[Node]) -> Gathered[Node, Runtime]:
-    """The figures of each of them."""
+    """The metrics of each of them."""
 
     async def one(node: Node) -> Runtime:
         return parse(await session.request(runtime_info, node))
@@ -164,11 +166,11 @@ def _registered(info: ClusterInfo, cluster: str | None) -> frozenset[str]:
     )
 
 
-async def listed(session: Session) -> Found[ClusterBroker]:
-    """Every registered broker, also those that do not answer, and those that are missed."""
+async def listed(session: Session) -> Result[ClusterBroker]:
+    """Every registered broker, including those that do not respond, and the missed ones."""
     nodes = await session.nodes()
     runtimes = await each_runtime(session, nodes)
-    return Found([_member(node, runtimes.answers.get(node)) for node in nodes], failures=list(runtimes.failures))
+    return Result([_member(node, runtimes.responses.get(node)) for node in nodes], failures=list(runtimes.failures))
 
 
 def _member(node: Node, runtime: Runtime | None) -> ClusterBroker:
@@ -212,12 +214,12 @@ async def judge(session: Session, *, expected: Sequence[str] = ()) -> ClusterVer
     return ClusterVerdict(evidence, groups, found, list(dict.fromkeys([*failures, *groups.failures])))
 
 
-async def overview(session: Session) -> Found[Overview]:
+async def overview(session: Session) -> Result[Overview]:
     """Each cluster with a verdict, which is no better than that of its worst consumer group."""
     verdict = await judge(session)
     rows = overviews_of(verdict.evidence)
     names = {one: [node.name for node in verdict.evidence.of(one).nodes] for one in verdict.evidence.clusters}
-    return Found([with_groups(one, verdict.groups, names[one.cluster]) for one in rows], failures=verdict.failures)
+    return Result([with_groups(one, verdict.groups, names[one.cluster]) for one in rows], failures=verdict.failures)
 
 
 def with_groups(one: Overview, groups: GroupVerdicts | None, broker_names: Sequence[str]) -> Overview:
@@ -226,10 +228,10 @@ def with_groups(one: Overview, groups: GroupVerdicts | None, broker_names: Seque
     return msgspec.structs.replace(one, findings=ordered, verdict=summary(ordered), severity=worst(ordered))
 
 
-async def broker_overviews(session: Session) -> Found[Overview]:
+async def broker_overviews(session: Session) -> Result[Overview]:
     """Each cluster, judged by its brokers and name servers alone."""
     evidence, failures = await collect(session)
-    return Found(overviews_of(evidence), failures=failures)
+    return Result(overviews_of(evidence), failures=failures)
 
 
 def overviews_of(evidence: ClusterEvidence) -> list[Overview]:
@@ -240,7 +242,7 @@ def overviews_of(evidence: ClusterEvidence) -> list[Overview]:
 def _overview(cluster: str, mine: ClusterEvidence) -> Overview:
     found = findings(mine)
     masters = [node for node in mine.nodes if node.is_master]
-    figures = [mine.runtimes.get(node) for node in masters]
+    runtimes = [mine.runtimes.get(node) for node in masters]
     runtimes = [mine.runtimes.get(node) for node in mine.nodes]
     ratios = [None if one is None else one.log_disk_ratio for one in runtimes]
     return Overview(
@@ -251,10 +253,10 @@ def _overview(cluster: str, mine: ClusterEvidence) -> Overview:
         len(mine.nodes) - len(masters),
         [str(node) for node in mine.nodes if node not in mine.runtimes],
         mine.headless,
-        _sum([None if one is None else one.put_per_s.last_10_s for one in figures]),
-        _sum([None if one is None else one.transferred_per_s.last_10_s for one in figures]),
-        _whole([None if one is None else one.put_messages.today for one in figures]),
-        _whole([None if one is None else one.got_messages.today for one in figures]),
+        _sum([None if one is None else one.put_per_s.last_10_s for one in runtimes]),
+        _sum([None if one is None else one.transferred_per_s.last_10_s for one in runtimes]),
+        _whole([None if one is None else one.put_messages.today for one in runtimes]),
+        _whole([None if one is None else one.got_messages.today for one in runtimes]),
         _most(ratios),
         sorted({runtime.version for runtime in mine.runtimes.values() if runtime.version is not None}),
         found,
@@ -276,18 +278,19 @@ def _whole(parts: list[int | None]) -> int | None:
     return None if total is None else int(total)
 
 
-async def health(session: Session, *, expected: Sequence[str] = ()) -> Found[Finding]:
-    """Everything that is wrong, the worst first, or one row that says all is well. The check fails if it is critical.
+async def health(session: Session, *, expected: Sequence[str] = ()) -> Result[Finding]:
+    """Everything that is wrong, the worst first, or one row that says that there are no problems. The check fails if a
+    finding is critical.
 
     `expected` are broker names that must be registered.
     """
     verdict = await judge(session, expected=expected)
     well = Finding(Severity.WELL, "all", session.cluster or "all clusters", summary(()))
     is_critical = worst(verdict.findings) is Severity.CRITICAL
-    return Found(verdict.findings or [well], failures=verdict.failures, check_failed=is_critical)
+    return Result(verdict.findings or [well], failures=verdict.failures, check_failed=is_critical)
 
 
-async def health_within(session: Session, seconds: float, *, expected: Sequence[str] = ()) -> Found[Finding]:
+async def health_within(session: Session, seconds: float, *, expected: Sequence[str] = ()) -> Result[Finding]:
     """Repeat `health` until nothing critical is left and all nodes respond, for at most `seconds`.
 
     A ConnectError of unreachable name servers is raised only then, too.
@@ -303,16 +306,16 @@ async def health_within(session: Session, seconds: float, *, expected: Sequence[
         else:
             if time.monotonic() >= deadline or not (found.check_failed or found.failures):
                 return found
-        await asyncio.sleep(min(ASK_AGAIN_S, max(0.0, deadline - time.monotonic())))
+        await asyncio.sleep(min(POLL_INTERVAL_S, max(0.0, deadline - time.monotonic())))
 
 
-async def replicas(session: Session) -> Found[Replica]:
+async def replicas(session: Session) -> Result[Replica]:
     """Every slave with what it lacks."""
     nodes = await session.nodes()
     runtimes = await each_runtime(session, nodes)
     masters = {node.name: node for node in nodes if node.is_master and not node.is_away}
-    rows = [_replica(node, masters.get(node.name), runtimes.answers) for node in nodes if not node.is_master]
-    return Found(rows, failures=list(runtimes.failures))
+    rows = [_replica(node, masters.get(node.name), runtimes.responses) for node in nodes if not node.is_master]
+    return Result(rows, failures=list(runtimes.failures))
 
 
 def _replica(node: Node, master: Node | None, runtimes: Mapping[Node, Runtime]) -> Replica:

@@ -11,7 +11,7 @@ from orbitmq.admin import cluster, groups
 from orbitmq.admin.cluster import ClusterBroker, Overview
 from orbitmq.admin.group_verdicts import GroupVerdicts
 from orbitmq.admin.groups import GroupSummary
-from orbitmq.admin.results import Failure, Found
+from orbitmq.admin.results import Failure, Result
 from orbitmq.admin.session import Session
 
 GROUPS_SHOWN = 20
@@ -19,7 +19,7 @@ GROUPS_SHOWN = 20
 
 
 class ClusterView(Struct, frozen=True, rename="camel"):
-    """Everything at one time. What a broker that does not answer would have told is None, and it is named."""
+    """The cluster at one moment. Values of a broker that does not respond are None, and the broker is named."""
 
     clusters: list[Overview]
     brokers: list[ClusterBroker]
@@ -28,10 +28,10 @@ class ClusterView(Struct, frozen=True, rename="camel"):
     groups_in_all: int
 
 
-async def moment(session: Session, *, shown: int | None = GROUPS_SHOWN) -> Found[ClusterView]:
-    """Ask everybody once; `shown` groups, None for all. ConnectError when no name server answers.
+async def moment(session: Session, *, shown: int | None = GROUPS_SHOWN) -> Result[ClusterView]:
+    """Query all nodes once; `shown` groups, None for all. ConnectError if no name server responds.
 
-    The verdict is that of the brokers: `with_groups` adds what takes longer to be known.
+    The verdict is that of the brokers; `with_groups` adds the groups, which take longer.
     """
     overviews, members, found = await asyncio.gather(
         cluster.broker_overviews(session), cluster.listed(session), groups.groups(session, lag=True)
@@ -39,11 +39,11 @@ async def moment(session: Session, *, shown: int | None = GROUPS_SHOWN) -> Found
     behind = sorted(found.items, key=lambda group: (-(group.lag_messages or group.known_lag_messages or 0), group.name))
     one = ClusterView(overviews.items, members.items, behind[:shown], len(found.items))
     warnings = list(dict.fromkeys([*overviews.warnings, *members.warnings, *found.warnings]))
-    return Found([one], warnings, _each_once([*overviews.failures, *members.failures, *found.failures]))
+    return Result([one], warnings, _each_once([*overviews.failures, *members.failures, *found.failures]))
 
 
 def with_groups(one: ClusterView, groups: GroupVerdicts | None) -> ClusterView:
-    """The moment with verdicts that are no better than those of the groups; None while nobody has looked at them."""
+    """The view with a verdict no better than those of the groups; None while no group has been judged."""
 
     def names(of: str) -> list[str]:
         return [broker.broker for broker in one.brokers if broker.cluster == of]
@@ -53,5 +53,5 @@ def with_groups(one: ClusterView, groups: GroupVerdicts | None) -> ClusterView:
 
 
 def _each_once(failures: list[Failure]) -> list[Failure]:
-    """One line a node, however many questions it has not answered."""
+    """One line per node, however many requests it did not respond to."""
     return list({failure.target: failure for failure in failures}.values())

@@ -1,6 +1,6 @@
-"""Topics, groups and accounts brought to what a document says of them, and written down as such a document.
+"""Apply a document with topics, groups and accounts to a cluster, and export a cluster as such a document.
 
-What a document does not name is never touched, unless it is to be pruned; the system's own is never in it.
+What the document does not name is left alone unless you prune. System topics and groups are never part of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from orbitmq.admin import acl, groups, topic_changes, topics
 from orbitmq.admin.declared import AccountEntry, Document, GroupEntry, SecretReference, TopicEntry
 from orbitmq.admin.masters import each_master
 from orbitmq.admin.plans import Change, Plan, Step, Value, joined
-from orbitmq.admin.results import Found, Gathered
+from orbitmq.admin.results import Gathered, Result
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.admin.topics import TopicType
 from orbitmq.errors import Conflict, NotFound, OrbitMQError
@@ -44,8 +44,8 @@ class Divergence(Struct, frozen=True, rename="camel"):
 
 
 class CurrentSettings:
-    """A table read once for all that is compared with it: a broker is not asked for 5,000 topics 5,000 times, nor
-    waited for so often when it does not answer.
+    """A table that is read once for all comparisons: a broker does not get 5,000 requests for 5,000 topics, nor is a
+    silent one waited for that often.
     """
 
     def __init__(self, read: Callable[[Node], Awaitable[Mapping[str, C]]]) -> None:
@@ -97,7 +97,7 @@ async def _plan_topics(session: Session, entries: Iterable[TopicEntry], *, prune
     system = await topics.system_names(session)
     plan = Plan("topics", failures=list(tables.failures))
     plans = [plan]
-    told = CurrentSettings(partial(_topics_of, session))
+    current = CurrentSettings(partial(_topics_of, session))
     for entry in sorted(entries, key=lambda one: (one.name, one.brokers)):
         check_topic(entry.name)
         if topics.type_of(entry.name, system) is TopicType.SYSTEM:
@@ -108,20 +108,20 @@ async def _plan_topics(session: Session, entries: Iterable[TopicEntry], *, prune
         one = Plan("topic")
         lost: dict[Node, TopicConfig] = {}
         plans.append(one)
-        for node in _meant(tables.answers, entry.brokers):
-            before = tables.answers[node].get(entry.name)
+        for node in _meant(tables.responses, entry.brokers):
+            before = tables.responses[node].get(entry.name)
             new = TopicConfig(entry.name, topic_changes.NEW.read_queues, topic_changes.NEW.write_queues)
             after = wanted.over(before or new)
             if after != before:
                 one.warnings += topic_changes.doubts(entry.name, before, after)
                 lost |= {} if before is None else {node: before}
-            one.changes.append(_topic(session, told, node, before, after))
+            one.changes.append(_topic(session, current, node, before, after))
         if lost:
-            one.undo = topic_changes.kept(entry.name, lost)
+            one.undo = topic_changes.undo_of(entry.name, lost)
         if entry.order is not None:
             plans.append(await topic_changes.plan_order(session, entry.name, entry.order))
     if prune:
-        surplus = _surplus_topics(tables.answers, {entry.name for entry in entries}, system)
+        surplus = _surplus_topics(tables.responses, {entry.name for entry in entries}, system)
         plans += [await topic_changes.plan_delete(session, name) for name in surplus]
     return joined("topics", plans)
 
@@ -135,10 +135,10 @@ def _surplus_topics(tables: Tables[TopicConfig], named: set[str], system: frozen
 
 
 def _topic(
-    session: Session, told: CurrentSettings, node: Node, before: TopicConfig | None, after: TopicConfig
+    session: Session, current: CurrentSettings, node: Node, before: TopicConfig | None, after: TopicConfig
 ) -> Change:
     async def read_back() -> Value:
-        return topic_changes.plain_config(await told.of(node, after.name))  # type: ignore[arg-type]
+        return topic_changes.plain_config(await current.of(node, after.name))  # type: ignore[arg-type]
 
     make = partial(session.request, create_topic, node, after)
     action = "create topic" if before is None else "alter topic"
@@ -149,31 +149,31 @@ def _topic(
 async def _plan_groups(session: Session, entries: Iterable[GroupEntry], *, prune: bool) -> Plan:
     tables = await _group_tables(session)
     plans = [Plan("groups", failures=list(tables.failures))]
-    told = CurrentSettings(partial(_groups_of, session))
+    current = CurrentSettings(partial(_groups_of, session))
     for entry in sorted(entries, key=lambda one: (one.name, one.brokers)):
         check_consumer_group(entry.name)
         plan, lost = Plan("group"), {}
-        for node in _meant(tables.answers, entry.brokers):
-            before = tables.answers[node].get(entry.name)
+        for node in _meant(tables.responses, entry.brokers):
+            before = tables.responses[node].get(entry.name)
             after = groups.with_rules(before or SubscriptionGroup(entry.name), entry.rules())
-            plan.changes.append(_group(session, told, node, before, after))
+            plan.changes.append(_group(session, current, node, before, after))
             if before is not None and before != after:
                 lost[node.name] = groups.plain_rules(before)
         if lost:
             plan.undo = {"command": groups.UNDO, "group": entry.name, "rules": lost, "offsets": []}
         plans.append(plan)
     if prune:
-        present = set[str]().union(*tables.answers.values())
+        present = set[str]().union(*tables.responses.values())
         surplus = sorted(present - {entry.name for entry in entries})
         plans += [await groups.plan_delete(session, name) for name in surplus if not groups.is_system(name)]
     return joined("groups", plans)
 
 
 def _group(
-    session: Session, told: CurrentSettings, node: Node, before: SubscriptionGroup | None, after: SubscriptionGroup
+    session: Session, current: CurrentSettings, node: Node, before: SubscriptionGroup | None, after: SubscriptionGroup
 ) -> Change:
     async def read_back() -> Value:
-        return groups.plain_rules(await told.of(node, after.name))  # type: ignore[arg-type]
+        return groups.plain_rules(await current.of(node, after.name))  # type: ignore[arg-type]
 
     make = partial(session.request, create_group, node, after)
     action = "create group" if before is None else "alter group"
@@ -214,18 +214,18 @@ def _wanted_account(entry: AccountEntry, secret_of: Callable[[SecretReference], 
 
 
 def _meant(tables: Tables[C], brokers: list[str]) -> list[Node]:
-    """The masters that answered, or those named. NotFound for a name that nobody has."""
+    """The masters that responded, or those named. NotFound for an unknown name."""
     names = {node.name for node in tables}
     for name in brokers:
         if name not in names:
-            raise NotFound(f"there is no master {name}, or it does not answer", nearest(name, names))
+            raise NotFound(f"there is no master {name}, or it does not respond", nearest(name, names))
     return [node for node in tables if not brokers or node.name in brokers]
 
 
 # ----------------------------------------------------------------------------------------------- export and compare
 
 
-async def export(session: Session, sections: Iterable[str] = ("topics", "groups")) -> Found[Document]:
+async def export(session: Session, sections: Iterable[str] = ("topics", "groups")) -> Result[Document]:
     """One document of what the masters have. With a failure it is incomplete, and must not be applied with `prune`."""
     wanted = set(sections)
     failures = []
@@ -235,16 +235,16 @@ async def export(session: Session, sections: Iterable[str] = ("topics", "groups"
     if "topics" in wanted:
         tables = await _topic_tables(session)
         failures += tables.failures
-        topic_entries = await _topic_entries(session, tables.answers)
+        topic_entries = await _topic_entries(session, tables.responses)
     if "groups" in wanted:
         known = await _group_tables(session)
         failures += [failure for failure in known.failures if failure not in failures]
-        group_entries = _group_entries(known.answers)
+        group_entries = _group_entries(known.responses)
     if "accounts" in wanted:
         found = await acl.listed(session)
         failures += [failure for failure in found.failures if failure not in failures]
         account_entries = list({row.access_key: _account_entry(row) for row in found.items}.values())
-    return Found([Document(topic_entries, group_entries, account_entries)], failures=failures)
+    return Result([Document(topic_entries, group_entries, account_entries)], failures=failures)
 
 
 async def _topic_entries(session: Session, tables: Tables[TopicConfig]) -> list[TopicEntry]:
@@ -278,7 +278,7 @@ def _group_entries(tables: Tables[SubscriptionGroup]) -> list[GroupEntry]:
 
 
 def _versions(tables: Tables[C], name: str) -> list[tuple[C, list[str]]]:
-    """The different ways brokers have it, and which ones; no names when all of them have it alike."""
+    """The different settings that brokers have and which brokers have them; no names when all brokers agree."""
     by_broker = {node.name: table[name] for node, table in tables.items() if name in table}
     ways: list[tuple[C, list[str]]] = []
     for broker, config in sorted(by_broker.items()):
@@ -304,17 +304,17 @@ def _account_entry(row: acl.AclAccount) -> AccountEntry:
     )
 
 
-async def compare(session: Session) -> Found[Divergence]:
+async def compare(session: Session) -> Result[Divergence]:
     """Topics and groups that some masters have otherwise, or not at all."""
     tables, known = await _topic_tables(session), await _group_tables(session)
     system = await topics.system_names(session)
     failures = [*tables.failures, *(failure for failure in known.failures if failure not in tables.failures)]
     rows = _divergent(
-        "topic", tables.answers, _surplus_topics(tables.answers, set(), system), topic_changes.plain_config
+        "topic", tables.responses, _surplus_topics(tables.responses, set(), system), topic_changes.plain_config
     )
-    names = sorted(name for name in set[str]().union(*known.answers.values()) if not groups.is_system(name))
-    rows += _divergent("group", known.answers, names, groups.plain_rules)
-    return Found(rows, failures=failures)
+    names = sorted(name for name in set[str]().union(*known.responses.values()) if not groups.is_system(name))
+    rows += _divergent("group", known.responses, names, groups.plain_rules)
+    return Result(rows, failures=failures)
 
 
 def _divergent(

@@ -1,7 +1,7 @@
 """Whether a group processes its messages: rules of `diagnosis` about progress and listeners. Pure: no I/O.
 
-A delivered message is not yet acknowledged, and no request tells how long one has been in flight. These rules combine
-what is known: since when the next message waits, when a listener finished one last, and whether offsets moved.
+A delivered message is not yet acknowledged, and no request reports how long a message has been in flight. These rules
+combine what is known: since when the next message waits, when a listener last finished one, and whether offsets moved.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GROWS_MS = 300_000
 BUSY_SHARE = 0.9
 """A cache this full makes a consumer wait before it pulls again."""
 CACHED_MAX, CACHED_MIB_MAX = 1000, 100
-"""What a consumer keeps of one queue unless it is told otherwise: messages, and mebibytes."""
+"""Default limits of what a consumer caches per queue: messages, and mebibytes."""
 STACK_LENGTH = 2000
 """Characters of a stack that are shown as evidence; `orbitmq client stack` has it whole."""
 
@@ -36,7 +36,7 @@ class Movement(Enum):
     STANDS = auto()
     """Nothing has been finished for a minute, and messages wait for as long."""
     UNKNOWN = auto()
-    """It is too early to tell, or nobody does."""
+    """There are too few observations, or no node reports it."""
 
 
 def movement(e: GroupEvidence, one: GroupQueue) -> Movement:
@@ -175,8 +175,8 @@ def unpulled(e: GroupEvidence) -> Iterator[Finding]:
         yield critical(
             e,
             "not-pulling",
-            f"{report.client_id} has {label(queue)} and has taken nothing from it for {MINUTE_MS // 1000} s, though "
-            f"{one.lag_messages} messages wait: it is suspended (RocketMQ's clients do not tell), or its pulling "
+            f"{report.client_id} has {label(queue)} and has pulled nothing from it for {MINUTE_MS // 1000} s, though "
+            f"{one.lag_messages} messages wait: it is suspended (RocketMQ's clients do not report that), or pulling "
             "has died",
             f"orbitmq client stack {e.group} --client {report.client_id}",
             clientId=report.client_id,
@@ -214,8 +214,8 @@ def failing(e: GroupEvidence) -> Iterator[Finding]:
 
 
 def _last_error(reports: Iterable[ConsumerReport]) -> tuple[str | None, int | None]:
-    told = [one.properties for one in reports if LAST_ERROR in one.properties]
-    newest = max(told, key=_error_at, default=None)
+    failing = [one.properties for one in reports if LAST_ERROR in one.properties]
+    newest = max(failing, key=_error_at, default=None)
     return (None, None) if newest is None else (newest[LAST_ERROR], _error_at(newest) or None)
 
 
@@ -227,7 +227,7 @@ def _error_at(properties: Mapping[str, str]) -> int:
 def _why(failing: Iterable[ConsumerReport], error: str | None) -> str:
     if error is not None:
         return f"; the last error is {error}"
-    return "; its clients do not tell why (RocketMQ's never do): their logs do" if any(True for _ in failing) else ""
+    return "; its clients do not report why (RocketMQ's never do): see their logs" if any(True for _ in failing) else ""
 
 
 def dead_letters(e: GroupEvidence) -> Iterator[Finding]:
@@ -241,7 +241,7 @@ def dead_letters(e: GroupEvidence) -> Iterator[Finding]:
     yield make(
         e,
         "dead-letters",
-        f"{count} messages were given up after too many tries{what}; nobody consumes them",
+        f"{count} messages became dead letters after too many retries{what}; they are not consumed",
         f"orbitmq msg query %DLQ%{e.group}",
         deadLetters=count,
         newestAtMs=at_ms,
@@ -261,8 +261,8 @@ def throttled(e: GroupEvidence) -> Iterator[Finding]:
             yield warning(
                 e,
                 "flow-control",
-                f"{report.client_id} has its cache of {label(queue)} full and pulls no more until the listener has "
-                "worked some off: the listener is slower than what comes",
+                f"{report.client_id} has its cache of {label(queue)} full and does not pull until the listener has "
+                "processed some of it: messages arrive faster than the listener processes them",
                 f"orbitmq client show {e.group} --client {report.client_id}",
                 cachedMessages=queue.cached_messages,
                 cachedMessagesMax=count,
@@ -323,7 +323,7 @@ def undecided(e: GroupEvidence) -> Iterator[Finding]:
             Severity.UNKNOWN,
             e,
             "too-early",
-            f"it is too early to tell whether {e.group} works: {why}",
+            f"it is too early to say whether {e.group} works: {why}",
             f"orbitmq group why {e.group} --watch 10",
             lagMessages=lag,
             queues=[label(one) for one in queues],

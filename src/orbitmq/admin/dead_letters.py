@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from orbitmq.admin.bodies import unique_id
 from orbitmq.admin.messages import search
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.session import Session
 from orbitmq.admin.topics import status
 from orbitmq.admin.traces import ENDINGS, Traced, in_order, read
@@ -28,7 +28,7 @@ class DeadLetters(Struct, frozen=True, rename="camel", kw_only=True):
     group: str
     topic: str
     messages: int | None
-    """Kept now; None when not every broker has told."""
+    """Messages stored now; None if a broker did not respond."""
     last_at_ms: int | None
     """When the last one was given up."""
 
@@ -41,36 +41,36 @@ class Reason(Struct, frozen=True, rename="camel"):
     """How its listener ended the last time: `raised an error`."""
 
 
-async def listed(session: Session, containing: str = "") -> Found[DeadLetters]:
+async def listed(session: Session, containing: str = "") -> Result[DeadLetters]:
     """Groups that have dead letters, the latest first."""
     names = await session.any_name_server(partial(session.request, topics))
     chosen = sorted(one for one in names if one.startswith(DLQ_PREFIX) and containing.lower() in one.lower())
-    found = Found[DeadLetters](failures=await session.absent())
+    found = Result[DeadLetters](failures=await session.absent())
     if len(chosen) > GROUPS_MAX:
-        found.warnings.append(f"{len(chosen)} groups may have dead letters; the first {GROUPS_MAX} were looked at")
+        found.warnings.append(f"{len(chosen)} groups may have dead letters; the first {GROUPS_MAX} were read")
         chosen = chosen[:GROUPS_MAX]
-    asked = await session.each({topic: topic for topic in chosen}, lambda topic: _one(session, topic, found))
-    found.failures += [one for one in asked.failures if one not in found.failures]
-    found.items = [one for one in asked.answers.values() if one.messages != 0]
+    gathered = await session.each({topic: topic for topic in chosen}, lambda topic: _one(session, topic, found))
+    found.failures += [one for one in gathered.failures if one not in found.failures]
+    found.items = [one for one in gathered.responses.values() if one.messages != 0]
     found.items.sort(key=lambda one: (-(one.last_at_ms or 0), one.group))
     return found
 
 
-async def reasons(session: Session, group: str, letters: Sequence[MessageExt]) -> Found[Reason]:
+async def reasons(session: Session, group: str, letters: Sequence[MessageExt]) -> Result[Reason]:
     """How the last attempt ended, of dead letters whose consumers wrote a trace; what has none is left out."""
     try:
         await session.homes(TRACE_TOPIC)
     except NotFound:
-        return Found()
+        return Result()
     names = {one.offset_msg_id: unique_id(one) or one.offset_msg_id for one in letters}
-    asked = await session.each(
+    gathered = await session.each(
         {letter: f"trace of {name}" for letter, name in names.items()},
         lambda letter: search(session, [TRACE_TOPIC], names[letter]),
     )
-    found = Found[Reason](failures=asked.failures)
-    for letter, told in asked.answers.items():
-        found.failures += [one for one in told.failures if one not in found.failures]
-        records = in_order(record for message in told.items for record in read(message, names[letter]))
+    found = Result[Reason](failures=gathered.failures)
+    for letter, batch in gathered.responses.items():
+        found.failures += [one for one in batch.failures if one not in found.failures]
+        records = in_order(record for message in batch.items for record in read(message, names[letter]))
         if (text := _ending(records, group)) is not None:
             found.items.append(Reason(letter, text))
     return found
@@ -83,7 +83,7 @@ def _ending(records: Sequence[Traced], group: str) -> str | None:
     return ENDINGS.get(ends[-1]) if ends and ends[-1] is not None else None
 
 
-async def _one(session: Session, topic: str, found: Found[DeadLetters]) -> DeadLetters:
+async def _one(session: Session, topic: str, found: Result[DeadLetters]) -> DeadLetters:
     held = await status(session, topic)
     found.failures += [one for one in held.failures if one not in found.failures]
     return DeadLetters(

@@ -1,4 +1,4 @@
-"""A cluster's topics, groups and accounts as a document that is kept in a file. Pure: reads and writes text.
+"""A cluster's topics, groups and accounts as a document in a file. Pure: reads and writes text.
 
     apiVersion: orbitmq/v1
     kind: ClusterConfig
@@ -10,8 +10,9 @@
     accounts:
     - {accessKey: order-service, secret: {env: ORDER_SECRET}, topicPerms: ["Orders=PUB|SUB"]}
 
-What an entry does not say stays as it is, or is the default of something new. A section that is missing is nobody's
-business; an empty one says that there are none. Secrets are never written, and stand in a file by reference only.
+A setting that an entry leaves out keeps its value, or gets the default when the entry is new. A missing section is not
+managed by the document; an empty section says that there are no entries. Secrets appear as references only and are
+never written.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class AccountEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
 
 class Document(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """The whole file; None is a section nobody has written."""
+    """The whole file; a missing section is None."""
 
     topics: list[TopicEntry] | None = None
     groups: list[GroupEntry] | None = None
@@ -130,6 +131,8 @@ def dump(document: Document) -> str:
     """The same text for the same cluster: sections, names and keys in a fixed order."""
     import yaml
 
-    told: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
-    told |= {name: section for name, section in msgspec.to_builtins(document).items() if name not in told}
-    return str(yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=10_000))
+    document_map: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
+    document_map |= {
+        name: section for name, section in msgspec.to_builtins(document).items() if name not in document_map
+    }
+    return str(yaml.safe_dump(document_map, sort_keys=False, allow_unicode=True, width=10_000))

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from orbitmq.admin.bodies import real_topic
 from orbitmq.admin.masters import each_master
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import BrokerError, UnitError
 from orbitmq.message.topics import SCHEDULE_TOPIC
@@ -32,15 +32,15 @@ class DelayQueue(Struct, frozen=True, rename="camel", kw_only=True):
     late_ms: int | None
     """By how much it is overdue; 0 when it is not."""
     next_topic: str | None
-    """Where it goes: the topic an application sent it to."""
+    """The topic to which the application sent it."""
     next_msg_id: str | None
 
 
-async def delayed(session: Session, now_ms: int) -> Found[DelayQueue]:
+async def delayed(session: Session, now_ms: int) -> Result[DelayQueue]:
     """The levels at which messages wait, of every master."""
-    asked = await each_master(session, lambda node: _levels(session, node, now_ms))
-    items = [one for levels in asked.answers.values() for one in levels]
-    return Found(sorted(items, key=lambda one: (one.broker_name, one.level)), failures=asked.failures)
+    gathered = await each_master(session, lambda node: _levels(session, node, now_ms))
+    items = [one for levels in gathered.responses.values() for one in levels]
+    return Result(sorted(items, key=lambda one: (one.broker_name, one.level)), failures=gathered.failures)
 
 
 async def _levels(session: Session, node: Node, now_ms: int) -> list[DelayQueue]:

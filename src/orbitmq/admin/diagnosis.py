@@ -58,7 +58,7 @@ def offline(e: GroupEvidence) -> Iterator[Finding]:
         if moves:
             what = ", but its offsets move: a program that is no member commits them, as Spark does"
         else:
-            what = ", so nobody consumes" if behind else ", and nothing waits for it"
+            what = ", so nothing is consumed" if behind else ", and nothing waits for it"
         make = critical if behind and not moves else well  # groups of jobs that are over are no trouble
         yield make(
             e,
@@ -88,7 +88,7 @@ def forbidden(e: GroupEvidence) -> Iterator[Finding]:
         yield critical(
             e,
             "broker-not-readable",
-            f"{name} gives nobody messages: its brokerPermission lacks reading",
+            f"{name} delivers no messages: its brokerPermission lacks read",
             f"orbitmq broker config set brokerPermission=6 --broker {name}",
             broker=name,
             brokerPermission=e.broker_perms[name],
@@ -124,15 +124,16 @@ def differing(e: GroupEvidence) -> Iterator[Finding]:
         yield critical(
             e,
             "subscriptions-differ",
-            f"members of {e.group} subscribe {topic} differently: the last heartbeat decides what brokers give, and "
-            "queues of members that do not want it are read by nobody",
+            f"members of {e.group} subscribe {topic} differently: the last heartbeat decides what brokers deliver, and "
+            "queues of members without the subscription are not consumed",
             f"orbitmq group subscriptions {e.group}",
             subscriptions=wants,
         )
 
 
 def subscribes_nothing(e: GroupEvidence) -> Iterator[Finding]:
-    """Those that push must; others may choose their queues themselves. One of many is told by `differing`."""
+    """Push consumers must have queues; others may assign queues themselves. `differing` reports one that differs from
+    the rest."""
     pushed = [report for report in e.reports if report.kind == "CONSUME_PASSIVELY"]
     idle = [one for one in pushed if all(want.topic == retry_topic(e.group) for want in one.subscriptions)]
     if idle and len(idle) == len(e.members):
@@ -148,7 +149,7 @@ def subscribes_nothing(e: GroupEvidence) -> Iterator[Finding]:
 
 def unsubscribed(e: GroupEvidence) -> Iterator[Finding]:
     if any(report.kind == "CONSUME_ACTIVELY" and not report.subscriptions for report in e.reports):
-        return  # it chooses its queues, and does not tell which
+        return  # it assigns its queues itself and does not report which
     for topic, lag in sorted(e.unsubscribed.items()):
         if e.online and lag:
             yield critical(
@@ -167,7 +168,7 @@ def filtered(e: GroupEvidence) -> Iterator[Finding]:
         sample = e.tags.get(one.topic, [])
         if one.expression_type != TAG or SUBSCRIBE_ALL in wants or not sample or wants & set(sample):
             continue
-        told = [f"{tag or '(none)'} x{count}" for tag, count in Counter(sample).most_common(5)]
+        tags = [f"{tag or '(none)'} x{count}" for tag, count in Counter(sample).most_common(5)]
         yield critical(
             e,
             "filter-matches-nothing",
@@ -175,7 +176,7 @@ def filtered(e: GroupEvidence) -> Iterator[Finding]:
             "such a tag: they are passed over",
             f"orbitmq msg query {one.topic}",
             expression=one.expression,
-            newestTags=told,
+            newestTags=tags,
         )
 
 
@@ -201,7 +202,7 @@ def unreached(e: GroupEvidence) -> Iterator[Finding]:
         yield warning(
             e,
             "no-answer",
-            f"{failure.target} does not answer ({failure.message}): {what} is not in this",
+            f"{failure.target} does not respond ({failure.message}): {what} is missing here",
             "orbitmq cluster list",
             code=failure.code,
             hint=failure.hint,
@@ -215,7 +216,7 @@ def unconnected(e: GroupEvidence) -> Iterator[Finding]:
                 e,
                 "not-connected",
                 f"{member.client_id} is not connected to {', '.join(member.missing)}, where other members are: queues "
-                "there that fall to it are read by nobody",
+                "there that are assigned to it are not consumed",
                 f"orbitmq group connections {e.group}",
                 brokers=member.brokers,
                 missing=member.missing,
@@ -232,7 +233,7 @@ def one_broker(e: GroupEvidence) -> Iterator[Finding]:
         yield warning(
             e,
             "one-broker",
-            f"the group is behind on {behind[0]} and not on the others: look at that broker, and who reaches it",
+            f"the group is behind on {behind[0]} and not on the others: check that broker, and which members reach it",
             f"orbitmq broker status {behind[0]}",
             lagMessages=by_broker[behind[0]],
             elsewhere=others,
@@ -247,7 +248,7 @@ def unread(e: GroupEvidence) -> Iterator[Finding]:
                 e,
                 "unread-queues",
                 f"{place.topic} has {place.write_queues} queues to write and {place.read_queues} to read on "
-                f"{place.broker_name}: messages in the others are shown to nobody",
+                f"{place.broker_name}: messages in the others are not delivered",
                 f"orbitmq topic alter {place.topic} --read-queues {place.write_queues} --broker {place.broker_name}",
                 topic=place.topic,
                 queues=queues,
@@ -264,20 +265,20 @@ def unowned(e: GroupEvidence) -> Iterator[Finding]:
         return
     waiting = [one for one in e.own if one.lag_messages and label(one) in queues]
     lag = sum(one.lag_messages or 0 for one in waiting)
-    told = f"{len(queues)} queues belong to no member"
+    unowned = f"{len(queues)} queues belong to no member"
     evidence: dict[str, EvidenceValue] = {"queues": queues, "lagMessages": lag}
     if any(has_waited(e, one) for one in waiting) and all(e.grown(one, MINUTE_MS) for one in e.reports):
         yield critical(
             e,
             "unowned-queues",
-            f"{told}, and {lag} messages wait there: members do not agree on how queues are shared, or one that is "
+            f"{unowned}, and {lag} messages wait there: members do not agree on how queues are shared, or one that is "
             "gone is still listed or holds their lock",
             f"orbitmq group connections {e.group}",
             **evidence,
         )
     else:
         severity = Severity.WARNING if all(map(e.grown, e.reports)) else Severity.UNKNOWN
-        sentence = f"{told}: they are being shared, or a member that died holds their lock for a minute"
+        sentence = f"{unowned}: they are being shared, or a member that died holds their lock for a minute"
         yield finding(severity, e, "unowned-queues", sentence, f"orbitmq group why {e.group} --watch 10", **evidence)
 
 
@@ -365,7 +366,7 @@ def broadcast(e: GroupEvidence) -> Iterator[Finding]:
         yield well(
             e,
             "broadcast",
-            f"{e.group} broadcasts: each member has offsets of its own, and messages that fail are not tried again",
+            f"{e.group} broadcasts: each member has its own offsets, and failed messages are not retried",
             f"orbitmq client show {e.group}",
             members=len(e.members),
         )
@@ -401,13 +402,12 @@ REASONS: tuple[Rule, ...] = (
     hot, idle, one_broker, unconnected, expired, fresh, broadcast, versions,
 )  # fmt: skip
 UNEXPLAINED: tuple[Rule, ...] = (standing, undecided)
-"""Asked where nothing critical explains a lag."""
+"""Findings where nothing critical explains a lag."""
 
 
 def diagnose(evidence: GroupEvidence) -> list[Finding]:
-    """All findings, the worst and likeliest first, or one that says the group is well. Only this function judges a
-    group: commands and pages show its findings.
-    """
+    """All findings, most severe and most likely first, or one finding that the group is healthy. This is the only
+    function that judges a group: commands and pages render its findings."""
     found = [one for rule in REASONS for one in rule(evidence)]
     if not any(one.severity is Severity.CRITICAL for one in found):
         found += [one for rule in UNEXPLAINED for one in rule(evidence)]
@@ -415,7 +415,7 @@ def diagnose(evidence: GroupEvidence) -> list[Finding]:
 
 
 def _well(e: GroupEvidence) -> Finding:
-    figures: dict[str, EvidenceValue] = {
+    evidence: dict[str, EvidenceValue] = {
         "members": len(e.members),
         "lagMessages": e.progress.lag_messages,
         "consumeTps": e.progress.consume_tps,
@@ -426,4 +426,4 @@ def _well(e: GroupEvidence) -> Finding:
         sentence = f"{e.group} has consumed everything there is: {members}"
     else:
         sentence = f"{e.group} is {e.lag} messages behind and works on them: {members}, and nothing speaks against it"
-    return well(e, "well", sentence, f"orbitmq group progress {e.group} --watch 2", **figures)
+    return well(e, "well", sentence, f"orbitmq group progress {e.group} --watch 2", **evidence)

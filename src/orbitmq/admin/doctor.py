@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from orbitmq.admin import brokers
 from orbitmq.admin.cluster import ClusterVerdict, judge
 from orbitmq.admin.group_verdicts import RULE as GROUPS
-from orbitmq.admin.results import Found, Gathered, failure_of
+from orbitmq.admin.results import Gathered, Result, failure_of
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.verdict import ClusterEvidence, Finding, Severity, worst
 from orbitmq.errors import BrokerError, OrbitMQError
@@ -28,7 +28,7 @@ NAME_SERVER = "name server"
 _WELL = {
     "masters": "every broker name has a master",
     "one master": "no broker name has two",
-    "reachable": "every broker answers at the address it registers",
+    "reachable": "every broker responds at the address it registers",
     "store": "no broker reports a failed disk",
     "disk": "there is room on the disks",
     "state": "no broker has found a state file damaged",
@@ -41,9 +41,9 @@ _WELL = {
 }
 
 
-async def examine(session: Session) -> Found[Finding]:
+async def examine(session: Session) -> Result[Finding]:
     """Everything, in order. The check fails for what is critical."""
-    found = Found(name_servers(await response_times(session)))
+    found = Result(name_servers(await response_times(session)))
     if worst(found.items) is not Severity.CRITICAL:
         verdict = await judge(session)
         evidence = verdict.evidence
@@ -66,22 +66,22 @@ async def response_times(session: Session) -> Gathered[str, float]:
     return await session.every_name_server(one)
 
 
-def name_servers(responses: Gathered[str, float]) -> list[Finding]:
+def name_servers(gathered: Gathered[str, float]) -> list[Finding]:
     """Which name servers respond: one that does not is critical where no other does."""
     rows = [
         Finding(Severity.WELL, NAME_SERVER, server, f"{server} responds in {ms:.0f} ms")
-        for server, ms in responses.answers.items()
+        for server, ms in gathered.responses.items()
     ]
     severity = Severity.WARNING if rows else Severity.CRITICAL
     remedy = "is it running? orbitmq namesrv; another address: -n host:port or NAMESRV_ADDR"
     return rows + [
         Finding(severity, NAME_SERVER, one.target, f"{one.target} does not respond: {one.message}", remedy)
-        for one in responses.failures
+        for one in gathered.failures
     ]
 
 
 def _cluster(verdict: ClusterVerdict) -> list[Finding]:
-    """The verdict, and what is well by its rules."""
+    """The verdict, and the rules that found no problem."""
     seen = verdict.evidence
     reasons = {failure.target: failure.message for failure in verdict.failures}
     rows = [
@@ -145,9 +145,9 @@ async def _wiped(session: Session, names: list[str]) -> list[Finding]:
     rows = []
     for name in names:
         views = await session.every_name_server(lambda server, name=name: brokers.writable(session, server, name))  # type: ignore[misc]
-        for server, allowed in views.answers.items():
+        for server, allowed in views.responses.items():
             if allowed is False:
-                text = f"name server {server} tells producers not to write to {name}"
+                text = f"name server {server} has {name} without write permission"
                 rows.append(Finding(Severity.WARNING, "permission", name, text, f"orbitmq broker allow-writing {name}"))
     return rows
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 
 API_VERSION = "orbitmq/v1"
 INSTANT = "AtMs"
@@ -24,7 +24,7 @@ FORMER_KEYS = {
 _YEAR_10000_MS = 253_402_300_800_000
 
 
-def envelope(kind: str, found: Found[Any], cluster: str | None, now_ms: int) -> dict[str, Any]:
+def envelope(kind: str, found: Result[Any], cluster: str | None, now_ms: int) -> dict[str, Any]:
     """`found` as plain objects. Unknown values are null."""
     return {
         "apiVersion": API_VERSION,
@@ -41,10 +41,10 @@ def envelope(kind: str, found: Found[Any], cluster: str | None, now_ms: int) -> 
 
 def plain(item: Any, kind: str | None = None) -> Any:
     """An item as dicts, lists, text and numbers, points in time in both forms, with the former keys of its kind."""
-    told = _with_times(msgspec.to_builtins(item, str_keys=True))
+    shown = _with_times(msgspec.to_builtins(item, str_keys=True))
     for former, key in FORMER_KEYS.get(kind or "", {}).items():
-        told[former] = told[key]
-    return told
+        shown[former] = shown[key]
+    return shown
 
 
 def _with_times(value: Any) -> Any:
@@ -52,12 +52,12 @@ def _with_times(value: Any) -> Any:
         return [_with_times(one) for one in value]
     if not isinstance(value, dict):
         return value
-    told: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
     for key, one in value.items():
-        told[key] = _with_times(one)
+        shown[key] = _with_times(one)
         if key.endswith(INSTANT) and (one is None or isinstance(one, int)):
-            told[key.removesuffix("Ms")] = None if one is None else rfc3339(one)
-    return told
+            shown[key.removesuffix("Ms")] = None if one is None else rfc3339(one)
+    return shown
 
 
 def rfc3339(at_ms: int) -> str | None:

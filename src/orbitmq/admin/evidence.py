@@ -1,6 +1,6 @@
-"""What is looked at to answer why a group does not consume: everything `diagnosis` has rules for, gathered in one look.
+"""Collects the evidence for why a group does not consume: everything that the rules of `diagnosis` need.
 
-A broker or client that does not answer becomes evidence itself. Decides nothing.
+A broker or client that does not respond is evidence itself. Decides nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from orbitmq.admin.groups import GroupRules, every_rules, rules_in
 from orbitmq.admin.offsets import show
 from orbitmq.admin.pace import Paces
 from orbitmq.admin.progress import GroupQueue, drain_seconds, measured
-from orbitmq.admin.results import Failure, Found, Gathered
+from orbitmq.admin.results import Failure, Gathered, Result
 from orbitmq.admin.scan import pull_header
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.verdict import Finding, Severity, worst
@@ -34,15 +34,15 @@ from orbitmq.runtime.clock import Clock, SystemClock
 from orbitmq.wire.bodies import TopicRouteData
 
 SAMPLED_QUEUES, SAMPLED_MESSAGES = 8, 16
-"""So many queues of a topic, and of each its newest messages, tell which tags are produced."""
+"""The tags of the newest messages are sampled: queues per topic, messages per queue."""
 WATCH_SECONDS = 6.0
-"""Between two looks of a command that has no others: consumers commit every 5 s."""
+"""Between two samples of one command: consumers commit every 5 s."""
 TOPICS_MAX = 100
-"""A group that consumes more is looked at in part, and the answer says so."""
+"""Further topics of a group are left out, with a warning."""
 
 
 class SharedResponses:
-    """What is asked once for all groups that are looked at together: it is the same for each."""
+    """Responses that are the same for all groups, requested once."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -57,20 +57,20 @@ class SharedResponses:
     async def permissions(self) -> Gathered[Node, int]:
         """The `brokerPermission` of each broker."""
         if self._permissions is None:
-            self._permissions = asyncio.create_task(self._ask_permissions())
+            self._permissions = asyncio.create_task(self._request_permissions())
         return await self._permissions
 
-    async def _ask_permissions(self) -> Gathered[Node, int]:
+    async def _request_permissions(self) -> Gathered[Node, int]:
         nodes = await self._session.readable()
         return await self._session.each_node(nodes, lambda node: _permission(self._session, node))
 
 
 async def why(
     session: Session, group: str, *, clock: Clock | None = None, paces: Paces | None = None, watch_seconds: float = 0
-) -> Found[Finding]:
-    """What speaks against the group consuming, the worst first. `check_failed` when something critical does.
+) -> Result[Finding]:
+    """Findings on why the group may not consume, the worst first. `check_failed` if one is critical.
 
-    `paces` has what earlier looks have told. Where it is too early to tell, the group is looked at once more after
+    `paces` has earlier samples. If the first sample is not enough for a verdict, a second one is taken after
     `watch_seconds`.
     """
     paces = paces or Paces()
@@ -80,7 +80,7 @@ async def why(
         await asyncio.sleep(watch_seconds)
         evidence, warnings = await gather(session, group, clock=clock, paces=paces)
         findings = diagnose(evidence)
-    found = Found(findings, warnings, list(evidence.failures))
+    found = Result(findings, warnings, list(evidence.failures))
     found.check_failed = worst(found.items) is Severity.CRITICAL
     return found
 
@@ -93,8 +93,8 @@ async def gather(
     paces: Paces | None = None,
     common: SharedResponses | None = None,
 ) -> tuple[GroupEvidence, list[str]]:
-    """All evidence, and what a reader must know of its limits. `paces` remembers this look for the next one; `common`
-    spares questions where many groups are looked at.
+    """All evidence, and warnings about its limits. `paces` keeps this sample for the next one; `common` saves requests
+    when several groups are examined.
     """
     clock, common = clock or SystemClock(), common or SharedResponses(session)
     who = await membership(session, group)
@@ -112,12 +112,12 @@ async def gather(
     wanted = {topic for topic in who.subscribed if not topic.startswith(RETRY_PREFIX)}
     topics = sorted(wanted | {one.topic for one in evidence.own})
     if len(topics) > TOPICS_MAX:
-        warnings.append(f"{group} consumes {len(topics)} topics; the first {TOPICS_MAX} were looked at")
+        warnings.append(f"{group} consumes {len(topics)} topics; the first {TOPICS_MAX} were read")
     await _add_topics(session, evidence, topics[:TOPICS_MAX], wanted)
     if who.online:
         evidence.unsubscribed = await _unsubscribed(session, group, wanted, evidence.failures)
     perms = await common.permissions()
-    evidence.broker_perms = {node.name: perm for node, perm in perms.answers.items()}
+    evidence.broker_perms = {node.name: perm for node, perm in perms.responses.items()}
     _add(evidence.failures, perms.failures)
     await _add_tags(session, evidence)
     await _add_stacks(session, who, evidence)
@@ -125,7 +125,7 @@ async def gather(
 
 
 def _add_pace(evidence: GroupEvidence, paces: Paces) -> None:
-    """Where no member tells what it finishes, it is what was committed since the looks before."""
+    """If no member reports its consume rate, take it from the offsets committed since earlier samples."""
     evidence.pace = paces.seen(evidence.progress, evidence.now_ms)
     one = evidence.progress
     committed = evidence.pace.committed_tps
@@ -157,9 +157,9 @@ async def _add_topics(
         except NotFound:
             return None
 
-    came: Gathered[str, TopicRouteData | None] = await session.each({topic: topic for topic in topics}, route)
-    _add(evidence.failures, came.failures)
-    for topic, found in came.answers.items():
+    gathered: Gathered[str, TopicRouteData | None] = await session.each({topic: topic for topic in topics}, route)
+    _add(evidence.failures, gathered.failures)
+    for topic, found in gathered.responses.items():
         if found is not None:
             evidence.places += [
                 TopicPlace(topic, one.broker_name, one.perm, one.read_queues, one.write_queues)
@@ -191,7 +191,7 @@ async def _permission(session: Session, node: Node) -> int:
 
 
 async def _add_tags(session: Session, evidence: GroupEvidence) -> None:
-    """The tags of the newest messages, where a subscription wants some only."""
+    """The tags of the newest messages, for subscriptions that filter by tag."""
     picky = {
         one.topic
         for one in evidence.subscriptions
@@ -199,12 +199,12 @@ async def _add_tags(session: Session, evidence: GroupEvidence) -> None:
     }
     for topic in sorted(picky):
         queues = [one for one in evidence.own if one.topic == topic and (one.max_offset or 0) > (one.min_offset or 0)]
-        came = await session.each(
+        gathered = await session.each(
             {queue: f"{topic} on {queue.broker_name}" for queue in map(_at, queues[:SAMPLED_QUEUES])},
             lambda queue: _newest_tags(session, queue, evidence.own),
         )
-        evidence.tags[topic] = [tag for tags in came.answers.values() for tag in tags]
-        _add(evidence.failures, came.failures)
+        evidence.tags[topic] = [tag for tags in gathered.responses.values() for tag in tags]
+        _add(evidence.failures, gathered.failures)
 
 
 def _at(one: GroupQueue) -> MessageQueue:
@@ -221,11 +221,13 @@ async def _newest_tags(session: Session, queue: MessageQueue, known: Sequence[Gr
 
 
 async def _add_stacks(session: Session, who: GroupMembership, evidence: GroupEvidence) -> None:
-    """Members whose listener seems stuck are asked once more, for the stacks of their threads."""
+    """Request thread stacks from members whose listener seems stuck."""
     suspects = {str(one.evidence["clientId"]) for one in stuck(evidence)}
     if not suspects:
         return
-    came = await running(session, who, suspects, stacks=True)
-    told: dict[str, ConsumerReport] = {client: running_of(client, info) for client, info in came.answers.items()}
-    evidence.reports = [told.get(one.client_id, one) for one in evidence.reports]
-    _add(evidence.failures, came.failures)
+    gathered = await running(session, who, suspects, stacks=True)
+    reports: dict[str, ConsumerReport] = {
+        client: running_of(client, info) for client, info in gathered.responses.items()
+    }
+    evidence.reports = [reports.get(one.client_id, one) for one in evidence.reports]
+    _add(evidence.failures, gathered.failures)

@@ -24,7 +24,7 @@ YOUNG_MS = 120_000
 
 
 class TopicPlace(Struct, frozen=True, rename="camel"):
-    """One topic on one broker, as the name server tells consumers."""
+    """One topic on one broker, as the name server reports it to consumers."""
 
     topic: str
     broker_name: str

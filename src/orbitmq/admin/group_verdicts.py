@@ -23,7 +23,7 @@ GROUPS_MAX = 200
 leaves out the others.
 """
 AT_ONCE = 10
-"""The requests about one group run at once; more groups at a time would only wait for one another."""
+"""The requests about one group run concurrently; more groups at a time would only wait for one another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ async def group_verdicts(
     watch_seconds: float = WATCH_SECONDS,
     groups_max: int = GROUPS_MAX,
 ) -> GroupVerdicts:
-    """Judge every group but those of the system. `paces` remembers earlier progress. Where it is too early to tell,
-    judge the group again after `watch_seconds`, unless that is 0.
+    """Judge every group except system groups. `paces` keeps earlier progress. If it is too early for a verdict, judge
+    the group again after `watch_seconds`, unless that is 0.
     """
     paces = paces or Paces()
     found = await groups(session, lag=True)
@@ -100,9 +100,8 @@ def _finding(worst: Finding) -> Finding:
 
 
 def findings_of(verdicts: GroupVerdicts | None, broker_names: Sequence[str] | None = None) -> Iterator[Finding]:
-    """What groups add to the verdict of a cluster with these brokers; None stands for all brokers. A group of which
-    only offsets are left belongs to every cluster. `verdicts` is None while the groups have not been judged.
-    """
+    """What groups contribute to the verdict of a cluster with these brokers; None stands for all brokers. A group of
+    which only offsets are left belongs to every cluster. `verdicts` is None until the groups have been judged."""
     if verdicts is None:
         text = "consumer groups have not been judged yet"
         yield Finding(Severity.UNKNOWN, RULE, "groups", text, "look again in a moment")

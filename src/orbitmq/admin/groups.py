@@ -1,8 +1,8 @@
-"""Consumer groups of a cluster: which there are, their rules on each broker, and making, changing and removing them.
+"""Consumer groups of a cluster: list, settings per broker, create, change and delete.
 
-A group is known to a broker by its rules or by its offsets; all brokers are asked for both, as a group that only polls
-has no retry topic, and one whose rules were removed may have left offsets. Knows no lag beyond the figures a broker
-sums up itself; `progress` has the exact ones.
+A broker knows a group by its settings or by its offsets. Both are requested from all brokers: a group that only polls
+has no retry topic, and a group whose settings were deleted may have left offsets. Lag is the sum that brokers report;
+`progress` computes the exact one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from msgspec import Struct
 from orbitmq.admin.clients import GroupMembership, membership
 from orbitmq.admin.masters import only_masters, untouched
 from orbitmq.admin.plans import Change, Plan, Step, Value
-from orbitmq.admin.results import Found, Gathered
+from orbitmq.admin.results import Gathered, Result
 from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.admin.topic_changes import deletion, forgetting
 from orbitmq.admin.topics import table_of
@@ -50,10 +50,10 @@ UNDO = "offset undo"
 SUMS_TIMEOUT_MS = 50_000.0
 """A broker with thousands of groups takes its time to sum up the lag of all; the stock tool's limit."""
 PAIRS_MAX = 500
-"""Groups and topics one broker is asked about singly for a list: a second or two of its time. Topics that are read
-elsewhere than they are written are about to be shrunk or grown, so there are few.
+"""Limit of single requests to one broker for a list of groups and topics: a second or two of its time. Few are needed,
+as only topics with different numbers of read and write queues need them.
 """
-GONE = {ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, ResponseCode.QUERY_NOT_FOUND}
+NOT_FOUND = {ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, ResponseCode.QUERY_NOT_FOUND}
 """What was deleted since the broker summed up has no lag."""
 
 
@@ -67,21 +67,23 @@ class GroupSummary(Struct, frozen=True, rename="camel"):
     """What it has offsets of, the retry topic left out."""
     system: bool
     members: int | None = None
-    """Clients online; None when it was not asked, or a broker did not answer."""
+    """Online clients; None if not requested, or if a broker did not respond."""
     version: str | None = None
     """The oldest library among the members: `V4_9_7`."""
     model: str | None = None
-    """`CLUSTERING`, `BROADCASTING`, or None when nobody is online."""
+    """`CLUSTERING`, `BROADCASTING`, or None if none is online."""
     kind: str | None = None
     """`CONSUME_PASSIVELY` (push), `CONSUME_ACTIVELY` (poll), or None."""
     lag_messages: int | None = None
-    """As the brokers sum it up, expired messages included; None when it is not known or was not asked for."""
+    """As summed by the brokers, expired messages included; None if unknown or not requested."""
     known_lag_messages: int | None = None
-    """The part of brokers that answered: the least it is."""
+    """The part of the brokers that responded: a lower bound."""
     retry_lag_messages: int | None = None
     """Messages that wait to be tried again."""
     handed_out_tps: float | None = None
-    """Messages a second that brokers gave its members over the last minute, finished or not; of those that answered."""
+    """Messages per second that brokers delivered to its members over the last minute, acknowledged or not; only brokers
+    that responded.
+    """
 
 
 class GroupRules(Struct, frozen=True, rename="camel"):
@@ -95,7 +97,7 @@ class GroupRules(Struct, frozen=True, rename="camel"):
     consume_broadcast_enable: bool
     retry_queue_nums: int
     retry_max_times: int
-    """Deliveries that fail before a message goes to the dead letters."""
+    """Failed deliveries after which a message becomes a dead letter."""
     broker_id: int
     """0: read from the master."""
     which_broker_when_consume_slowly: int
@@ -120,7 +122,7 @@ RULES: Mapping[str, str] = {
 
 
 def is_system(name: str) -> bool:
-    """Groups of the brokers and the tools themselves, left out of lists unless asked for."""
+    """Groups of brokers and tools; lists leave them out by default."""
     return name in SYSTEM_GROUPS or is_system_group(name)
 
 
@@ -149,13 +151,13 @@ class Sums:
 
 
 def summed(
-    answers: Iterable[ConsumeStatsList], better: Mapping[tuple[str, str], ConsumeStats] = MappingProxyType({})
+    responses: Iterable[ConsumeStatsList], better: Mapping[tuple[str, str], ConsumeStats] = MappingProxyType({})
 ) -> dict[str, Sums]:
-    """Lag and rate of each group over brokers; offsets ahead of the end count 0. `better` has what is told by group and
-    topic where a broker's sum is of other queues than the group reads.
+    """Lag and rate of each group over all brokers; offsets ahead of the end count 0. `better` has exact values by group
+    and topic where the sum of a broker covers other queues than the group reads.
     """
     found: dict[str, Sums] = defaultdict(Sums)
-    for group, stats in (pair for one in answers for row in one.consume_stats_list for pair in row.items()):
+    for group, stats in (pair for one in responses for row in one.consume_stats_list for pair in row.items()):
         _ = found[group]  # it is known even when it has consumed nothing
         for topic in stats:
             name = next((queue.topic for queue in topic.offset_table), "")
@@ -205,15 +207,14 @@ async def _tables(session: Session, node: Node) -> tuple[dict[str, SubscriptionG
 
 async def groups(
     session: Session, *, pattern: str = "*", system: bool = False, lag: bool = False, members: bool = False
-) -> Found[GroupSummary]:
-    """Every group that has rules or offsets on some broker, by name. `pattern` has `*` and `?`.
-
-    `lag` asks each broker for its sums, one request a broker; `members` asks each broker about each group.
+) -> Result[GroupSummary]:
+    """Every group that has a configuration or offsets on some broker, by name. `pattern` has `*` and `?`. `lag` takes
+    one request per broker, `members` one per broker and group.
     """
     nodes = await session.readable()
-    came = await session.each_node(nodes, lambda node: _tables(session, node))
+    gathered = await session.each_node(nodes, lambda node: _tables(session, node))
     known: dict[str, _Known] = defaultdict(_Known)
-    for node, (rules, offsets) in came.answers.items():
+    for node, (rules, offsets) in gathered.responses.items():
         for name in rules:
             known[name].brokers.append(node.name)
         for key in offsets:
@@ -224,9 +225,9 @@ async def groups(
                 known[name].topics.add(topic)
     names = [name for name in sorted(known) if fnmatchcase(name, pattern) and (system or not is_system(name))]
     rows = [GroupSummary(name, known[name].brokers, sorted(known[name].topics), is_system(name)) for name in names]
-    found = Found(rows, failures=came.failures)
+    found = Result(rows, failures=gathered.failures)
     if lag:
-        await _add_sums(session, list(came.answers), found, known)
+        await _add_sums(session, list(gathered.responses), found, known)
     if members:
         await _add_members(session, found)
     return found
@@ -243,14 +244,14 @@ class _Summed:
 
 
 async def _add_sums(
-    session: Session, nodes: list[Node], found: Found[GroupSummary], known: Mapping[str, _Known]
+    session: Session, nodes: list[Node], found: Result[GroupSummary], known: Mapping[str, _Known]
 ) -> None:
-    came = await session.each_node(nodes, partial(_sums, session))
-    found.failures += [failure for failure in came.failures if failure not in found.failures]
-    found.warnings += [part.warning for part in came.answers.values() if part.warning]
-    unknown = set[str]().union(*(part.unknown for part in came.answers.values()))
+    gathered = await session.each_node(nodes, partial(_sums, session))
+    found.failures += [failure for failure in gathered.failures if failure not in found.failures]
+    found.warnings += [part.warning for part in gathered.responses.values() if part.warning]
+    unknown = set[str]().union(*(part.unknown for part in gathered.responses.values()))
     sums: dict[str, Sums] = defaultdict(Sums)
-    for part in came.answers.values():
+    for part in gathered.responses.values():
         for name, more in part.sums.items():
             mine = sums[name]
             mine.lag, mine.retry, mine.tps = mine.lag + more.lag, mine.retry + more.retry, mine.tps + more.tps
@@ -268,18 +269,18 @@ async def _add_sums(
 
 
 async def _sums(session: Session, node: Node) -> _Summed:
-    """What one broker sums up. It does so over the queues that are written; where a topic has more or less that are
-    read, it is asked for each group of the topic: at most `PAIRS_MAX`, the lag of the others is not known.
+    """The sums of one broker. It sums over write queues only, so topics whose number of read queues differs need a
+    request for each group: at most `PAIRS_MAX`, the lag of further groups stays unknown.
     """
     timeout_ms = max(session.timeout_ms, SUMS_TIMEOUT_MS)
-    told, table = await asyncio.gather(
+    stats, table = await asyncio.gather(
         session.request(broker_consume_stats, node, timeout_ms=timeout_ms), table_of(session, node)
     )
     uneven = {name for name, config in table.topics.items() if config.read_queues != config.write_queues}
     pairs = sorted(
         {
             (group, queue.topic)
-            for row in told.consume_stats_list
+            for row in stats.consume_stats_list
             for group, stats in row.items()
             for one in stats
             for queue in one.offset_table
@@ -291,33 +292,33 @@ async def _sums(session: Session, node: Node) -> _Summed:
         try:
             return await session.request(consume_stats, node, *pair)
         except BrokerError as error:
-            if error.code in GONE:
+            if error.code in NOT_FOUND:
                 return ConsumeStats()
             raise
 
     better = await session.each({pair: " in ".join(pair) for pair in pairs[:PAIRS_MAX]}, exact)
-    unknown = {group for group, topic in pairs if (group, topic) not in better.answers}
+    unknown = {group for group, topic in pairs if (group, topic) not in better.responses}
     warning = None
     if better.failures:
         first = better.failures[0]
-        warning = f"{node} does not tell the lag of {len(better.failures)} groups: {first.target}: {first.message}"
+        warning = f"{node} does not report the lag of {len(better.failures)} groups: {first.target}: {first.message}"
     elif unknown:
-        warning = f"the lag of {len(unknown)} groups is not known: {node} would have to be asked {len(pairs)} questions"
-    return _Summed(summed([told], better.answers), unknown, warning)
+        warning = f"the lag of {len(unknown)} groups is not known: it would take {len(pairs)} requests to {node}"
+    return _Summed(summed([stats], better.responses), unknown, warning)
 
 
-async def _add_members(session: Session, found: Found[GroupSummary]) -> None:
+async def _add_members(session: Session, found: Result[GroupSummary]) -> None:
     whos = await asyncio.gather(*(membership(session, row.name) for row in found.items))
-    told = {failure.target for failure in found.failures}
+    reported = {failure.target for failure in found.failures}
     for index, (row, who) in enumerate(zip(found.items, whos, strict=True)):
         found.items[index] = with_members(row, who)
-        fresh = [failure for failure in who.failures if failure.target not in told]
-        told |= {failure.target for failure in fresh}
+        fresh = [failure for failure in who.failures if failure.target not in reported]
+        reported |= {failure.target for failure in fresh}
         found.failures += fresh
 
 
 def with_members(row: GroupSummary, who: GroupMembership) -> GroupSummary:
-    """The row with what is known of who is online; brokers sum up no lag of a group that broadcasts."""
+    """The row with what is known of its members; brokers report no lag of a broadcasting group."""
     oldest = min((one.version for one in who.members if one.version), default=None)
     no_lag = {"lag_messages": None, "known_lag_messages": None} if who.model == "BROADCASTING" else {}
     return msgspec.structs.replace(
@@ -330,7 +331,7 @@ def with_members(row: GroupSummary, who: GroupMembership) -> GroupSummary:
     )
 
 
-async def rules(session: Session, name: str) -> Found[GroupRules]:
+async def rules(session: Session, name: str) -> Result[GroupRules]:
     """The rules of a group on each broker that has some. NotFound with the nearest names when none has."""
     return rules_in(await every_rules(session), name)
 
@@ -340,14 +341,14 @@ async def every_rules(session: Session) -> Gathered[Node, dict[str, Subscription
     return await session.each_node(await session.readable(), lambda node: _rules_at(session, node))
 
 
-def rules_in(came: Gathered[Node, dict[str, SubscriptionGroup]], name: str) -> Found[GroupRules]:
+def rules_in(gathered: Gathered[Node, dict[str, SubscriptionGroup]], name: str) -> Result[GroupRules]:
     """What `rules` says, out of the rules of all groups."""
-    found = Found([rules_of(node.name, table[name]) for node, table in came.answers.items() if name in table])
-    found.failures = came.failures
-    if not found.items and not came.failures:
-        known = {one for table in came.answers.values() for one in table}
+    found = Result([rules_of(node.name, table[name]) for node, table in gathered.responses.items() if name in table])
+    found.failures = gathered.failures
+    if not found.items and not gathered.failures:
+        known = {one for table in gathered.responses.values() for one in table}
         raise NotFound(f"no broker has rules for the group {name}", nearest(name, known) or "orbitmq group list")
-    without = sorted(node.name for node, table in came.answers.items() if name not in table)
+    without = sorted(node.name for node, table in gathered.responses.items() if name not in table)
     if found.items and without:
         found.warnings.append(f"{', '.join(without)} does not know {name}: orbitmq group create {name}")
     if len({msgspec.structs.replace(one, broker_name="") for one in found.items}) > 1:
@@ -389,12 +390,12 @@ async def plan_create(
     Conflict where it exists with other rules.
     """
     check_consumer_group(name)
-    came = await session.each_node(await _targets(session, brokers), lambda node: _rules_at(session, node))
+    gathered = await session.each_node(await _targets(session, brokers), lambda node: _rules_at(session, node))
     wanted = with_rules(SubscriptionGroup(name), rules or {})
     plan = Plan(
-        f"create group {name}", failures=came.failures, warnings=await untouched(session, brokers), only_adds=True
+        f"create group {name}", failures=gathered.failures, warnings=await untouched(session, brokers), only_adds=True
     )
-    for node, table in came.answers.items():
+    for node, table in gathered.responses.items():
         before = table.get(name)
         if before is not None and before != wanted:
             raise Conflict(f"the group {name} exists on {node.name} with other rules", f"orbitmq group alter {name}")
@@ -406,17 +407,17 @@ async def plan_alter(
     session: Session, name: str, rules: Mapping[str, object], *, brokers: Collection[str] = ()
 ) -> Plan:
     """Change the given rules wherever the group is; what is not given stays as it is on each broker."""
-    came = await session.each_node(await _targets(session, brokers), lambda node: _rules_at(session, node))
-    plan = Plan(f"change group {name}", failures=came.failures, warnings=await untouched(session, brokers))
+    gathered = await session.each_node(await _targets(session, brokers), lambda node: _rules_at(session, node))
+    plan = Plan(f"change group {name}", failures=gathered.failures, warnings=await untouched(session, brokers))
     plan.undo = {"command": UNDO, "group": name, "rules": {}, "offsets": []}
-    before = {node: table[name] for node, table in came.answers.items() if name in table}
-    if not before and not came.failures:
-        known = {one for table in came.answers.values() for one in table}
+    before = {node: table[name] for node, table in gathered.responses.items() if name in table}
+    if not before and not gathered.failures:
+        known = {one for table in gathered.responses.values() for one in table}
         raise NotFound(f"there is no group {name}", nearest(name, known) or f"orbitmq group create {name}")
     for node, group in before.items():
         plan.changes.append(_put(session, node, group, with_rules(group, rules)))
     plan.undo["rules"] = {node.name: plain_rules(group) for node, group in before.items()}
-    without = [node.name for node in came.answers if node not in before]
+    without = [node.name for node in gathered.responses if node not in before]
     if without:
         plan.warnings.append(f"{', '.join(without)} does not know {name}: orbitmq group create {name}")
     return plan
@@ -431,9 +432,9 @@ async def plan_delete(
     force: bool = False,
     brokers: Collection[str] = (),
 ) -> Plan:
-    """Remove the group's rules; with `offsets` its progress, with `topics` its retry and dead-letter topics too.
+    """Delete the group's settings; with `offsets` its progress, with `topics` its retry and dead-letter topics too.
 
-    Conflict while a member is online, unless `force`: its next heartbeat would bring the group back.
+    Conflict while a member is online, unless `force`: its next heartbeat would create the group again.
     """
     if is_system(name):
         raise Conflict(f"{name} belongs to the system")
@@ -441,18 +442,18 @@ async def plan_delete(
     if who.online and not force:
         members = ", ".join(one.client_id for one in who.members)
         raise Conflict(f"the group {name} is online: {members}", "stop its consumers first, or give --force")
-    came = await session.each_node(await _targets(session, brokers), lambda node: _tables(session, node))
-    plan = Plan(f"delete group {name}", failures=list(came.failures), destroys=name)
+    gathered = await session.each_node(await _targets(session, brokers), lambda node: _tables(session, node))
+    plan = Plan(f"delete group {name}", failures=list(gathered.failures), destroys=name)
     plan.warnings = await untouched(session, brokers)
     plan.undo = {"command": UNDO, "group": name, "rules": {}, "offsets": []}
-    for node, (table, progress) in came.answers.items():
+    for node, (table, progress) in gathered.responses.items():
         _add_deletion(session, plan, node, name, table.get(name), _progress_of(progress, name), offsets=offsets)
     if topics:
         for topic in (retry_topic(name), dlq_topic(name)):
             await _add_topic(session, plan, topic)
     if not plan.changes and not plan.failures:
         raise NotFound(f"there is no group {name}", "orbitmq group list")
-    if not offsets and any(_progress_of(progress, name) for _, progress in came.answers.values()):
+    if not offsets and any(_progress_of(progress, name) for _, progress in gathered.responses.values()):
         plan.warnings.append(
             "its offsets stay, and it stays listed as a consumer of its topics: --offsets removes them"
         )
@@ -475,8 +476,10 @@ def _add_deletion(
 ) -> None:
     if group is None and not (offsets and progress):
         return
-    gone = {"offsets": {topic: len(queues) for topic, queues in progress.items()}} if offsets and progress else {}
-    before: dict[str, object] = {**(plain_rules(group) or {}), **gone}
+    progress_lost = (
+        {"offsets": {topic: len(queues) for topic, queues in progress.items()}} if offsets and progress else {}
+    )
+    before: dict[str, object] = {**(plain_rules(group) or {}), **progress_lost}
 
     async def make() -> None:
         await session.request(delete_group, node, name, with_offsets=offsets)
@@ -489,11 +492,11 @@ def _add_deletion(
     action = "delete group and its offsets" if offsets else "delete group"
     plan.changes.append(Change(Step(str(node), action, name, before, None), make, read_back))
     assert plan.undo is not None, "set by who plans"
-    rules, kept = plan.undo["rules"], plan.undo["offsets"]
+    rules, stored = plan.undo["rules"], plan.undo["offsets"]
     if isinstance(rules, dict) and group is not None:
         rules[node.name] = plain_rules(group)
-    if isinstance(kept, list) and offsets:
-        kept += [
+    if isinstance(stored, list) and offsets:
+        stored += [
             {"topic": topic, "brokerName": node.name, "queueId": queue_id, "offset": offset}
             for topic, queues in progress.items()
             for queue_id, offset in queues.items()
@@ -501,19 +504,21 @@ def _add_deletion(
 
 
 async def _add_topic(session: Session, plan: Plan, topic: str) -> None:
-    """A derived topic goes from its brokers first and from the name servers last: a route that is gone too early
-    would be told again by the broker. While a broker does not answer, no route goes.
+    """Delete a derived topic from the brokers first and from the name servers last, because a broker would register a
+    route again that is deleted too early. While a broker does not respond, no route is deleted.
     """
     tables = await session.each_node(await session.masters(), partial(table_of, session))
-    homes = {node: table.topics[topic] for node, table in tables.answers.items() if topic in table.topics}
+    homes = {node: table.topics[topic] for node, table in tables.responses.items() if topic in table.topics}
     stats = await session.each_node(list(homes), lambda node: session.request(topic_stats, node, topic))
     routes = await session.every_name_server(lambda server: session.request(route, server, topic))
     failures = [*plan.failures, *tables.failures, *stats.failures, *routes.failures]
     plan.failures = list(dict.fromkeys(failures))
-    left = sum(one.max_offset - one.min_offset for node in stats.answers.values() for one in node.offset_table.values())
+    left = sum(
+        one.max_offset - one.min_offset for node in stats.responses.values() for one in node.offset_table.values()
+    )
     if left and topic.startswith(DLQ_PREFIX):
         plan.warnings.append(f"{topic} holds {left} messages that are lost with it")
-    changes = [deletion(session, node, topic, homes[node]) for node in stats.answers]
+    changes = [deletion(session, node, topic, homes[node]) for node in stats.responses]
     if not (tables.failures or stats.failures):
-        changes += [forgetting(session, server, topic, True) for server, found in routes.answers.items() if found]
+        changes += [forgetting(session, server, topic, True) for server, found in routes.responses.items() if found]
     plan.changes += [dataclasses.replace(change, chain=f"delete topic {topic}") for change in changes]

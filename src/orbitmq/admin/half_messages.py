@@ -1,7 +1,7 @@
-"""Half messages: whether their producer has decided, which are pending, and having a producer asked again.
+"""Half messages: their decision, the pending ones, and how to restart their checks.
 
-An orbitmq broker tells it. Of RocketMQ's the progress of its own group tells it, or else the op messages themselves,
-which nobody may pull: they are read through the entries of their queue.
+An orbitmq broker reports the state. For RocketMQ it follows from the progress of its own group, or from the op
+messages. Clients may not pull those, so they are read through the entries of their queue.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from orbitmq.admin.masters import each_master
 from orbitmq.admin.message_history import HalfRecord, HalfState
 from orbitmq.admin.messages import by_offset_id
 from orbitmq.admin.plans import Change, Plan, Step
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import AdminError, BrokerError, Conflict, NotFound, UnitError
 from orbitmq.message.model import MessageExt, MessageQueue
@@ -29,7 +29,7 @@ OPS_MAX = 5_000
 OPS_STEP = 32
 PAGE = 200
 PENDING_MAX = 10_000
-"""Transactions listed at most; whoever has more needs their number first."""
+"""Limit of listed transactions; beyond it only their number is of use."""
 
 
 class PendingHalf(Struct, frozen=True, rename="camel", kw_only=True):
@@ -46,16 +46,16 @@ class PendingHalf(Struct, frozen=True, rename="camel", kw_only=True):
     born_at_ms: int
     age_ms: int
     checks: int
-    """How often its producer was asked."""
+    """How often its producer was checked."""
     next_check_at_ms: int
 
 
-async def pending(session: Session, topic: str | None = None, group: str | None = None) -> Found[PendingHalf]:
-    """Messages that wait for a decision, of every master, oldest first. Only orbitmq brokers tell; others are named."""
-    asked = await each_master(session, lambda node: _pending(session, node, topic, group))
-    items = [one for found in asked.answers.values() for one in found]
+async def pending(session: Session, topic: str | None = None, group: str | None = None) -> Result[PendingHalf]:
+    """Pending transactions of every master, oldest first. Only orbitmq brokers report them; others are named."""
+    gathered = await each_master(session, lambda node: _pending(session, node, topic, group))
+    items = [one for found in gathered.responses.values() for one in found]
     warnings = [f"only the first {PENDING_MAX} of a broker are listed"] if len(items) >= PENDING_MAX else []
-    return Found(sorted(items, key=lambda one: one.born_at_ms), warnings, asked.failures)
+    return Result(sorted(items, key=lambda one: one.born_at_ms), warnings, gathered.failures)
 
 
 async def _pending(session: Session, node: Node, topic: str | None, group: str | None) -> list[PendingHalf]:
@@ -116,7 +116,7 @@ async def _looked_up(session: Session, node: Node, message: MessageExt) -> HalfS
             return HalfState.UNKNOWN
         names = {place: f"{node}: op message at {place}" for place in places}
         read = await session.each(names, lambda place: _op_body(session, node, place))
-        if any(_decides(body, message.queue_offset) for body in read.answers.values()):
+        if any(_decides(body, message.queue_offset) for body in read.responses.values()):
             return HalfState.DECIDED
         if read.failures:
             return HalfState.UNKNOWN
@@ -142,16 +142,14 @@ def _decides(body: bytes, half_offset: int) -> bool:
 
 
 async def plan_resume(session: Session, offset_id: str) -> Plan:
-    """Have the producer of a half message asked again, from the beginning: of one that was given up, and at orbitmq's
-    brokers of one that is pending too. NotFound when there is no such message, AdminError when nobody could say so,
-    Conflict when it is no half message.
-    """
+    """Restart the transaction checks of a half message that was given up, or, on orbitmq brokers, of a pending one.
+    NotFound if it does not exist, AdminError if no node can say so, Conflict if the message is no half message."""
     found = await by_offset_id(session, offset_id)
     if found.failures:
         silent = ", ".join(failure.target for failure in found.failures)
-        raise AdminError(f"{offset_id} is not found, and not everybody answers: {silent}", found.failures[0].hint)
+        raise AdminError(f"{offset_id} is not found, and some nodes do not respond: {silent}", found.failures[0].hint)
     if not found.items:
-        raise NotFound(f"there is no message {offset_id}", "give its offset id: orbitmq msg find tells it")
+        raise NotFound(f"there is no message {offset_id}", "give its offset id: orbitmq msg find shows it")
     (message,) = found.items
     if message.topic not in (TRANSACTION_CHECK_MAX_TOPIC, HALF_TOPIC):
         raise Conflict(f"{offset_id} is a message of {message.topic}, and no half message")
@@ -162,15 +160,15 @@ async def plan_resume(session: Session, offset_id: str) -> Plan:
 
     topic = message.properties.get("REAL_TOPIC", "unknown topic")
     before, warnings = await _standing(session, message)
-    step = Step(str(node), "resume check", f"{message.msg_id} of {topic}", before, "asked again")
-    return Plan(f"have the producer of {message.msg_id} asked again", [Change(step, make)], warnings)
+    step = Step(str(node), "resume check", f"{message.msg_id} of {topic}", before, "checked again")
+    return Plan(f"restart the checks of {message.msg_id} at its producer", [Change(step, make)], warnings)
 
 
 async def _standing(session: Session, message: MessageExt) -> tuple[str, list[str]]:
-    """How a half message stands, in a word, and what is doubtful about having its producer asked."""
+    """The state of a half message in a word, and doubts about checking its producer again."""
     if message.topic == TRANSACTION_CHECK_MAX_TOPIC:
         return "given up", []
     state = (await half_of(session, message)).state
     if state is HalfState.DECIDED:
-        return "not pending", ["it is decided, or was asked for since and has a newer record: orbitmq msg find tells"]
+        return "not pending", ["it is decided, or was checked since and has a newer record: orbitmq msg find shows it"]
     return state.value, []

@@ -1,7 +1,7 @@
-"""What an id is that somebody has pasted: where a message is stored, who made it, or any other text.
+"""Classify an id given by a user: offset id, unique id, or other text. Pure.
 
-Both kinds of id have the same length. What tells them apart: a port has two bytes of four, and where the other two
-would be a unique id has the process number, which is 0 for one process in 65,536 only. Pure.
+Both kinds of id have the same length. They differ here: a port uses two of four bytes, and a unique id has the process
+number in the other two, which is 0 for one process in 65,536 only.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ def _made(text: str, now_ms: int, zone: tzinfo | None) -> MadeBy | None:
         found = decode_unique_id(text, now_ms, zone)
     except MessageIllegal:
         return None
-    return _told_maker(found) if found.pid and _elapsed_ms(text) < MONTH_MS else None
+    return _maker(found) if found.pid and _elapsed_ms(text) < MONTH_MS else None
 
 
-def _told_maker(found: UniqueId) -> MadeBy:
+def _maker(found: UniqueId) -> MadeBy:
     ip, _port = decode_host(found.ip + bytes(4))
     return MadeBy(ip, found.pid, found.created_ms, found.counter)
 

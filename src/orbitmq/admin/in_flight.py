@@ -1,55 +1,55 @@
-"""Numbered messages between two ends: which were stored and have not come, and which came for the first time. Pure.
+"""Tracks numbered messages from send to first delivery, to time deliveries and to count lost messages. Pure.
 
-A message comes more than once, and one whose send failed may come all the same: neither may stand for one that is lost.
+Redeliveries, and deliveries of messages whose send failed, must not be counted in place of a lost message.
 """
 
 from __future__ import annotations
 
-UNDERWAY_MAX = 1_000_000
-"""So many are kept, some 100 MB: a listener that is so far behind is not timed, it is overrun."""
+IN_FLIGHT_MAX = 1_000_000
+"""Limit of tracked messages, some 100 MB: a listener with such a lag is overrun, its latency means nothing."""
 
 
-class Underway:
-    """What is between the ends. What has been acknowledged and has come is forgotten, and what failed is, too."""
+class InFlight:
+    """Messages in flight. A message is removed when it is both acknowledged and received, or when its send failed."""
 
     def __init__(self) -> None:
         self._next = 0
         self._sending: dict[int, float | None] = {}
-        """Not answered yet -> when it came, if it has already."""
+        """Not acknowledged yet -> when it was received, or None."""
         self._stored: dict[int, float] = {}
-        """Acknowledged and not come -> when it was due."""
+        """Acknowledged and not received -> when it was due."""
 
     @property
     def is_full(self) -> bool:
-        return len(self._sending) + len(self._stored) >= UNDERWAY_MAX
+        return len(self._sending) + len(self._stored) >= IN_FLIGHT_MAX
 
     @property
     def is_empty(self) -> bool:
         return not self._stored
 
     def begin(self) -> int:
-        """The number of the next message, which is being sent."""
+        """Begin a send; returns its number."""
         self._next += 1
         self._sending[self._next] = None
         return self._next
 
     def stored(self, number: int, due: float) -> float | None:
-        """It was acknowledged. Tells when it came, if it has already."""
+        """The send was acknowledged. Returns when the message was received, None if not yet."""
         came = self._sending.pop(number)
         if came is None:
             self._stored[number] = due
         return came
 
     def failed(self, number: int) -> None:
-        """Nobody knows whether it was stored: it is not missed, and does not count when it comes."""
+        """The send failed, so the message may or may not be stored: it counts neither as lost nor as received."""
         del self._sending[number]
 
     def came(self, number: int, now: float) -> float | None:
-        """Tells when it was due, if it was acknowledged before and comes for the first time."""
+        """Returns when the message was due, if this is the first delivery of an acknowledged message."""
         if number in self._sending and self._sending[number] is None:
             self._sending[number] = now
         return self._stored.pop(number, None)
 
     def missing(self, since: float) -> int:
-        """Of those that were due `since` then: acknowledged and not come."""
+        """Number of messages due at `since` or later that were acknowledged and not received."""
         return sum(due >= since for due in self._stored.values())

@@ -1,7 +1,7 @@
-"""Times that something took, counted in buckets, and what they are read as. Pure.
+"""Latencies counted in buckets, and their percentiles. Pure.
 
-Buckets are 1/32 of a power of two wide, so a time that is told is at most 3.2 % too long, from 1 us to a minute, in
-some KiB of memory however many there were.
+Buckets are 1/32 of a power of two wide, so a reported time is at most 3.2 % too long, from 1 us to a minute, in a few
+KiB of memory for any number of samples.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ _SHARES = {"p50_ms": 0.5, "p75_ms": 0.75, "p90_ms": 0.9, "p95_ms": 0.95, "p99_ms
 
 
 class Bucket(Struct, frozen=True, rename="camel"):
-    """So many took no longer than that, and longer than the bucket before says; empty ones are left out."""
+    """Samples no longer than this bucket's bound and longer than the bound of the bucket before; empty buckets are left
+    out."""
 
     up_to_ms: float
     count: int

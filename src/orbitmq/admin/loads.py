@@ -1,9 +1,8 @@
-"""A load on a cluster that is measured: sending, consuming, and both at the same time, message by message.
+"""A measured load on a cluster: produce, consume, and both at the same time, message by message.
 
-At a rate each message has a moment when it is due, whether or not those before it are answered. One that has to wait
-for them counts from when it was due: a broker that stalls for a second is seen by all that were due in that second, not
-by the one that happened to be under way. Without a rate the next one begins when an earlier one is answered, and counts
-from there. Knows no terminal.
+With a rate, each message has a due time, whether or not earlier ones have been answered, and its latency counts from
+that time. So all messages that were due while a broker stalled show the stall, not only the one in flight. Without a
+rate the next message starts when an earlier one completes, and its latency counts from there. No terminal output here.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from orbitmq.admin.in_flight import UNDERWAY_MAX, Underway
+from orbitmq.admin.in_flight import IN_FLIGHT_MAX, InFlight
 from orbitmq.admin.latencies import Latencies, Latency
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.session import Session
 from orbitmq.admin.temporary import NAME, own_group, until
 from orbitmq.admin.topics import status
@@ -44,16 +43,16 @@ WAY = struct.Struct(">8sdQ")
 TIMER_SECONDS = 0.002
 """A timer wakes a task late by up to that; a message that begins within it is in time."""
 REST_SECONDS = 0.1
-"""After a failure: a broker that refuses is not asked in a busy loop."""
+"""Pause after a failure, so that a broker that refuses is not sent requests in a busy loop."""
 DRAIN_SECONDS = 5.0
-"""What is under way when the time is over is waited for so long."""
+"""How long to wait for requests in flight when the time is over."""
 PROBLEMS_MAX = 5
 FILL_BATCH, FILL_AT_ONCE = 64, 8
 """How a topic is filled that is then consumed."""
 FILL_BYTES_MAX = 1 << 20
-"""Of a request then: a quarter of what brokers take, as some are told to take less."""
+"""Size of such a request: a quarter of the default limit, as some brokers are configured with less."""
 _UNIT_BYTES = 128
-"""What a message of a batch has beside its body, generously."""
+"""Upper estimate of the bytes of a message in a batch without its body."""
 _FEW_AT_A_TIME = 4096
 
 
@@ -63,9 +62,9 @@ class Way(StrEnum):
     SYNC = "sync"
     """One after the other in each of the tasks."""
     ASYNC = "async"
-    """All begun by one task; the client keeps so many under way."""
+    """All started by one task; the client keeps up to this many in flight."""
     ONEWAY = "oneway"
-    """Without an answer: a time is that until it is written."""
+    """Oneway: the latency is the time until the request is written."""
     BATCH = "batch"
     """Several in one request; a time is that of the request."""
     TRANSACTION = "transaction"
@@ -103,7 +102,7 @@ class LoadReport(Struct, frozen=True, rename="camel", kw_only=True):
     size_bytes: int
     in_flight: int
     wanted_per_s: float | None
-    """The rate that was asked for."""
+    """The requested rate."""
     since: Since | None
     """From when a time counts; None where none is taken."""
     latency: Latency | None
@@ -113,7 +112,7 @@ class LoadReport(Struct, frozen=True, rename="camel", kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked for."""
+    """The requested load."""
 
     way: Way = Way.SYNC
     seconds: float = 10.0
@@ -194,25 +193,25 @@ class _Counts:
 Clients = Mapping[str, Any]
 """Settings that every client of the run gets: account, encryption."""
 One = Callable[[float], Awaitable[int]]
-"""Does it for what was due then; tells how many messages that were."""
+"""Performs the step that is due then; returns the number of its messages."""
 
 
 # ------------------------------------------------------------------------------------------------------------ sending
 
 
-async def sending(session: Session, topic: str, load: Load, clients: Clients) -> Found[LoadReport]:
-    """Send as `load` says. What ends it early, Ctrl-C say, leaves the figures so far."""
+async def sending(session: Session, topic: str, load: Load, clients: Clients) -> Result[LoadReport]:
+    """Produce as `load` says. If it is interrupted, for example by Ctrl-C, the metrics so far are returned."""
     counts = _Counts(load)
-    found = Found[LoadReport]()
+    found = Result[LoadReport]()
     async with _producer(session, load, clients) as producer:
         one = _sender(producer, topic, load)
         counts.start()
         found.warnings += await _early(_paced(counts, one))
     found.items.append(counts.report("send", topic, since=Since.DUE if load.rate else Since.BEGUN))
-    return _told(found, counts)
+    return _report(found, counts)
 
 
-def _told(found: Found[LoadReport], counts: _Counts) -> Found[LoadReport]:
+def _report(found: Result[LoadReport], counts: _Counts) -> Result[LoadReport]:
     """AdminError when nothing at all was done."""
     if counts.problems and not counts.messages:
         raise AdminError(f"nothing could be sent: {counts.problems.most_common(1)[0][0]}", "orbitmq doctor")
@@ -229,7 +228,7 @@ async def _early(work: Awaitable[None]) -> list[str]:
         task = asyncio.current_task()
         assert task is not None, "it is awaited in one"
         task.uncancel()
-        return ["it was interrupted: these are the figures so far"]
+        return ["it was interrupted: these are the metrics so far"]
     return []
 
 
@@ -289,7 +288,7 @@ def _sender(producer: Producer, topic: str, load: Load) -> One:
 
 
 async def _paced(counts: _Counts, one: One) -> None:
-    """Do it again and again in as many tasks as may be under way, at the rate or as fast as they are done."""
+    """Repeat the step in up to `in_flight` tasks, at the rate or as fast as possible."""
     load = counts.load
     each = load.batch if load.way is Way.BATCH else 1
     step = None if load.rate is None else each / load.rate
@@ -315,7 +314,7 @@ async def _paced(counts: _Counts, one: One) -> None:
                 counts.fail(since, error, each)
                 await asyncio.sleep(REST_SECONDS)
             if load.way is Way.ONEWAY:
-                await asyncio.sleep(0)  # a write that does not wait gives nobody a turn
+                await asyncio.sleep(0)  # a write that does not wait never yields to other tasks
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(load.in_flight):
@@ -359,10 +358,9 @@ async def _holds(session: Session, topic: str, messages: int) -> bool:
     return sum(row.messages for row in (await status(session, topic)).items) >= messages
 
 
-async def consuming(session: Session, topic: str, load: Load, clients: Clients) -> Found[LoadReport]:
-    """Consume what the topic holds, from its first messages on, with a group of its own that commits nothing to others.
-    It ends when everything that was there has come, or the time is over. The time counts from the first message.
-    """
+async def consuming(session: Session, topic: str, load: Load, clients: Clients) -> Result[LoadReport]:
+    """Consume the topic from its first message on with a temporary group. It ends when all messages that existed at the
+    start have been consumed, or when the time is over. The time counts from the first message."""
     held = await status(session, topic)
     expected = sum(row.messages for row in held.items)
     if not expected and not held.failures:
@@ -378,7 +376,7 @@ async def consuming(session: Session, topic: str, load: Load, clients: Clients) 
         counts.messages += len(messages)
         sizes["bytes"] += sum(len(one.body) for one in messages)
 
-    found = Found[LoadReport](failures=held.failures)
+    found = Result[LoadReport](failures=held.failures)
     async with own_group(session, found.warnings) as group:
         consume = _pulled if load.way is Way.PULL else _pushed
         found.warnings += await _early(consume(session, topic, group, counts, take, clients))
@@ -439,7 +437,7 @@ async def _listening(
 # -------------------------------------------------------------------------------------------------------- end to end
 
 
-async def end_to_end(session: Session, topic: str, load: Load, clients: Clients) -> Found[LoadReport]:
+async def end_to_end(session: Session, topic: str, load: Load, clients: Clients) -> Result[LoadReport]:
     """Send at a rate and listen at the same time: how long a message takes from when it was due until a listener has
     it. Sender and listener are one process, so there is one clock.
     """
@@ -447,7 +445,7 @@ async def end_to_end(session: Session, topic: str, load: Load, clients: Clients)
         raise ConfigurationError("the way of a message is timed at a rate: --rate")
     if load.size_bytes < WAY.size:
         raise ConfigurationError(f"the body holds when it was due: at least {WAY.size} bytes")
-    counts, sent, way, run = _Counts(load), _Counts(load), Underway(), os.urandom(8)
+    counts, sent, way, run = _Counts(load), _Counts(load), InFlight(), os.urandom(8)
     fill_up = b"x" * (load.size_bytes - WAY.size)
 
     async def listen(messages: Sequence[MessageExt], _context: object) -> ConsumeConcurrentlyStatus:
@@ -462,7 +460,7 @@ async def end_to_end(session: Session, topic: str, load: Load, clients: Clients)
 
     async def one(due: float) -> int:
         if way.is_full:
-            raise AdminError(f"{UNDERWAY_MAX} messages were stored and have not come: no more are sent")
+            raise AdminError(f"{IN_FLIGHT_MAX} messages were stored and have not come: no more are sent")
         number = way.begin()
         try:
             await producer.send(Message(topic, WAY.pack(run, due, number) + fill_up, tags=load.tags))
@@ -474,7 +472,7 @@ async def end_to_end(session: Session, topic: str, load: Load, clients: Clients)
             counts.took(due, at=at)
         return 1
 
-    found, came = Found[LoadReport](), asyncio.Event()
+    found, came = Result[LoadReport](), asyncio.Event()
     async with AsyncExitStack() as stack:
         group = await stack.enter_async_context(own_group(session, found.warnings))
         consumer = await stack.enter_async_context(_listening(session, topic, group, listen, load, clients))
@@ -490,15 +488,15 @@ async def end_to_end(session: Session, topic: str, load: Load, clients: Clients)
     if missing:
         found.warnings.append(f"{missing} messages were stored and had not come {DRAIN_SECONDS:.0f} s after the last")
         found.check_failed = True
-    return _told(found, counts)
+    return _report(found, counts)
 
 
 async def _has_queues(consumer: PushConsumer) -> bool:
     return bool(consumer.assignment())
 
 
-async def _arrived(way: Underway, came: asyncio.Event) -> None:
-    """Wait for what is under way, for some time."""
+async def _arrived(way: InFlight, came: asyncio.Event) -> None:
+    """Wait for requests in flight, for a limited time."""
     with suppress(TimeoutError):
         async with asyncio.timeout(DRAIN_SECONDS):
             while not way.is_empty:

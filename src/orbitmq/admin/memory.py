@@ -1,6 +1,7 @@
-"""The brokers that were registered lately: a name server forgets one that dies, and figures must not shrink with that.
+"""Remembers the brokers that were registered recently: a name server forgets a broker that dies, but sums must not
+shrink because of that.
 
-`compared` decides without I/O. Knows no request, and not what a broker has.
+`compared` decides without I/O. Knows no requests and no data of brokers.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ from orbitmq.runtime.clock import Clock, SystemClock
 from orbitmq.runtime.files import keep_aside, replace_text
 
 KEEP_MS = 72 * 3_600_000
-"""How long a broker that is gone is still missed: as long as RocketMQ keeps messages unless it is told otherwise. After
-that what it had would be gone on a broker that runs, too.
-"""
+"""How long a broker that disappeared counts as missed: RocketMQ's default retention. By then its messages would have
+expired on a running broker, too."""
 REFRESH_MS = 30_000
-"""The file is written when brokers come and go, and else so often: how exactly it tells when one was there last."""
+"""The file is written when brokers appear or disappear, and else at this interval: the precision of `last seen`."""
 BROKERS_MAX = 2000
 """Of one set of name servers; those that were seen last stay. 200 bytes each."""
 FILES_MAX = 100
@@ -40,7 +40,7 @@ _LOCK_AGAIN_SECONDS = 0.01
 
 
 class Remembered(Struct, frozen=True, rename="camel"):
-    """A broker as the name servers told it."""
+    """A broker as the name servers report it."""
 
     cluster: str
     name: str
@@ -48,7 +48,7 @@ class Remembered(Struct, frozen=True, rename="camel"):
     """0 is the master."""
     address: str
     seen_at_ms: int = 0
-    """When it was registered last, as far as somebody has looked."""
+    """When it was last seen registered."""
 
     @property
     def place(self) -> tuple[str, str, int]:
@@ -70,33 +70,33 @@ class _File(Struct, rename="camel"):
 def compared(
     known: Collection[Remembered], registered: Collection[Remembered], now_ms: int, keep_ms: int = KEEP_MS
 ) -> tuple[list[Remembered], list[Remembered]]:
-    """What is to be remembered from now on, and of that what is missed, by name: those that went less than `keep_ms`
-    ago. Others stay known for the usual time, for somebody who misses them longer.
+    """The entries to remember, and the brokers missed for less than `keep_ms`, by name. Others are kept for the default
+    time, for callers with a longer `keep_ms`.
 
-    A broker whose address is registered under its name with another id has not gone: it was made master, or slave.
+    A broker whose address is registered under the same name with another id is not missed: its role has changed.
     """
     here = {one.place: replace(one, seen_at_ms=now_ms) for one in registered}
     changed = {(one.name, one.address) for one in registered}
-    gone = [
+    missed = [
         one
         for one in known
         if one.place not in here
         and (one.name, one.address) not in changed
         and now_ms - one.seen_at_ms < max(keep_ms, KEEP_MS)
     ]
-    gone = sorted(gone, key=lambda one: -one.seen_at_ms)[: max(0, BROKERS_MAX - len(here))]
-    gone.sort(key=lambda one: one.place)
-    return [*here.values(), *gone], [one for one in gone if now_ms - one.seen_at_ms < keep_ms]
+    missed = sorted(missed, key=lambda one: -one.seen_at_ms)[: max(0, BROKERS_MAX - len(here))]
+    missed.sort(key=lambda one: one.place)
+    return [*here.values(), *missed], [one for one in missed if now_ms - one.seen_at_ms < keep_ms]
 
 
 def forgotten(known: Collection[Remembered], name: str) -> tuple[list[Remembered], list[Remembered]]:
     """What is left without the broker of this name, all its ids, or `name:id`, and what is forgotten."""
-    gone = [one for one in known if name in (one.name, f"{one.name}:{one.id}")]
-    return [one for one in known if one not in gone], gone
+    removed = [one for one in known if name in (one.name, f"{one.name}:{one.id}")]
+    return [one for one in known if one not in removed], removed
 
 
 class Memory:
-    """What one process remembers, for as long as it runs. `keep_ms` 0 misses nobody."""
+    """Memory of one process, for its lifetime. With `keep_ms` 0 no broker is missed."""
 
     def __init__(self, *, keep_ms: int = KEEP_MS, clock: Clock | None = None) -> None:
         self.keep_ms = keep_ms
@@ -104,21 +104,21 @@ class Memory:
         self._known: list[Remembered] = []
 
     async def look(self, registered: Collection[Remembered]) -> list[Remembered]:
-        """Remember those, and tell which of the others that are remembered are away."""
+        """Remember these brokers and return the remembered ones that are away."""
         self._known, away = compared(self._known, registered, self._clock.now_ms(), self.keep_ms)
         return away
 
     async def forget(self, name: str) -> list[Remembered]:
-        """Do not miss the broker `name` or `name:id` any more; tells what was remembered of it."""
-        self._known, gone = forgotten(self._known, name)
-        return gone
+        """Forget the broker `name` or `name:id`; returns what was remembered of it."""
+        self._known, removed = forgotten(self._known, name)
+        return removed
 
     async def known(self) -> list[Remembered]:
         """Everything that is remembered."""
         return list(self._known)
 
 
-class KeptMemory(Memory):
+class StoredMemory(Memory):
     """The same in a file of `folder`, one for each set of name servers, for all commands and processes of a user.
 
     Where the file cannot be read or written, it is what this process remembers.
@@ -167,7 +167,7 @@ class KeptMemory(Memory):
         except FileNotFoundError:
             return self._known
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            with contextlib.suppress(OSError):  # another command has done it, or nobody may
+            with contextlib.suppress(OSError):  # another command has removed it, or the directory is not writable
                 keep_aside(self.path, "cannot be read")
             return self._known
         except OSError:
@@ -187,14 +187,14 @@ class KeptMemory(Memory):
         return True
 
     def _clear(self) -> None:
-        """Files of name servers that nobody has asked for long make room."""
+        """Remove files of name servers that were not used for long."""
         files = sorted(self.path.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)
         for path in files[:-FILES_MAX]:
             path.unlink(missing_ok=True)
 
     @contextmanager
     def _locked(self) -> Iterator[bool]:
-        """Whether nobody else writes meanwhile."""
+        """Whether no other process writes at the same time."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             descriptor = os.open(self.path.parent / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

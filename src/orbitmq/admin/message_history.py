@@ -1,7 +1,8 @@
-"""The story of one message, told from facts of stores: one sentence, a timeline, and how it stands in each group. Pure.
+"""The history of one message, derived from records in stores: one sentence, a timeline, and its state in each group.
+Pure.
 
 A message is several records: delayed in the schedule topic, prepared in the half topic, itself in its topic, copied
-into a retry topic for each attempt of a group and at last into its dead letters. All carry the same unique id.
+into a retry topic for each attempt of a group and finally into its dead-letter topic. All carry the same unique id.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class MessageState(StrEnum):
     """Where a message is, in one word."""
 
     STORED = "stored"
-    """In its topic: `groups` tell how far they are."""
+    """Stored in its topic: `groups` report its state in each of them."""
     DELAYED = "delayed"
     PENDING = "pending"
     """A half message whose producer has not decided."""
@@ -33,14 +34,14 @@ class MessageState(StrEnum):
     """Decided for, and not seen in its topic (any more)."""
     ROLLED_BACK = "rolledBack"
     DECIDED = "decided"
-    """Its producer has decided, and who could tell whether for it has not answered, or is gone."""
+    """Its producer has decided, but the node that knows the decision has not responded, or is gone."""
     GIVEN_UP = "givenUp"
-    """Its producer was asked as often as allowed."""
+    """Its producer was checked as often as allowed."""
     COPIES = "copies"
     """Only copies are left, in retry topics and dead letters."""
     EXPIRED = "expired"
     UNKNOWN = "unknown"
-    """It was sent, and not everybody who may have it has answered."""
+    """It was sent, and not every node that may have it has responded."""
     NOT_FOUND = "notFound"
 
 
@@ -54,7 +55,7 @@ class GroupState(StrEnum):
     RETRYING = "retrying"
     DEAD = "dead"
     OFFLINE = "offline"
-    """Nobody is online and the group has not come to it."""
+    """No member is online and the group has not consumed it yet."""
     PULLED = "pulled"
     """Its members pull by themselves: that the group's offset is further on proves nothing."""
     UNKNOWN = "unknown"
@@ -100,7 +101,7 @@ class Facts:
     """In the topic itself: more than one when it was sent again."""
     delayed: list[Delayed] = field(default_factory=list)
     half: HalfRecord | None = None
-    halves: list[MessageExt] = field(default_factory=list)
+    half_messages: list[MessageExt] = field(default_factory=list)
     given_up: list[MessageExt] = field(default_factory=list)
     retries: list[MessageExt] = field(default_factory=list)
     """In retry topics."""
@@ -113,9 +114,9 @@ class Facts:
     """Why it must have expired, as a clause."""
     searched: list[str] = field(default_factory=list)
     is_partial: bool = False
-    """Not everybody has answered: what is not found may be there."""
-    is_topic_gone: bool = False
-    """Nobody has its topic (any more): that it is not in it says nothing."""
+    """Some nodes did not respond: a record that was not found may exist there."""
+    is_topic_missing: bool = False
+    """No broker has its topic (any more), so its absence from the topic proves nothing."""
 
 
 class Event(Struct, frozen=True, rename="camel", kw_only=True):
@@ -143,7 +144,7 @@ class GroupHistory(Struct, frozen=True, rename="camel", kw_only=True):
     text: str
     """A clause: `waits for retry 2 of 16 …`."""
     retries: int
-    """How often it has come back so far."""
+    """Number of retries so far."""
     next_level: int | None = None
     """Delay level of the retry it waits for."""
     next_at_ms: int | None = None
@@ -169,7 +170,7 @@ class MessageHistory(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def history_of(facts: Facts) -> MessageHistory:
-    """The whole story."""
+    """The whole history."""
     groups = group_histories(facts)
     state = _state(facts)
     now = _now(facts, state)
@@ -211,11 +212,12 @@ def _state(facts: Facts) -> MessageState:
 
 
 def _decided_state(facts: Facts) -> MessageState:
-    """What was decided of a half message that is in no topic: its absence tells when everybody was asked."""
+    """The decision about a half message that is in no topic: its absence is conclusive once every node has
+    responded."""
     decision = _traced_decision(facts)
     if decision == "COMMIT_MESSAGE":
         return MessageState.COMMITTED
-    if decision == "ROLLBACK_MESSAGE" or not (facts.is_partial or facts.is_topic_gone):
+    if decision == "ROLLBACK_MESSAGE" or not (facts.is_partial or facts.is_topic_missing):
         return MessageState.ROLLED_BACK
     return MessageState.DECIDED
 
@@ -274,10 +276,10 @@ def group_histories(facts: Facts) -> list[GroupHistory]:
     tracks = {track.group: track for track in facts.tracks}
     records = [*facts.retries, *facts.dead, *(one.message for one in facts.delayed)]
     names = {*tracks, *(name for one in records if (name := _group(one)))}
-    return [_group_story(facts, name, tracks.get(name)) for name in sorted(names)]
+    return [_group_history(facts, name, tracks.get(name)) for name in sorted(names)]
 
 
-def _group_story(facts: Facts, group: str, track: Track | None) -> GroupHistory:
+def _group_history(facts: Facts, group: str, track: Track | None) -> GroupHistory:
     retries = [one for one in facts.retries if _group(one) == group]
     dead = _newest([one for one in facts.dead if _group(one) == group])
     delayed = [one for one in facts.delayed if _group(one.message) == group]
@@ -320,7 +322,7 @@ def _delivered(group: str, retry: int, *, passed: bool | None) -> tuple[GroupSta
     if passed:
         return GroupState.CONSUMED, f"consumed by {group} " + (f"with retry {retry}" if retry else "when it came again")
     known = "waits to be consumed" if passed is False else "was delivered"
-    return GroupState.RETRYING, (f"retry {retry} of {group} " if retry else f"what came again to {group} ") + known
+    return GroupState.RETRYING, (f"retry {retry} of {group} " if retry else f"what was retried for {group} ") + known
 
 
 def _track_state(track: Track | None) -> tuple[GroupState, str]:
@@ -347,14 +349,14 @@ def _track_state(track: Track | None) -> tuple[GroupState, str]:
             passed = "has passed it" if track.passed else "has not passed it"
             return GroupState.PULLED, f"{group} pulls by itself, and its offset {passed}"
         case TrackKind.UNKNOWN:
-            return GroupState.UNKNOWN, f"how far {group} is cannot be told ({track.note})"
+            return GroupState.UNKNOWN, f"the progress of {group} is unknown ({track.note})"
 
 
 # ----------------------------------------------------------------------------------------------------------- sentence
 
 
 def _sentence(facts: Facts, state: MessageState, groups: Sequence[GroupHistory]) -> str:
-    told = {
+    sentence = {
         MessageState.STORED: _stored,
         MessageState.DELAYED: _delayed,
         MessageState.PENDING: _pending,
@@ -373,8 +375,8 @@ def _sentence(facts: Facts, state: MessageState, groups: Sequence[GroupHistory])
             "no group that is known consumes its topic" if facts.is_partial else "no group consumes its topic"
         )
     if facts.is_partial and state is not MessageState.NOT_FOUND:  # whose own sentence says so
-        clauses.append("not everybody has answered, so there may be more to tell")
-    return "; ".join([told, *clauses]) + "."
+        clauses.append("some nodes did not respond, so this may be incomplete")
+    return "; ".join([sentence, *clauses]) + "."
 
 
 def _stored(facts: Facts) -> str:
@@ -387,7 +389,8 @@ def _delayed(facts: Facts) -> str:
     one = _waiting_delay(facts)
     assert one is not None, "the state says so"
     level = one.message.properties.get(DELAY, "unknown")
-    return f"It waits for its delay (level {level}, {_due(one.due_ms, facts.now_ms)}) and goes to {facts.topic} then"
+    due = _due(one.due_ms, facts.now_ms)
+    return f"It waits for its delay (level {level}, {due}) and is delivered to {facts.topic} then"
 
 
 def _pending(facts: Facts) -> str:
@@ -395,10 +398,10 @@ def _pending(facts: Facts) -> str:
     assert half is not None, "the state says so"
     if half.state is HalfState.UNKNOWN:
         return f"It is a half message of {facts.topic}, and whether its producer has decided is not known"
-    asked = f"asked {_times(half.checks, 'time')}" if half.checks else "not asked yet"
+    checks = f"checked {_times(half.checks, 'time')}" if half.checks else "not checked yet"
     following = f", next at {_at(half.next_check_ms)}" if half.next_check_ms else ""
     since = _at(half.message.born_timestamp)
-    return f"It is a half message of {facts.topic} whose producer has not decided since {since} ({asked}{following})"
+    return f"It is a half message of {facts.topic} whose producer has not decided since {since} ({checks}{following})"
 
 
 def _committed(facts: Facts) -> str:
@@ -407,15 +410,15 @@ def _committed(facts: Facts) -> str:
 
 
 def _decided(facts: Facts) -> str:
-    gone = f": {facts.topic} is not there (any more)" if facts.is_topic_gone else ""
-    return f"It is a half message of {facts.topic} whose producer has decided, and whether for it is not known{gone}"
+    reason = f": {facts.topic} is not there (any more)" if facts.is_topic_missing else ""
+    return f"It is a half message of {facts.topic} whose producer has decided, and whether for it is not known{reason}"
 
 
 def _given_up(facts: Facts) -> str:
     found = facts.given_up[-1]
     return (
         f"It is a half message of {facts.topic} that was given up at {_at(found.store_timestamp)}: "
-        f"its producer never decided (orbitmq msg resume {found.offset_msg_id} has it asked again)"
+        f"its producer never decided (orbitmq msg resume {found.offset_msg_id} restarts its checks)"
     )
 
 
@@ -441,8 +444,8 @@ def _unknown(facts: Facts) -> str:
 
 def _not_found(facts: Facts) -> str:
     searched = ", ".join(facts.searched) or "nothing"
-    doubt = " (not everybody has answered)" if facts.is_partial else ""
-    return f"There is no message {facts.asked}{doubt}: looked for it in {searched}"
+    doubt = " (some nodes did not respond)" if facts.is_partial else ""
+    return f"There is no message {facts.asked}{doubt}: searched {searched}"
 
 
 # ----------------------------------------------------------------------------------------------------------- timeline
@@ -455,7 +458,13 @@ def timeline(facts: Facts) -> list[Event]:
 
 
 def _born(facts: Facts) -> list[Event]:
-    records = [*facts.halves, *(one.message for one in facts.delayed), *facts.copies, *facts.retries, *facts.dead]
+    records = [
+        *facts.half_messages,
+        *(one.message for one in facts.delayed),
+        *facts.copies,
+        *facts.retries,
+        *facts.dead,
+    ]
     if not records:
         return []
     first = min(records, key=lambda one: one.born_timestamp)
@@ -464,10 +473,10 @@ def _born(facts: Facts) -> list[Event]:
 
 
 def _store_events(facts: Facts) -> Iterable[Event]:
-    for half in facts.halves[:1]:
+    for half in facts.half_messages[:1]:
         yield _stored_event(half, "prepared", "prepared as a half message")
-    for half in facts.halves[1:]:
-        yield _stored_event(half, "checked", "its producer was asked about the transaction")
+    for half in facts.half_messages[1:]:
+        yield _stored_event(half, "checked", "its producer was sent a transaction check")
     if facts.half and _state(facts) is MessageState.ROLLED_BACK:
         yield Event(at_ms=None, kind="rolledBack", text="rolled back", source="store")
     for given_up in facts.given_up:
@@ -491,7 +500,7 @@ def _delay_events(one: Delayed) -> Iterable[Event]:
     what = f"{group} sent it back, retry {one.message.reconsume_times}" if group else "put aside for its delay"
     yield _stored_event(one.message, "delayed", f"{what} (level {level})", with_place=False)
     if one.is_delivered is not True:
-        text = f"due: retry of {group}" if group else "due: goes to its topic"
+        text = f"due: retry of {group}" if group else "due: delivered to its topic"
         yield Event(at_ms=one.due_ms, kind="due", text=text, source="store", group=group)
 
 
@@ -530,7 +539,7 @@ def _trace_event(one: Traced, begun: Traced | None) -> Event:
             kind, result = ("consumed", "was done with") if one.success else ("failed", "failed to consume")
             text = f"{group or 'a group'} at {one.client_host} {result} it after {one.cost_ms} ms"
         case _:
-            asked = ", when it was asked" if one.from_check else ""
+            asked = ", after a transaction check" if one.from_check else ""
             kind, text = "decided", f"{group} at {one.client_host} decided {one.state}{asked}"
     return Event(at_ms=at_ms, kind=kind, text=text, source="trace", group=group, offset_msg_id=one.offset_msg_id)
 

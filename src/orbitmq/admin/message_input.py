@@ -57,7 +57,7 @@ def draft(common: MessageDefaults, body: str) -> tuple[Message, str | None]:
 
 
 def _checked(message: Message, ordering_key: str | None) -> tuple[Message, str | None]:
-    """Both. MessageIllegal when what is written as text, on the wire as on the disk, is none."""
+    """Both, checked. MessageIllegal for text that UTF-8 cannot encode: a lone surrogate."""
     try:
         for text in (*message.properties, *message.properties.values(), ordering_key or ""):
             text.encode()
@@ -67,12 +67,12 @@ def _checked(message: Message, ordering_key: str | None) -> tuple[Message, str |
 
 
 def draft_of_json(common: MessageDefaults, line: str) -> tuple[Message, str | None]:
-    """The message of a JSON line; what it does not say is as in `common`. MessageIllegal when it is none."""
+    """The message of a JSON line; `common` supplies what the line leaves out. MessageIllegal for an invalid line."""
     try:
-        told = orjson.loads(line)
+        fields = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         raise MessageIllegal(f"no JSON: {error}") from error
-    if not isinstance(told, dict):
+    if not isinstance(fields, dict):
         raise MessageIllegal("a JSON object is needed")
     ours = {
         "tags": common.tags,
@@ -80,7 +80,7 @@ def draft_of_json(common: MessageDefaults, line: str) -> tuple[Message, str | No
         "delayLevel": common.delay_level or None,
         "orderingKey": common.ordering_key,
     }
-    said = {name: value for name, value in told.items() if value not in (None, [])}
+    said = {name: value for name, value in fields.items() if value not in (None, [])}
     own = said.get("properties", {})
     if not isinstance(own, dict):
         raise MessageIllegal("properties must be an object")

@@ -1,7 +1,7 @@
-"""A topic a page at a time: each page says where the next one begins, so that nothing is kept between two of them.
+"""Browse a topic in pages: each page holds the mark at which the next one begins, so no state is kept between them.
 
-What a page may cost has two budgets, messages and time; a page tells how much it has looked at, and the next one goes
-on there. Knows no page of a browser.
+A page has two budgets, messages and time. It reports how many messages it read, and the next page continues there.
+Independent of the web page.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 import msgspec
 from msgspec import Struct
 
-from orbitmq.admin.results import Failure, Found
+from orbitmq.admin.results import Failure, Result
 from orbitmq.admin.scan import BUDGET, MessageFilter, QueueScan, Sieve, Stretch, lacking, limits, readable_queues
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import BadArgument
 from orbitmq.message.model import MessageExt, MessageQueue
 
 LOOK_SECONDS = 5.0
-"""What whoever waits for a page bears; a rare tag may be millions of messages away, and the next page goes on."""
+"""Time budget of a page: matches of a rare tag may be millions of messages apart, and the next page continues."""
 PAGE_BYTES_MAX = 32 << 20
 """Of bodies on one page, as they are stored: a page of the largest messages has eight of them, and not 800 MiB."""
 MARK_BYTES_MAX = 256 << 10
@@ -39,7 +39,7 @@ class PageCursor(Struct, frozen=True, array_like=True):
 
     newest_first: bool
     at_ms: int
-    """The store time reading has come to: for queues that nobody told the limits of."""
+    """The store time that reading has reached: for queues whose limits were not known."""
     places: dict[str, dict[int, int]]
     """Broker name -> queue -> offset: backwards the one that is not read any more, forwards the first that is."""
 
@@ -69,7 +69,7 @@ def read(text: str) -> PageCursor:
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """What is looked at."""
+    """What to read."""
 
     topic: str
     wanted: MessageFilter = _EVERY
@@ -83,7 +83,7 @@ class PageRequest:
 class Paged:
     """One page."""
 
-    found: Found[MessageExt]
+    found: Result[MessageExt]
     scanned: int = 0
     """Places of queues that were passed: messages that were not wanted are among them."""
     left: int = 0
@@ -95,12 +95,12 @@ class Paged:
     is_cut: bool = False
     """A budget was used up before the page was full."""
     passed_over: int = 0
-    """Of a page that is watched: messages that came and were not looked at."""
+    """When watching: messages that arrived and were skipped."""
 
 
 async def page(
     session: Session,
-    asked: PageRequest,
+    request: PageRequest,
     *,
     mark: PageCursor | None = None,
     newest_first: bool = True,
@@ -110,17 +110,17 @@ async def page(
     now_ms: int = 0,
     watched: bool = False,
 ) -> Paged:
-    """The messages after `mark` that are wanted, `limit` at most, in the order of store times; the direction is that of
-    the mark. NotFound when there is no such topic or queue.
+    """Up to `limit` matching messages after `mark` in the order of store times; the mark holds the direction. NotFound
+    when the topic or queue does not exist.
 
-    `watched` is for whoever looks at what comes and wants the present: what is there beyond the page is passed over and
-    counted, and the next page begins at the end there is now.
+    `watched` is for a page that follows new messages: what does not fit on the page is skipped and counted, and the
+    next page begins at the current end.
     """
     newest_first = newest_first if mark is None else mark.newest_first
-    parts = await _parts(session, asked, mark, newest_first=newest_first)
-    look = QueueScan(session, parts.items, newest_first=newest_first, budget=budget, tag=asked.wanted.tag)
-    made = Paged(Found(warnings=parts.warnings))
-    await _fill(made, look, asked.wanted, limit, seconds)
+    parts = await _parts(session, request, mark, newest_first=newest_first)
+    look = QueueScan(session, parts.items, newest_first=newest_first, budget=budget, tag=request.wanted.tag)
+    made = Paged(Result(warnings=parts.warnings))
+    await _fill(made, look, request.wanted, limit, seconds)
     made.found.failures = [*parts.failures, *look.failures]
     rest = look.rest()
     made.left = sum(end - begin for begin, end in rest.values())
@@ -132,13 +132,13 @@ async def page(
     at_ms = made.found.items[-1].store_timestamp if made.found.items else mark.at_ms if mark else now_ms
     if made.left or watched:
         places = {queue: end if newest_first else begin for queue, (begin, end) in rest.items()}
-        made.following = _told(_marked(mark, newest_first, at_ms, places), made.found)
+        made.following = _encoded(_marked(mark, newest_first, at_ms, places), made.found)
     if newest_first and mark is None:
-        made.newest = _told(_marked(None, False, now_ms, {one.queue: one.end for one in parts.items}), made.found)
+        made.newest = _encoded(_marked(None, False, now_ms, {one.queue: one.end for one in parts.items}), made.found)
     return made
 
 
-def _told(mark: PageCursor, found: Found[MessageExt]) -> str | None:
+def _encoded(mark: PageCursor, found: Result[MessageExt]) -> str | None:
     text, warning = written(mark), "there are too many queues to go on from here: choose a broker or a queue"
     if text is None and warning not in found.warnings:
         found.warnings.append(warning)
@@ -158,24 +158,24 @@ async def _fill(made: Paged, look: QueueScan, wanted: MessageFilter, limit: int,
                     if size >= PAGE_BYTES_MAX:
                         made.is_cut = True
                         return
-    except TimeoutError:  # a pull that was under way counts for nothing: the next page asks again
+    except TimeoutError:  # the result of a pull in flight is discarded: the next page pulls again
         made.is_cut = True
     made.is_cut = made.is_cut or look.is_cut
 
 
 async def _parts(
-    session: Session, asked: PageRequest, mark: PageCursor | None, *, newest_first: bool
-) -> Found[Stretch]:
+    session: Session, request: PageRequest, mark: PageCursor | None, *, newest_first: bool
+) -> Result[Stretch]:
     """What is left to read of each queue."""
-    queues = await readable_queues(session, asked.topic, broker=asked.broker, queue_id=asked.queue_id)
-    wanted = asked.wanted
+    queues = await readable_queues(session, request.topic, broker=request.broker, queue_id=request.queue_id)
+    wanted = request.wanted
     known = {queue: node for queue, node in queues.items() if mark is None or mark.offset(queue) is not None}
     found = await limits(session, known, begin_ms=wanted.begin_ms, end_ms=wanted.end_ms)
-    found.failures += [] if asked.broker else await lacking(session, asked.topic)
+    found.failures += [] if request.broker else await lacking(session, request.topic)
     if mark is not None and len(known) < len(queues):
         late = {queue: node for queue, node in queues.items() if queue not in known}
         _add(found, await _late(session, late, wanted, mark))
-    start = None if asked.offset is None else asked.offset + newest_first
+    start = None if request.offset is None else request.offset + newest_first
     found.items = [
         _narrowed(one, mark.offset(one.queue) if mark else start, newest_first=newest_first) for one in found.items
     ]
@@ -184,14 +184,14 @@ async def _parts(
 
 async def _late(
     session: Session, queues: Mapping[MessageQueue, Node], wanted: MessageFilter, mark: PageCursor
-) -> Found[Stretch]:
-    """Queues that are new, or whose broker did not answer before: read from the time that the others have come to."""
+) -> Result[Stretch]:
+    """New queues, or queues whose broker did not respond before: read from the time that the others have reached."""
     if mark.newest_first:
         return await limits(session, queues, begin_ms=wanted.begin_ms, end_ms=mark.at_ms)
     return await limits(session, queues, begin_ms=mark.at_ms, end_ms=wanted.end_ms)
 
 
-def _add(found: Found[Stretch], more: Found[Stretch]) -> None:
+def _add(found: Result[Stretch], more: Result[Stretch]) -> None:
     found.items += more.items
     known: set[Failure] = set(found.failures)
     found.failures += [one for one in more.failures if one not in known]
@@ -205,8 +205,10 @@ def _narrowed(part: Stretch, offset: int | None, *, newest_first: bool) -> Stret
 
 
 def _marked(mark: PageCursor | None, newest_first: bool, at_ms: int, places: Mapping[MessageQueue, int]) -> PageCursor:
-    """The next one: what nobody told this time stays as it was."""
-    told: dict[str, dict[int, int]] = {} if mark is None else {name: dict(one) for name, one in mark.places.items()}
+    """The cursor of the next page. Queues without a response keep their place."""
+    places_by_broker: dict[str, dict[int, int]] = (
+        {} if mark is None else {name: dict(one) for name, one in mark.places.items()}
+    )
     for queue, offset in places.items():
-        told.setdefault(queue.broker_name, {})[queue.queue_id] = offset
-    return PageCursor(newest_first, at_ms, told)
+        places_by_broker.setdefault(queue.broker_name, {})[queue.queue_id] = offset
+    return PageCursor(newest_first, at_ms, places_by_broker)

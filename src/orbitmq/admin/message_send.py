@@ -1,6 +1,6 @@
-"""Messages an administrator sends: given by hand, read as JSON lines, or stored ones that are to come again.
+"""Messages an administrator sends: typed, read as JSON lines, or stored ones that are sent again.
 
-A topic is never made by a send here: a name that is mistyped would be one.
+No send here creates a topic: otherwise each mistyped name would become one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from orbitmq.wire.codes import ResponseCode
 
 PRODUCER_GROUP = "orbitmq-admin"
 SENDABLE = ("topic", "body", "tags", "keys", "properties", "delayLevel", "orderingKey", "flag")
-"""What counts in a JSON line; whatever else a shown message has is passed over."""
+"""The fields of a JSON line that are used; other fields of a shown message are ignored."""
 INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
 _TRANSACTIONAL = ("TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "__transactionId__")
 
@@ -91,7 +91,7 @@ class Outlet:
         ordering_key: str | None = None,
         queue: tuple[str, int] | None = None,
     ) -> Sent:
-        """The same with bytes that are ready; `message` is what a selector looks at."""
+        """The same with an encoded body; `message` is passed to the queue selector."""
         queues, masters, turn = await self._known(packed.topic)
         if queue is not None:
             chosen = MessageQueue(packed.topic, *queue)
@@ -139,28 +139,28 @@ class Outlet:
         return self._queues[topic]
 
 
-def message_of_json(told: Mapping[str, Any], topic: str | None = None) -> tuple[Message, str | None]:
+def message_of_json(fields: Mapping[str, Any], topic: str | None = None) -> tuple[Message, str | None]:
     """The message of a JSON object, and its ordering key: `SENDABLE` members, as `orbitmq msg tail -o jsonl` writes
     them. The system's own properties are left out. MessageIllegal names what is wrong.
     """
-    keys, properties = told.get("keys"), told.get("properties")
+    keys, properties = fields.get("keys"), fields.get("properties")
     if keys is not None and not isinstance(keys, (str, list)):
         raise MessageIllegal("keys must be a text or a list of texts")
     if properties is not None and not isinstance(properties, dict):
         raise MessageIllegal("properties must be an object")
-    name = topic or told.get("topic")
+    name = topic or fields.get("topic")
     if not isinstance(name, str):
         raise MessageIllegal("the line names no topic, and none is given")
     own = {str(key): str(value) for key, value in (properties or {}).items() if key not in RESERVED}
-    ordering_key, tags = told.get("orderingKey"), told.get("tags")
+    ordering_key, tags = fields.get("orderingKey"), fields.get("tags")
     try:
         made = Message(
             name,
-            _body_of(told.get("body")),
+            _body_of(fields.get("body")),
             tags=None if tags is None else str(tags),
             keys=keys if isinstance(keys, str) else list(map(str, keys or ())),
-            flag=int(told.get("flag") or 0),
-            delay_level=int(told.get("delayLevel") or 0),
+            flag=int(fields.get("flag") or 0),
+            delay_level=int(fields.get("delayLevel") or 0),
             properties=own,
         )
     except (TypeError, ValueError) as error:
@@ -170,48 +170,47 @@ def message_of_json(told: Mapping[str, Any], topic: str | None = None) -> tuple[
     return made, None if ordering_key is None else str(ordering_key)
 
 
-def _body_of(told: Any) -> bytes:
+def _body_of(body: Any) -> bytes:
     """A text, or what `bodies.Body` shows."""
-    if isinstance(told, str):
-        return told.encode()
-    if not isinstance(told, dict) or not isinstance(told.get("content"), str):
+    if isinstance(body, str):
+        return body.encode()
+    if not isinstance(body, dict) or not isinstance(body.get("content"), str):
         raise MessageIllegal("the body must be a text, or an object with form and content")
-    if told.get("truncated"):
+    if body.get("truncated"):
         raise MessageIllegal("the body is the beginning only: have it written in full")
-    content: str = told["content"]
+    content: str = body["content"]
     try:
-        if told.get("form") == "base64":
+        if body.get("form") == "base64":
             return base64.b64decode(content, validate=True)
-        if told.get("form") == "hex":
+        if body.get("form") == "hex":
             return bytes.fromhex(content)
-        return content.encode(told.get("charset") or "utf-8")
+        return content.encode(body.get("charset") or "utf-8")
     except (ValueError, LookupError, TypeError, binascii.Error) as error:
-        raise MessageIllegal(f"the body is no {told.get('form')}: {error}") from error
+        raise MessageIllegal(f"the body is no {body.get('form')}: {error}") from error
 
 
 # ------------------------------------------------------------------------------------------------------- coming again
 
 
 def again(message: MessageExt, destination: str, *, as_retry: bool) -> Outgoing:
-    """A stored message on its way to `destination`, its body as it is stored. As a retry it stays the same message: id
-    and original topic; otherwise it is a new one and gets an id of its own, which the caller puts in.
-    """
-    kept = {
+    """A stored message addressed to `destination`, with its stored body. As a retry it keeps its id and original topic;
+    otherwise it is a new message, and the caller sets its id."""
+    properties = {
         name: value
         for name, value in message.properties.items()
         if (name not in RESERVED or name in (KEYS, TAGS)) and name not in _TRANSACTIONAL
     }
-    kept[WAIT] = "true"
+    properties[WAIT] = "true"
     unique = unique_id(message)
     if as_retry:
-        kept[RETRY_TOPIC] = real_topic(message)
-        kept[ORIGIN_MESSAGE_ID] = message.properties.get(ORIGIN_MESSAGE_ID, message.offset_msg_id)
+        properties[RETRY_TOPIC] = real_topic(message)
+        properties[ORIGIN_MESSAGE_ID] = message.properties.get(ORIGIN_MESSAGE_ID, message.offset_msg_id)
         if unique is not None:
-            kept[UNIQ_KEY] = unique
+            properties[UNIQ_KEY] = unique
     return Outgoing(
         destination,
         message.body,
-        encode_properties(kept),
+        encode_properties(properties),
         unique or message.offset_msg_id,
         message.flag,
         message.sys_flag & (COMPRESSED | COMPRESSION_MASK),
@@ -229,15 +228,14 @@ async def plan_resend(
     group: str | None = None,
     client: str | None = None,
 ) -> Plan:
-    """Have stored messages come again. `client` of `group`: straight to its listener. `group` alone: as a retry that
-    only this group gets. `to`: a copy as a new message of that topic. None of them: a dead letter comes back to its
-    group as a retry, any other message to its own topic as a new one.
-    """
+    """Send stored messages again. `client` of `group`: straight to its listener. `group` alone: as a retry that only
+    this group gets. `to`: a copy as a new message of that topic. None of them: a dead letter returns to its group as a
+    retry, any other message to its own topic as a new one."""
     if client is not None and group is None:
         raise BadArgument("a client is a member of a group", "give --group")
     if to is not None and group is not None:
-        raise BadArgument("a message goes to a topic or to a group, not to both", "give --to or --group")
-    plan = Plan(f"have {len(names)} messages come again" if len(names) != 1 else f"have {names[0]} come again")
+        raise BadArgument("a message can be sent to a topic or to a group, not to both", "give --to or --group")
+    plan = Plan(f"send {len(names)} messages again" if len(names) != 1 else f"send {names[0]} again")
     outlet = Outlet(session, clock)
     for name in names:
         message = await record(session, name, clock.now_ms(), topic=topic)
@@ -272,9 +270,8 @@ async def _direct(session: Session, message: MessageExt, group: str, client: str
 
 
 def _copied(session: Session, outlet: Outlet, message: MessageExt, destination: str, *, as_retry: bool) -> Change:
-    """It keeps no body: a plan waits until somebody confirms it, and its messages may be many and large. Each is read
-    once more when it is its turn.
-    """
+    """It holds no bodies: a plan waits for confirmation, and its messages may be many and large. Each is read again
+    when it is sent."""
     offset_id, unique = message.offset_msg_id, unique_id(message)
 
     async def make() -> None:
@@ -287,7 +284,7 @@ def _copied(session: Session, outlet: Outlet, message: MessageExt, destination: 
 
 
 async def _stored(session: Session, offset_id: str, unique: str | None) -> MessageExt:
-    """The message at that place. NotFound when it is not there any more, AdminError when nobody can say."""
+    """The message at that place. NotFound when it has been deleted, AdminError when no node can say so."""
     found = await by_offset_id(session, offset_id)
     if found.items and unique_id(found.items[0]) == unique:
         return found.items[0]

@@ -1,6 +1,6 @@
-"""Messages by what they are called: offset id, unique id or key. Every broker is asked.
+"""Find messages by offset id, unique id or key, on every broker.
 
-Messages come as they are stored, compressed bodies packed: `bodies.shown` unpacks them.
+Messages are returned as stored, with compressed bodies; `bodies.shown` decompresses them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from orbitmq.admin.ids import StoredPlace, identify
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.scan import BUDGET, MessageFilter, browse
 from orbitmq.admin.session import Node, Session, present
 from orbitmq.errors import AdminError, BrokerError, NotFound, UnitError
@@ -18,34 +18,36 @@ from orbitmq.message.unit import decode_unit, decode_units, message_of
 from orbitmq.operations import pulls, queries
 from orbitmq.wire.codes import ResponseCode
 
-ANSWER_MAX = 64
-"""Messages a broker gives for one key at a time, whatever it is asked for."""
+RESPONSE_MAX = 64
+"""Limit of messages that a broker returns for one key, whatever the request says."""
 EVER_MS = (1 << 63) - 1
 INDEX_STEP_MS = 1000
-"""The index of a broker knows the second of a message only: time bounds are asked for so much wider."""
+"""The index of a broker stores times in seconds: the requested time range is widened by this much."""
 CROWDS_MAX = 10
-"""Seconds with more messages of the key than an answer holds: they are read from the queues, which costs."""
+"""Limit of seconds with more messages of the key than a response holds: those are read from the queues, which is
+slow."""
 PAGES_MAX = 100
-"""Answers of one broker for one key: 6,400 messages. A key that many have is no name, and is better browsed for."""
+"""Limit of responses of one broker for one key: 6,400 messages. A key of so many messages identifies none; browse
+instead."""
 
 
-async def by_offset_id(session: Session, offset_id: str) -> Found[MessageExt]:
-    """The message at the place the id names, asked of the brokers that hold that log, a slave too when the master is
-    gone; no item when there is none. Only brokers of the cluster are asked, whatever address the id holds. NotFound for
-    what is no offset id.
-    """
+async def by_offset_id(session: Session, offset_id: str) -> Result[MessageExt]:
+    """The message stored where the offset id says. The request goes to the brokers that hold that log, to a slave when
+    the master is gone; no item if it does not exist. Only brokers of the cluster are queried, whatever address the id
+    holds. NotFound for text that is no offset id."""
     place = identify(offset_id, 0).place
     if place is None:
         raise NotFound(f"{offset_id} is no offset id", "a unique id or a key is found with: orbitmq msg find")
-    asked = await session.each_node(await _holders(session, place), lambda node: _at(session, node, place))
-    for message in asked.answers.values():
+    gathered = await session.each_node(await _holders(session, place), lambda node: _at(session, node, place))
+    for message in gathered.responses.values():
         if message is not None and message.offset_msg_id == offset_id.strip().upper():
-            return Found([message])
-    return Found(failures=asked.failures)
+            return Result([message])
+    return Result(failures=gathered.failures)
 
 
 async def _holders(session: Session, place: StoredPlace) -> list[Node]:
-    """Every broker of the name this address belongs to; all of the cluster when nobody has it (any more)."""
+    """Every broker of the name to which this address belongs; all brokers of the cluster when the address is
+    unknown."""
     nodes = await session.nodes()
     names = {node.name for node in nodes if node.address == place.address}
     return [node for node in nodes if node.name in names] or nodes
@@ -63,7 +65,7 @@ async def _at(session: Session, node: Node, place: StoredPlace) -> MessageExt | 
         raise
 
 
-async def by_unique_id(session: Session, topic: str, unique: str) -> Found[MessageExt]:
+async def by_unique_id(session: Session, topic: str, unique: str) -> Result[MessageExt]:
     """All messages of the topic with this id, oldest first: one that was sent again keeps its id."""
     found = await search(session, [topic], unique)
     found.items = [message for message in found.items if message.properties.get(UNIQ_KEY) == unique]
@@ -71,18 +73,17 @@ async def by_unique_id(session: Session, topic: str, unique: str) -> Found[Messa
 
 
 async def by_key(
-    session: Session, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = EVER_MS, limit: int = ANSWER_MAX
-) -> Found[MessageExt]:
+    session: Session, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = EVER_MS, limit: int = RESPONSE_MAX
+) -> Result[MessageExt]:
     """The newest `limit` messages of the topic with exactly this key, stored from `begin_ms` to `end_ms` (both
-    included), oldest first. More than a broker gives at a time are asked for in steps back through time.
-    """
+    included), oldest first. Brokers limit a response, so more messages are read in steps back through time."""
     nodes = await session.homes(topic)
     warnings: list[str] = []
-    asked = await session.each_node(
+    gathered = await session.each_node(
         nodes, lambda node: _pages(session, node, topic, key, begin_ms, end_ms, limit, warnings)
     )
-    items = oldest_first(message for messages in asked.answers.values() for message in messages)
-    found = Found(items, warnings, asked.failures)
+    items = oldest_first(message for messages in gathered.responses.values() for message in messages)
+    found = Result(items, warnings, gathered.failures)
     if len(found.items) > limit:
         found.warnings.append(f"there are more; these are the newest {limit}: give a higher limit, or an earlier end")
         found.items = found.items[-limit:] if limit > 0 else []
@@ -98,9 +99,9 @@ async def _pages(
     until_ms, crowds = end_ms, 0
     for _ in range(PAGES_MAX):
         page = await _query(session, node, topic, key, max(begin_ms - INDEX_STEP_MS, 0), until_ms)
-        is_full, oldest_ms = len(page) >= ANSWER_MAX, min((one.store_timestamp for one in page), default=0)
+        is_full, oldest_ms = len(page) >= RESPONSE_MAX, min((one.store_timestamp for one in page), default=0)
         if is_full and all(one.commit_log_offset in known for one in page):
-            # The index tells no times within a second, so it gives the same ones again and again: the queues know.
+            # The index stores whole seconds, so it would return the same messages again: read the queues instead.
             page = await _crowded(session, node, topic, key, oldest_ms, warnings)
             crowds, until_ms = crowds + 1, oldest_ms - INDEX_STEP_MS
         elif is_full:
@@ -111,7 +112,7 @@ async def _pages(
             return wanted
         if crowds >= CROWDS_MAX:
             break
-    warnings.append(f"{node}: only the newest {len(wanted)} were looked at")
+    warnings.append(f"{node}: only the newest {len(wanted)} were searched")
     return wanted
 
 
@@ -129,24 +130,24 @@ async def _crowded(
 
 async def _query(session: Session, node: Node, topic: str, key: str, begin_ms: int, end_ms: int) -> list[MessageExt]:
     # Not to say whether it is a unique id is taken by every version, signed or not, and finds both.
-    reply = await session.request(queries.query_messages, node, topic, key, ANSWER_MAX, begin_ms, end_ms, unique=None)
+    reply = await session.request(queries.query_messages, node, topic, key, RESPONSE_MAX, begin_ms, end_ms, unique=None)
     return [message_of(unit, node.name, decompress=False) for unit in decode_units(reply.body)]
 
 
-async def search(session: Session, topics: Sequence[str], name: str) -> Found[MessageExt]:
+async def search(session: Session, topics: Sequence[str], name: str) -> Result[MessageExt]:
     """Messages of these topics, the system's own included, that have `name` for a key or unique id, oldest first: of
     each broker and topic the newest 64.
     """
     nodes = await session.readable()
     targets = {(node, topic): f"{node}: {topic}" for topic in topics for node in nodes}
 
-    async def ask(target: tuple[Node, str]) -> list[MessageExt]:
+    async def query(target: tuple[Node, str]) -> list[MessageExt]:
         node, topic = target
         return [one for one in await _query(session, present(node), topic, name, 0, EVER_MS) if one.topic == topic]
 
-    asked = await session.each(targets, ask)
-    matching = (one for messages in asked.answers.values() for one in messages if has_name(one, name))
-    return Found(oldest_first(matching), failures=asked.failures)
+    gathered = await session.each(targets, query)
+    matching = (one for messages in gathered.responses.values() for one in messages if has_name(one, name))
+    return Result(oldest_first(matching), failures=gathered.failures)
 
 
 def has_name(message: MessageExt, name: str) -> bool:

@@ -1,6 +1,5 @@
-"""Name servers: what each knows, its settings, and the pairs it keeps. They do not know each other, so each is asked,
-each is changed, and where they differ is told.
-"""
+"""Name servers: their views, settings, and key-value pairs. They do not know each other, so requests and changes go to
+each of them, and differences are reported."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from functools import partial
 from msgspec import Struct
 
 from orbitmq.admin.plans import Change, Plan, Step
-from orbitmq.admin.results import Found, Gathered
+from orbitmq.admin.results import Gathered, Result
 from orbitmq.admin.session import Session, nearest
 from orbitmq.errors import Conflict, NotFound
 from orbitmq.operations.kv import delete_kv, kv_table, put_kv
@@ -18,7 +17,7 @@ from orbitmq.operations.routes import cluster_info, topics
 from orbitmq.operations.settings import change_name_server_settings, name_server_settings
 
 FIXED_SETTINGS = frozenset(("rocketmqHome", "kvConfigPath", "configStorePath", "productEnvName", "listenPort"))
-"""Old name servers take paths from anybody, and then write what they are told into that file."""
+"""Old name servers accept paths from any client and then write their settings into that file."""
 
 
 class NameServerStatus(Struct, frozen=True, rename="camel"):
@@ -33,7 +32,7 @@ class NameServerStatus(Struct, frozen=True, rename="camel"):
 
 
 class Pair(Struct, frozen=True, rename="camel"):
-    """A key and what stands under it at one name server."""
+    """A key and its value at one name server."""
 
     name_server: str
     key: str
@@ -43,7 +42,7 @@ class Pair(Struct, frozen=True, rename="camel"):
     """Whether another name server says something else."""
 
 
-async def listed(session: Session) -> Found[NameServerStatus]:
+async def listed(session: Session) -> Result[NameServerStatus]:
     """Every name server that was given."""
 
     async def one(address: str) -> tuple[set[str], set[str]]:
@@ -52,33 +51,33 @@ async def listed(session: Session) -> Found[NameServerStatus]:
         return names, set(await session.request(topics, address))
 
     gathered = await session.every_name_server(one)
-    brokers = set[str]().union(*(known for known, _ in gathered.answers.values()))
-    names = set[str]().union(*(known for _, known in gathered.answers.values()))
+    brokers = set[str]().union(*(known for known, _ in gathered.responses.values()))
+    names = set[str]().union(*(known for _, known in gathered.responses.values()))
     rows = [
         NameServerStatus(address, len(mine), len(known), sorted(brokers - mine), sorted(names - known))
-        for address, (mine, known) in gathered.answers.items()
+        for address, (mine, known) in gathered.responses.items()
     ]
-    return Found(rows, failures=list(gathered.failures))
+    return Result(rows, failures=list(gathered.failures))
 
 
-async def settings(session: Session, *, containing: str = "") -> Found[Pair]:
+async def settings(session: Session, *, containing: str = "") -> Result[Pair]:
     """What each name server runs with, defaults included; only keys with this text in them."""
     return _compared(await session.every_name_server(partial(_settings, session)), containing)
 
 
-async def pairs(session: Session, namespace: str) -> Found[Pair]:
+async def pairs(session: Session, namespace: str) -> Result[Pair]:
     """Everything kept under a namespace."""
     return _compared(await session.every_name_server(partial(_pairs, session, namespace)))
 
 
-async def pair(session: Session, namespace: str, key: str) -> Found[Pair]:
+async def pair(session: Session, namespace: str, key: str) -> Result[Pair]:
     """One of them. NotFound when no name server has it."""
     found = await pairs(session, namespace)
     rows = [row for row in found.items if row.key == key]
     if not rows and not found.failures:
         hint = nearest(key, {row.key for row in found.items})
         raise NotFound(f"there is no {key} in the namespace {namespace}", hint)
-    return Found(rows, failures=found.failures)
+    return Result(rows, failures=found.failures)
 
 
 async def plan_settings(session: Session, wanted: Mapping[str, str]) -> Plan:
@@ -86,12 +85,12 @@ async def plan_settings(session: Session, wanted: Mapping[str, str]) -> Plan:
     if fixed := sorted(wanted.keys() & FIXED_SETTINGS):
         raise Conflict(f"{fixed[0]} cannot be changed while the name server runs", "change its file and restart it")
     gathered = await session.every_name_server(partial(_settings, session))
-    known = set[str]().union(*gathered.answers.values())
+    known = set[str]().union(*gathered.responses.values())
     for key in wanted:
         if known and key not in known:
             raise NotFound(f"there is no setting {key}", nearest(key, known))
-    plan = Plan(f"set {', '.join(wanted)} at {len(gathered.answers)} name servers", failures=list(gathered.failures))
-    for server, table in gathered.answers.items():
+    plan = Plan(f"set {', '.join(wanted)} at {len(gathered.responses)} name servers", failures=list(gathered.failures))
+    for server, table in gathered.responses.items():
         for key, value in wanted.items():
             make = partial(session.request, change_name_server_settings, server, {key: value})
             plan.changes.append(_change(server, "set", key, table.get(key), value, make, partial(_settings, session)))
@@ -103,7 +102,7 @@ async def plan_pair(session: Session, namespace: str, key: str, value: str | Non
     gathered = await session.every_name_server(partial(_pairs, session, namespace))
     action = "remove" if value is None else "put"
     plan = Plan(f"{action} {key} in the namespace {namespace}", failures=list(gathered.failures), only_adds=True)
-    for server, table in gathered.answers.items():
+    for server, table in gathered.responses.items():
         make = (
             partial(session.request, delete_kv, server, namespace, key)
             if value is None
@@ -137,11 +136,11 @@ async def _pairs(session: Session, namespace: str, server: str) -> dict[str, str
     return await session.request(kv_table, server, namespace)
 
 
-def _compared(gathered: Gathered[str, dict[str, str]], containing: str = "") -> Found[Pair]:
-    keys = sorted(set[str]().union(*gathered.answers.values()))
+def _compared(gathered: Gathered[str, dict[str, str]], containing: str = "") -> Result[Pair]:
+    keys = sorted(set[str]().union(*gathered.responses.values()))
     rows = []
     for key in (key for key in keys if containing.lower() in key.lower()):
-        values = {server: table.get(key) for server, table in gathered.answers.items()}
+        values = {server: table.get(key) for server, table in gathered.responses.items()}
         differs = len(set(values.values())) > 1
         rows += [Pair(server, key, value, differs) for server, value in values.items()]
-    return Found(rows, failures=list(gathered.failures))
+    return Result(rows, failures=list(gathered.failures))

@@ -1,7 +1,7 @@
-"""Moving the offsets of a consumer group: shown first queue by queue, made, read back, and undone from a file.
+"""Reset the offsets of a consumer group: plan per queue, apply, verify, and undo from a file.
 
-Members that are online are told through their brokers and commit themselves, later; for a group that is offline the
-offsets are written. What is wanted and what it means is decided in `targets`.
+Members that are online get the request through their brokers and commit later; for a group that is offline the offsets
+are written. `targets` resolves the wanted offsets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from orbitmq.admin.groups import UNDO, parts, plain_rules, with_rules
 from orbitmq.admin.masters import each_master, lost
 from orbitmq.admin.plans import Change, Plan, Step, Value, joined
 from orbitmq.admin.progress import BROADCASTING, label
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.targets import Target, Where, applied, counted, described, parsed_queues, wanted
 from orbitmq.errors import AdminError, BadArgument, BrokerError, Conflict, NotFound
@@ -41,12 +41,12 @@ from orbitmq.wire.bodies import QueueRange
 from orbitmq.wire.codes import ResponseCode
 
 APPLIED_WITHIN_SECONDS = 25.0
-"""A member of RocketMQ rests 10 s when it is told, and commits with one of its next rounds, every 5 s."""
+"""A RocketMQ member pauses 10 s after a reset and commits with one of its next rounds, every 5 s."""
 LOOKED_AT_EVERY_SECONDS = 0.25
 """An offset that was moved back is seen before the group has come past it again."""
 BY_QUEUE_SINCE = "V5"
 ORBITMQS_OWN = "differingGroups"
-"""A figure that only brokers of orbitmq tell."""
+"""Only orbitmq brokers report it."""
 LISTENING = "CONSUME_PASSIVELY"
 """Members of this kind obey; those that poll or choose their queues do not."""
 
@@ -60,7 +60,7 @@ class StoredOffset(Struct, frozen=True, rename="camel"):
     consumer_offset: int
     """The next message the group takes."""
     min_offset: int | None
-    """None when the topic, or the queue, is gone from the broker."""
+    """None when the topic or the queue no longer exists on the broker."""
     max_offset: int | None
     lag_messages: int | None
     """Messages between, as far as they still exist."""
@@ -89,11 +89,11 @@ async def _ranges(session: Session, node: Node, topic: str) -> dict[int, QueueRa
     return {queue.queue_id: one for queue, one in stats.offset_table.items()}
 
 
-async def show(session: Session, group: str, topic: str | None = None) -> Found[StoredOffset]:
-    """Every offset brokers have stored for the group. NotFound when there is none."""
+async def show(session: Session, group: str, topic: str | None = None) -> Result[StoredOffset]:
+    """Every offset that brokers have stored for the group. NotFound without any."""
     nodes = await session.readable()
-    came = await session.each_node(nodes, lambda node: _show_at(session, node, group, topic))
-    found = Found([row for rows in came.answers.values() for row in rows], failures=came.failures)
+    gathered = await session.each_node(nodes, lambda node: _show_at(session, node, group, topic))
+    found = Result([row for rows in gathered.responses.values() for row in rows], failures=gathered.failures)
     found.items.sort(key=lambda row: (row.topic, row.broker_name, row.queue_id))
     if not found.items and not found.failures:
         raise NotFound(f"no broker has an offset of the group {group}", "orbitmq group list")
@@ -104,12 +104,12 @@ async def _show_at(session: Session, node: Node, group: str, only: str | None) -
     rows = []
     for topic, queues in (await _stored(session, node, group)).items():
         if only in (None, topic):
-            ranges = await _ranges_if_there(session, node, topic)
+            ranges = await _ranges_if_exist(session, node, topic)
             rows += [_shown(node, topic, queue_id, offset, ranges.get(queue_id)) for queue_id, offset in queues.items()]
     return rows
 
 
-async def _ranges_if_there(session: Session, node: Node, topic: str) -> dict[int, QueueRange]:
+async def _ranges_if_exist(session: Session, node: Node, topic: str) -> dict[int, QueueRange]:
     try:
         return await _ranges(session, node, topic)
     except BrokerError as error:
@@ -130,7 +130,7 @@ def _shown(node: Node, topic: str, queue_id: int, offset: int, known: QueueRange
 
 @dataclass(slots=True)
 class _Once:
-    """One request for several steps: the first step sends it, and all share what came of it."""
+    """One request shared by several steps: the first step sends it, and all use its result."""
 
     work: Callable[[], Awaitable[None]]
     task: asyncio.Future[None] | None = None
@@ -143,10 +143,10 @@ class _Once:
 
 @dataclass(slots=True)
 class _Watch:
-    """Looks at all moved queues of a group that is online until each has gone where it was told, or time is up.
+    """Observes all moved queues of an online group until each has reached its target, or the time is up.
 
-    A member may have consumed what is replayed again before its offset is seen to be lower. Then its report tells that
-    its listener has had messages of the queue since.
+    A member may consume replayed messages again before its lower offset is observed. Then its report shows that its
+    listener has had messages of the queue since.
     """
 
     session: Session
@@ -156,18 +156,19 @@ class _Watch:
     seen: dict[MessageQueue, int | None] = field(default_factory=dict)
     obeyed: set[MessageQueue] = field(default_factory=set)
     worked: dict[MessageQueue, int] | None = None
-    """When the listener last had messages of the queue, before anybody was told."""
+    """When the listener last had messages of the queue, before the members got the request."""
     task: asyncio.Future[None] | None = None
 
     async def begin(self) -> None:
-        """To be called before members are told."""
+        """Call this before the members get the request."""
         if self.worked is None:
             self.worked = await self._worked()
             self.task = asyncio.ensure_future(self._look())
 
     async def value(self, queue: MessageQueue) -> Value:
-        """Where the queue was told to go, once that is seen; else where it is. AdminError where that proves nothing."""
-        assert self.task is not None, "members were told"
+        """The target of the queue once it has been reached; else its current offset. AdminError where that proves
+        nothing."""
+        assert self.task is not None, "members got the request"
         await asyncio.shield(self.task)
         _, before, after = self.moved[queue]
         now = self.seen.get(queue)
@@ -175,7 +176,7 @@ class _Watch:
             return after
         if self.who.kind == LISTENING and before is not None and now is not None and after < before <= now:
             raise AdminError(
-                f"members were told to go back to {after} and {label(queue)} is at {now}: a filter that passes "
+                f"members were reset to {after} and {label(queue)} is at {now}: a filter that passes "
                 "everything over leaves no other trace"
             )
         return now
@@ -185,7 +186,7 @@ class _Watch:
         until = loop.time() + APPLIED_WITHIN_SECONDS
         while len(self.obeyed) < len(self.moved) and loop.time() < until:
             left = {queue: label(queue) for queue in self.moved if queue not in self.obeyed}
-            self.seen |= (await self.session.each(left, self._offset)).answers
+            self.seen |= (await self.session.each(left, self._offset)).responses
             self.obeyed |= {queue for queue in left if applied(*self.moved[queue][1:], self.seen.get(queue))}
             if len(self.obeyed) < len(self.moved):
                 await asyncio.sleep(LOOKED_AT_EVERY_SECONDS)
@@ -194,7 +195,7 @@ class _Watch:
                 self.obeyed |= {queue for queue in replaying if worked.get(queue, 0) > before.get(queue, 0)}
 
     async def _worked(self) -> dict[MessageQueue, int]:
-        reports = (await running(self.session, self.who)).answers.values()
+        reports = (await running(self.session, self.who)).responses.values()
         return {queue: state.last_consume_timestamp for info in reports for queue, state in info.mq_table.items()}
 
     async def _offset(self, queue: MessageQueue) -> int | None:
@@ -222,31 +223,31 @@ async def plan_reset(
     queues: Collection[str] = (),
     force: bool = True,
 ) -> OffsetPlan:
-    """Move the group in the topic, in all queues or in those named `broker/id`. A broker name without a master is a
-    failure: what a slave is told is lost when its master returns.
+    """Reset the group in the topic, in all queues or in those named `broker/id`. A broker name without a master is a
+    failure: a reset at a slave is lost when its master returns.
 
-    Without `force` it is only moved back. Conflict for a single queue, an offset or a shift while members are online at
-    a broker of RocketMQ 4.9, which can move only whole topics, by time.
+    Without `force` offsets only move back. Conflict for a single queue, an offset or a shift while members are online
+    at a broker of RocketMQ 4.9, which can reset only whole topics, by time.
     """
     only = parsed_queues(queues)
     homes = [node for node in await session.homes(topic) if not only or node.name in {name for name, _ in only}]
     masters = [node for node in homes if node.is_master]
     who = await membership(session, group)
-    came = await session.each_node(masters, lambda node: _queues(session, node, group, topic, target, force=force))
-    came.failures += [lost(node.name) for node in homes if not node.is_master]
-    plan = OffsetPlan(f"move {group} in {topic} to {target}", failures=list(came.failures))
+    gathered = await session.each_node(masters, lambda node: _queues(session, node, group, topic, target, force=force))
+    gathered.failures += [lost(node.name) for node in homes if not node.is_master]
+    plan = OffsetPlan(f"move {group} in {topic} to {target}", failures=list(gathered.failures))
     plan.failures += [one for one in who.failures if one.target not in {failure.target for failure in plan.failures}]
-    absent = only - {(node.name, one.queue.queue_id) for node, found in came.answers.items() for one in found}
-    if absent and not came.failures:
+    absent = only - {(node.name, one.queue.queue_id) for node, found in gathered.responses.items() for one in found}
+    if absent and not gathered.failures:
         name, number = min(absent)
         raise NotFound(f"{topic} has no queue {number} on {name}", f"orbitmq topic status {topic}")
     if who.model == BROADCASTING:
         plan.warnings.append(f"{group} broadcasts: its members keep their offsets themselves and are not moved by this")
     watch = _Watch(session, who)
-    for node, found in came.answers.items():
+    for node, found in gathered.responses.items():
         chosen = [one for one in found if not only or (node.name, one.queue.queue_id) in only]
         await _add(session, plan, watch, who, node, chosen, target, whole=not only, force=force)
-    _finish(plan, group, [one for found in came.answers.values() for one in found])
+    _finish(plan, group, [one for found in gathered.responses.values() for one in found])
     return plan
 
 
@@ -254,16 +255,16 @@ def _finish(plan: OffsetPlan, group: str, queues: Iterable[_Queue]) -> None:
     """Undo data, and the words that say what the plan does."""
     moved = {step.subject for step in plan.steps if step.changes}
     changed = [one for one in queues if label(one.queue) in moved]
-    kept = [
+    changed_back = [
         {"topic": at.topic, "brokerName": at.broker_name, "queueId": at.queue_id, "offset": one.before}
         for one in changed
         for at in [one.queue]
         if one.before is not None
     ]
-    if fresh := len(changed) - len(kept):
+    if fresh := len(changed) - len(changed_back):
         plan.warnings.append(f"{fresh} queues have no offset of {group} yet: nothing takes the new one away again")
-    if kept:
-        plan.undo = {"command": UNDO, "group": group, "rules": {}, "offsets": kept}
+    if changed_back:
+        plan.undo = {"command": UNDO, "group": group, "rules": {}, "offsets": changed_back}
     replays, skips = plan.replayed_messages, plan.skipped_messages
     plan.title += f": {replays} messages replayed, {skips} skipped"
 
@@ -295,7 +296,7 @@ async def _add(
     force: bool,
 ) -> None:
     """The steps of one broker, by the way it can be moved."""
-    online = any(told is not None for at, told in who.told.items() if at.name == node.name)
+    online = any(connection is not None for at, connection in who.responses.items() if at.name == node.name)
     moving = [one for one in queues if one.after is not None]
     for one in queues:
         if one.after is None:
@@ -308,8 +309,8 @@ async def _add(
     if whole and target.by_time:
         if target.where is Where.TIME and not await _knows_queues(session, node):
             plan.warnings.append(
-                f"{node} looks for the nearest message itself, as RocketMQ 4.9 does, and may skip some of several with "
-                "one time: to be exact, stop the consumers first"
+                f"{node} searches for the nearest message itself, as RocketMQ 4.9 does, and may skip some with "
+                "equal times: to be exact, stop the consumers first"
             )
         request = _Once(lambda: _by_time(session, node, watch, queues, target, force=force))
         for one in moving:
@@ -361,8 +362,8 @@ async def _by_time(
         if one.before is None:
             await _written(session, node, group, one)()
     topic = queues[0].queue.topic
-    told = await session.request(reset_offsets, node, group, topic, target.timestamp_ms, force=force)
-    if told is None:  # its members have left since the plan was made
+    moved = await session.request(reset_offsets, node, group, topic, target.timestamp_ms, force=force)
+    if moved is None:  # its members have left since the plan was made
         for one in queues:
             await _written(session, node, group, one)()
 
@@ -372,10 +373,10 @@ def _exact(session: Session, node: Node, watch: _Watch, one: _Queue) -> Callable
 
     async def make() -> None:
         await watch.begin()
-        told = await session.request(
+        moved = await session.request(
             reset_offsets, node, group, one.queue.topic, END_OF_QUEUE, queue_id=one.queue.queue_id, offset=one.after
         )
-        if told is None:
+        if moved is None:
             await _written(session, node, group, one)()
 
     return make
@@ -403,10 +404,10 @@ async def plan_clone(
     who = await membership(session, destination)
     if who.online and not force:
         raise Conflict(f"the group {destination} is online", "stop its consumers first, or give --force")
-    came = await each_master(session, lambda node: _both(session, node, source, destination))
-    plan = OffsetPlan(f"give {destination} the offsets of {source}", failures=came.failures)
+    gathered = await each_master(session, lambda node: _both(session, node, source, destination))
+    plan = OffsetPlan(f"give {destination} the offsets of {source}", failures=gathered.failures)
     moved: list[_Queue] = []
-    for node, (theirs, ours) in came.answers.items():
+    for node, (theirs, ours) in gathered.responses.items():
         for name, queues in sorted(theirs.items()):
             if name.startswith(RETRY_PREFIX) or topic not in (None, name):
                 continue
@@ -436,7 +437,7 @@ async def _both(session: Session, node: Node, source: str, destination: str) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _UndoPart:
     """What an undo file keeps of one group."""
 
     group: str
@@ -449,102 +450,104 @@ class _Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class _There:
-    """What a broker has of all groups: asked once, however much is brought back."""
+class _AtBroker:
+    """What a broker has of all groups: requested once, however much is restored."""
 
     rules: dict[str, SubscriptionGroup]
     offsets: dict[str, dict[int, int]]
 
 
-async def _there(session: Session, node: Node) -> _There:
+async def _at_broker(session: Session, node: Node) -> _AtBroker:
     rules, offsets = await asyncio.gather(
         session.request(all_groups, node), session.request(all_consumer_offsets, node)
     )
-    return _There(rules.groups, offsets)
+    return _AtBroker(rules.groups, offsets)
 
 
 async def plan_undo(session: Session, undo: Mapping[str, Any]) -> Plan:
-    """What an undo file of one or several groups keeps is there again: rules first, then offsets. What a broker had
-    that does not answer stays away, and is a failure.
+    """Restore an undo file of one or several groups: settings first, then offsets. What belongs to a broker that does
+    not respond is not restored and counts as a failure.
 
     Conflict while the group is online at a broker of RocketMQ 4.9. AdminError for a file of another form.
     """
-    kept = _undo_parts(undo)
-    names = set[str]().union(*(one.brokers for one in kept))
+    parts = _undo_parts(undo)
+    names = set[str]().union(*(one.brokers for one in parts))
     masters = {node.name: node for node in await session.masters()}
-    came = await session.each_node([masters[name] for name in sorted(names & masters.keys())], partial(_there, session))
-    plans = [await _plan_again(session, one, came.answers) for one in kept]
-    plan = joined(f"bring back what {len(plans)} groups had", plans) if len(plans) != 1 else plans[0]
-    gone = [lost(name) for name in sorted(names - masters.keys())]
-    plan.failures = list(dict.fromkeys([*gone, *came.failures, *plan.failures]))
+    gathered = await session.each_node(
+        [masters[name] for name in sorted(names & masters.keys())], partial(_at_broker, session)
+    )
+    plans = [await _plan_again(session, one, gathered.responses) for one in parts]
+    plan = joined(f"restore {len(plans)} groups", plans) if len(plans) != 1 else plans[0]
+    without_master = [lost(name) for name in sorted(names - masters.keys())]
+    plan.failures = list(dict.fromkeys([*without_master, *gathered.failures, *plan.failures]))
     return plan
 
 
-async def _plan_again(session: Session, kept: _Kept, there: Mapping[Node, _There]) -> Plan:
-    plan = OffsetPlan(f"bring back what {kept.group} had")
-    for node, has in there.items():
-        if node.name in kept.rules:
-            plan.changes.append(_rules_again(session, node, has.rules.get(kept.group), kept))
-    if not kept.offsets:
+async def _plan_again(session: Session, part: _UndoPart, stored: Mapping[Node, _AtBroker]) -> Plan:
+    plan = OffsetPlan(f"restore {part.group}")
+    for node, has in stored.items():
+        if node.name in part.rules:
+            plan.changes.append(_rules_again(session, node, has.rules.get(part.group), part))
+    if not part.offsets:
         return plan
-    who = await membership(session, kept.group)
+    who = await membership(session, part.group)
     plan.failures += who.failures
     watch = _Watch(session, who)
-    again = await _queues_again(session, plan, kept, there)
+    again = await _queues_again(session, plan, part, stored)
     for node, queues in again.items():
         await _add(session, plan, watch, who, node, queues, Target(Where.OFFSET), whole=False, force=True)
-    _finish(plan, kept.group, [one for queues in again.values() for one in queues])
+    _finish(plan, part.group, [one for queues in again.values() for one in queues])
     return plan
 
 
 async def _queues_again(
-    session: Session, plan: Plan, kept: _Kept, there: Mapping[Node, _There]
+    session: Session, plan: Plan, part: _UndoPart, stored: Mapping[Node, _AtBroker]
 ) -> dict[Node, list[_Queue]]:
     """The queues of the file as they are now; one request for each topic at each broker."""
     rows: dict[tuple[Node, str], list[dict[str, Any]]] = defaultdict(list)
-    nodes = {node.name: node for node in there}
-    for row in kept.offsets:
+    nodes = {node.name: node for node in stored}
+    for row in part.offsets:
         if row["brokerName"] in nodes:
             rows[nodes[row["brokerName"]], row["topic"]].append(row)
-    came = await session.each({at: at[0] for at in rows}, lambda at: _ranges_if_there(session, *at))
-    plan.failures += came.failures
+    gathered = await session.each({at: at[0] for at in rows}, lambda at: _ranges_if_exist(session, *at))
+    plan.failures += gathered.failures
     found: dict[Node, list[_Queue]] = defaultdict(list)
-    for (node, topic), ranges in came.answers.items():
-        before = there[node].offsets.get(f"{topic}@{kept.group}", {})
+    for (node, topic), ranges in gathered.responses.items():
+        before = stored[node].offsets.get(f"{topic}@{part.group}", {})
         for row in rows[node, topic]:
             queue = MessageQueue(topic, node.name, int(row["queueId"]))
             known = ranges.get(queue.queue_id)
             if known is None:
-                plan.warnings.append(f"{label(queue)} is gone: its offset is not brought back")
+                plan.warnings.append(f"{label(queue)} no longer exists: its offset is not restored")
             else:
                 low, end = max(0, known.min_offset), known.max_offset
                 found[node].append(_Queue(queue, low, end, before.get(queue.queue_id), row["offset"]))
     return found
 
 
-def _undo_parts(undo: Mapping[str, Any]) -> list[_Kept]:
+def _undo_parts(undo: Mapping[str, Any]) -> list[_UndoPart]:
     try:
         return [_undo_part(one) for one in msgspec.convert(undo.get("parts", [undo]), list[dict[str, Any]])]
     except (KeyError, TypeError, ValueError) as error:
         raise BadArgument(f"this is no undo file of offsets: {error!r}") from error
 
 
-def _undo_part(undo: Mapping[str, Any]) -> _Kept:
+def _undo_part(undo: Mapping[str, Any]) -> _UndoPart:
     group = msgspec.convert(undo["group"], str)
     offsets = msgspec.convert(undo.get("offsets", []), list[dict[str, Any]])
     rules = msgspec.convert(undo.get("rules", {}), dict[str, dict[str, Any]])
     for row in offsets:
         MessageQueue(str(row["topic"]), str(row["brokerName"]), int(row["queueId"]))
         row["offset"] = int(row["offset"])
-    return _Kept(group, offsets, rules)
+    return _UndoPart(group, offsets, rules)
 
 
-def _rules_again(session: Session, node: Node, present: SubscriptionGroup | None, kept: _Kept) -> Change:
-    wanted_rules = with_rules(SubscriptionGroup(kept.group), kept.rules[node.name])
+def _rules_again(session: Session, node: Node, present: SubscriptionGroup | None, part: _UndoPart) -> Change:
+    wanted_rules = with_rules(SubscriptionGroup(part.group), part.rules[node.name])
 
     async def read_back() -> Value:
         found = (await session.request(all_groups, node)).groups
-        return plain_rules(found.get(kept.group))
+        return plain_rules(found.get(part.group))
 
-    step = Step(str(node), "restore rules", kept.group, plain_rules(present), plain_rules(wanted_rules))
+    step = Step(str(node), "restore rules", part.group, plain_rules(present), plain_rules(wanted_rules))
     return Change(step, lambda: session.request(create_group, node, wanted_rules), read_back)

@@ -1,4 +1,4 @@
-"""Whether a group's offsets move from one look to the next, which no single look can tell. Pure: asks nobody."""
+"""Progress of a group between two samples, which no single sample shows. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from orbitmq.admin.progress import GroupProgress, label
 from orbitmq.message.topics import RETRY_PREFIX
 
 GROUPS_MAX = 20_000
-"""The group that was looked at longest ago is forgotten."""
+"""Limit of groups; the one observed longest ago is dropped."""
 SPAN_MS, SPAN_MIN_MS = 75_000, 10_000
-"""A rate is that of about the last minute. Consumers commit every 5 s: a shorter span would tell of the commits."""
+"""Rates cover about the last minute. Consumers commit every 5 s, so a shorter span would show the commits only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class QueueMark:
 
 @dataclass(slots=True)
 class Pace:
-    """What several looks at one group have told."""
+    """Progress of a group over several samples."""
 
     marks: Mapping[str, QueueMark] = field(default_factory=dict)
     """By `topic/broker/queue`."""
@@ -49,13 +49,13 @@ class Pace:
 
 
 class Paces:
-    """Of all groups somebody looks at again and again."""
+    """Of all groups that are sampled repeatedly."""
 
     def __init__(self) -> None:
         self._groups: OrderedDict[str, Pace] = OrderedDict()
 
     def seen(self, one: GroupProgress, now_ms: int) -> Pace:
-        """One more look at a group, and what is known of it now."""
+        """Add an observation of a group and return what is known of its pace now."""
         pace = self._groups.setdefault(one.group, Pace())
         self._groups.move_to_end(one.group)
         while len(self._groups) > GROUPS_MAX:

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from orbitmq.admin.results import Failure, Found, failure_of
+from orbitmq.admin.results import Failure, Result, failure_of
 from orbitmq.errors import OrbitMQError
 
 UNDO_ALL = "config undo"
@@ -29,7 +29,7 @@ class StepOutcome(StrEnum):
     CONFIRMED = "confirmed"
     """Done, and read back."""
     NOT_APPLIED = "notApplied"
-    """The node said yes, and what is read back is not what was asked for."""
+    """The node accepted the change, but reading it back shows something else."""
     FAILED = "failed"
     SKIPPED = "skipped"
     """An earlier step that this one stands on has failed."""
@@ -45,7 +45,7 @@ class Step(Struct, frozen=True, rename="camel"):
     subject: str
     """To what: a topic, a group, `Orders/broker-a/3`, a key of the configuration."""
     before: Value = None
-    """What is there; None when there is nothing, or nobody could say."""
+    """The current value; None without one, or if it is unknown."""
     after: Value = None
     outcome: StepOutcome = StepOutcome.PLANNED
 
@@ -60,7 +60,7 @@ ReadBack = Callable[[], Awaitable[Value]]
 
 @dataclass(slots=True)
 class Change:
-    """A step and how it is made; `read_back` tells what is there afterwards, to compare with the step's `after`."""
+    """A step and its execution; `read_back` returns the value afterwards, to compare with the step's `after`."""
 
     step: Step
     make: Make
@@ -74,11 +74,11 @@ class Plan:
     """Changes in the order they are made."""
 
     title: str
-    """What happens, in a sentence without a full stop: `delete topic Orders from cluster DefaultCluster`."""
+    """The change, in a sentence without a full stop: `delete topic Orders from cluster DefaultCluster`."""
     changes: list[Change] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
-    """Nodes that could not be asked while the plan was made: their part is missing in it."""
+    """Nodes that did not respond while the plan was made: it lacks their part."""
     destroys: str | None = None
     """The name to be typed before it is made, for what cannot be undone by the opposite command."""
     undo: dict[str, object] | None = None
@@ -100,16 +100,15 @@ class Plan:
         is_new = all(step.before is None for step in self.steps if step.changes)
         return not (self.only_adds and is_new and not self.failures)
 
-    def preview(self) -> Found[Step]:
+    def preview(self) -> Result[Step]:
         shown = [step if step.changes else _with(step, StepOutcome.UNCHANGED) for step in self.steps]
-        return Found(shown, list(self.warnings), list(self.failures))
+        return Result(shown, list(self.warnings), list(self.failures))
 
-    async def make(self, progress: Callable[[Step], None] | None = None) -> Found[Step]:
-        """Make each change that changes something, one after the other, and tell what became of it.
-
-        A failed step is told, and ends what is left of its chain, but nothing else.
+    async def make(self, progress: Callable[[Step], None] | None = None) -> Result[Step]:
+        """Make each effective change, one after the other, and report the results. A failed step ends its own chain
+        only.
         """
-        done = Found[Step](warnings=list(self.warnings), failures=list(self.failures))
+        done = Result[Step](warnings=list(self.warnings), failures=list(self.failures))
         broken: set[str | None] = set()
         for change in self.changes:
             if not change.step.changes:
@@ -125,9 +124,9 @@ class Plan:
                 progress(done.items[-1])
         return done
 
-    async def verify(self, made: Found[Step]) -> Found[Step]:
+    async def verify(self, made: Result[Step]) -> Result[Step]:
         """The same steps, those that were done being read back."""
-        checked = Found[Step](warnings=list(made.warnings), failures=list(made.failures))
+        checked = Result[Step](warnings=list(made.warnings), failures=list(made.failures))
         for change, step in zip(self.changes, made.items, strict=True):
             if step.outcome is StepOutcome.DONE and change.read_back is not None:
                 checked.items.append(await _read_back(step, change.read_back, checked))
@@ -145,7 +144,7 @@ async def _make(change: Change, failures: list[Failure]) -> StepOutcome:
     return StepOutcome.DONE
 
 
-async def _read_back(step: Step, read_back: ReadBack, checked: Found[Step]) -> Step:
+async def _read_back(step: Step, read_back: ReadBack, checked: Result[Step]) -> Step:
     try:
         value = await read_back()
     except OrbitMQError as error:
@@ -162,9 +161,8 @@ def _with(step: Step, outcome: StepOutcome) -> Step:
 
 
 def joined(title: str, plans: Sequence[Plan]) -> Plan:
-    """Several plans as one, made in their order, with one undo file. What several warn of, or miss, is told once.
-
-    An undo file is taken by one command; what several have to bring back, one of them knows all of it.
+    """Merge several plans into one, in order, with one undo file. Repeated warnings and failures are listed once. An
+    undo file belongs to one command, so the undo of several plans is kept by one of them.
     """
     whole = Plan(title)
     for plan in plans:

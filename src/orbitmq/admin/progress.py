@@ -1,6 +1,6 @@
-"""How far a consumer group is: per queue and in sum, in messages and in time. What is not known is None, never 0.
+"""Progress of a consumer group: per queue and in sum, in messages and in time. Unknown values are None, never 0.
 
-`reading` and `summary` decide what figures mean and ask nothing; `progress` asks every broker. Knows no repair.
+`reading` and `summary` interpret values without I/O; `progress` queries every broker. Repairs nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from orbitmq.admin.clients import GroupMembership, RunningQueue, membership, running
 from orbitmq.admin.groups import rules
-from orbitmq.admin.results import Failure, Found
+from orbitmq.admin.results import Failure, Result
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import BrokerError, NotFound
 from orbitmq.message.model import MessageQueue
@@ -35,12 +35,12 @@ PRODUCED = "TOPIC_PUT_NUMS"
 """The broker's statistic of messages stored, by topic."""
 
 
-ASK_AGAIN_SECONDS = 0.5
+POLL_INTERVAL_SECONDS = 0.5
 """Between two looks while a lag is waited for: it falls with commits, which come every few seconds."""
 
 
 class QueueState(StrEnum):
-    """What the figures of a queue mean."""
+    """How to read the values of a queue."""
 
     CAUGHT_UP = "caughtUp"
     BEHIND = "behind"
@@ -51,7 +51,7 @@ class QueueState(StrEnum):
     EXPIRED = "expired"
     """Messages were removed before the group took them."""
     BROADCAST = "broadcast"
-    """Every member keeps offsets of its own."""
+    """Every member stores its own offsets."""
     UNKNOWN = "unknown"
 
 
@@ -72,7 +72,7 @@ class GroupQueue(Struct, frozen=True, rename="camel"):
     """Messages between the two that still exist; None for a group that broadcasts, and when it is not known."""
     expired_messages: int | None = None
     delay_ms: int | None = None
-    """QUERY_CONSUME_TIME_SPAN: how long ago the next message to be taken was stored; 0 when there is none."""
+    """QUERY_CONSUME_TIME_SPAN: age of the next message to consume; 0 without one."""
     last_consumed_age_ms: int | None = None
     """GET_TOPIC_STATS_INFO and GET_CONSUME_STATS: between storing the newest message and the last consumed one."""
     latency_ms: int | None = None
@@ -80,7 +80,7 @@ class GroupQueue(Struct, frozen=True, rename="camel"):
     last_consumed_at_ms: int | None = None
     """When the last consumed message was stored."""
     client_id: str | None = None
-    """The member that has the queue; None when nobody has, or it is not known."""
+    """The member that owns the queue; None without one, or if it is unknown."""
 
 
 class GroupProgress(Struct, frozen=True, rename="camel"):
@@ -88,9 +88,9 @@ class GroupProgress(Struct, frozen=True, rename="camel"):
 
     group: str
     members: int | None
-    """Clients online; None when a broker could not be asked."""
+    """Online clients; None if a broker did not respond."""
     model: str | None
-    """`CLUSTERING` or `BROADCASTING`; None when nobody is online to tell."""
+    """`CLUSTERING` or `BROADCASTING`; None if no member is online."""
     lag_messages: int | None
     """Of all its topics, the retry topic left out; None when the part of a queue or broker is not known."""
     known_lag_messages: int
@@ -104,8 +104,8 @@ class GroupProgress(Struct, frozen=True, rename="camel"):
     expired_messages: int | None
     """Removed before the group took them."""
     consume_tps: float | None
-    """Messages a second that listeners finished over the last minute, as the members tell; of members that do not, what
-    was committed between two looks. None where neither is known.
+    """Messages per second that listeners finished over the last minute, as members report it. For members that do not,
+    the rate of commits between two samples. None if both are unknown.
     """
     handed_out_tps: float | None
     """Messages a second that brokers gave the members over the last minute, finished or not."""
@@ -120,7 +120,7 @@ class GroupProgress(Struct, frozen=True, rename="camel"):
     last_consumed_age_ms: int | None
     latency_ms: int | None
     unowned_queues: list[str] | None
-    """`topic/broker/queue` nobody has; None when a member could not be asked, or nobody is online."""
+    """`topic/broker/queue` without an owner; None if a member did not respond, or if none is online."""
     idle_clients: list[str] | None
     """Members without a queue."""
     unread_queues: list[str]
@@ -144,8 +144,8 @@ class QueueFacts:
     newest_at_ms: int | None = None
     oldest_at_ms: int | None = None
     last_consumed_at_ms: int | None = None
-    told_delay_ms: int | None = None
-    """As the broker tells it: 0 also where it cannot know."""
+    reported_delay_ms: int | None = None
+    """As the broker reports it: 0 also if it cannot know."""
     owner: str | None = None
 
 
@@ -161,7 +161,7 @@ def reading(facts: QueueFacts, now_ms: int, *, broadcasting: bool = False) -> Gr
     assert end is not None, "else it is unknown"
     first = max(low or 0, stored or 0)
     lag = max(0, end - first)
-    delay = 0 if not lag else facts.told_delay_ms if state is QueueState.BEHIND else None
+    delay = 0 if not lag else facts.reported_delay_ms if state is QueueState.BEHIND else None
     return GroupQueue(
         queue.topic,
         queue.broker_name,
@@ -203,7 +203,7 @@ def _between(earlier_ms: int | None, later_ms: int | None) -> int | None:
 
 
 def drain_seconds(lag: int | None, consume_tps: float | None, produce_tps: float | None) -> float | None:
-    """How long until the lag is gone; None when it is not known, or grows."""
+    """Time until the lag is consumed; None when it is unknown, or grows."""
     if lag == 0:
         return 0.0
     if lag is None or consume_tps is None or produce_tps is None or consume_tps <= produce_tps:
@@ -233,9 +233,9 @@ def owners(reports: Mapping[str, ConsumerRunningInfo]) -> dict[MessageQueue, str
 
 
 def vanished(reports: Mapping[str, ConsumerRunningInfo], registered: Collection[str]) -> list[Failure]:
-    """Brokers that members have queues of and no name server knows any more: one that dies leaves no other trace.
+    """Brokers of which members have queues but which no name server knows any more: the only trace of a dead broker.
 
-    Members forget it, too, with their next look at the route, some 30 s later.
+    Members forget it, too, with their next update of the route, some 30 s later.
     """
     names = {queue.broker_name for queue in owners(reports)} - set(registered)
     return [
@@ -279,7 +279,7 @@ def summary(
     dead_letters: DeadLetterCount = DeadLetterCount(None),
     unread: Iterable[str] = (),
 ) -> GroupProgress:
-    """The group's figures. Unless `whole`, a part of them is missing, and sums are not known."""
+    """The summary of the group. Unless `whole`, a part is missing and sums are None."""
     counted = [one for one in queues if not one.topic.startswith(RETRY_PREFIX)]
     known = [one.lag_messages for one in counted if one.lag_messages is not None]
     lag = _sum((one.lag_messages for one in counted), whole=whole)
@@ -326,7 +326,7 @@ def _largest(times: Iterable[int | None]) -> int | None:
 
 
 def warnings_of(found: GroupProgress) -> list[str]:
-    """What a reader of the figures must know."""
+    """Warnings about the limits of the values."""
     said = []
     ahead = [label(one) for one in found.queues if one.state is QueueState.OFFSET_AHEAD]
     if ahead:
@@ -341,7 +341,7 @@ def warnings_of(found: GroupProgress) -> list[str]:
     return said
 
 
-# ------------------------------------------------------------------------------------------------------------- asking
+# ----------------------------------------------------------------------------------------------------------- requests
 
 
 @dataclass(slots=True)
@@ -355,17 +355,16 @@ class _AtBroker:
 
 async def progress(
     session: Session, group: str, topic: str | None = None, *, clients: bool = True, clock: Clock | None = None
-) -> Found[GroupProgress]:
-    """How far the group is, in one topic or in all it consumes. NotFound when nobody knows the group.
-
-    `clients` asks each member what queues it has.
+) -> Result[GroupProgress]:
+    """Progress of the group, in one topic or in all that it consumes. NotFound for an unknown group. `clients` requests
+    from each member which queues it owns.
     """
     who = await membership(session, group)
     found, _ = await measured(session, who, topic, clients=clients, clock=clock)
     (one,) = found.items
     if not one.queues and not who.online and not found.failures:
         known = await rules(session, group)
-        found.warnings.append(f"{group} has consumed nothing yet and nobody is online")
+        found.warnings.append(f"{group} has consumed nothing yet and has no member online")
         found.failures += known.failures
     return found
 
@@ -378,22 +377,22 @@ async def by_queue(
     clients: bool = True,
     above: int | None = None,
     within_seconds: float = 0,
-) -> Found[GroupQueue]:
-    """The queues of `progress`. `check_failed` when the group is behind by more than `above`, retries included, or it
-    cannot be told; it is asked anew until that is over, for at most `within_seconds`.
+) -> Result[GroupQueue]:
+    """The queues of `progress`. `check_failed` if the lag, retries included, exceeds `above` or is unknown; repeats the
+    query until it does not, for at most `within_seconds`.
     """
     deadline = time.monotonic() + within_seconds
     while True:
         whole = await progress(session, group, topic, clients=clients)
         one = whole.items[0]
-        found = Found(one.queues, whole.warnings, whole.failures)
+        found = Result(one.queues, whole.warnings, whole.failures)
         if above is not None:
             behind = None if one.lag_messages is None else one.lag_messages + (one.retry_lag_messages or 0)
             found.check_failed = behind is None or behind > above
         left = deadline - time.monotonic()
         if left <= 0 or not (found.check_failed or found.failures):
             return found
-        await asyncio.sleep(min(ASK_AGAIN_SECONDS, left))
+        await asyncio.sleep(min(POLL_INTERVAL_SECONDS, left))
         session.forget()
 
 
@@ -404,39 +403,41 @@ async def measured(
     *,
     clients: bool = True,
     clock: Clock | None = None,
-) -> tuple[Found[GroupProgress], dict[str, ConsumerRunningInfo]]:
+) -> tuple[Result[GroupProgress], dict[str, ConsumerRunningInfo]]:
     """The same for members that are known already, and what they say of themselves."""
     topics = {topic} if topic else set(who.subscribed)
     nodes = await session.readable()
-    came = await session.each_node(nodes, lambda node: _at_broker(session, node, who.group, topic, topics))
-    failures = _joined(who.failures, came.failures)
+    gathered = await session.each_node(nodes, lambda node: _at_broker(session, node, who.group, topic, topics))
+    failures = _joined(who.failures, gathered.failures)
     reports: dict[str, ConsumerRunningInfo] = {}
-    asked = clients and who.online
-    if asked:
-        told = await running(session, who)
-        reports, failures = told.answers, [*failures, *told.failures]
-        asked = not (told.failures or who.failures)  # what nobody has is known when everybody has told
-    gone = vanished(reports, {node.name for node in await session.nodes()})
+    has_reports = clients and who.online
+    if has_reports:
+        gathered_reports = await running(session, who)
+        reports, failures = gathered_reports.responses, [*failures, *gathered_reports.failures]
+        has_reports = not (
+            gathered_reports.failures or who.failures
+        )  # a queue is known to have no owner once every member has reported
+    dead_brokers = vanished(reports, {node.name for node in await session.nodes()})
     dead, missing = await _dead_letters(session, who.group)
-    failures = _joined(failures, [*gone, *missing])
+    failures = _joined(failures, [*dead_brokers, *missing])
     at = owners(reports)
     now_ms = (clock or SystemClock()).now_ms()
     queues = [
         reading(_owned(facts, at), now_ms, broadcasting=who.model == BROADCASTING)
-        for answer in came.answers.values()
-        for facts in answer.facts
+        for progress in gathered.responses.values()
+        for facts in progress.facts
     ]
     queues.sort(key=lambda one: (one.topic.startswith(RETRY_PREFIX), one.topic, one.broker_name, one.queue_id))
-    rates = _added(answer.rates for answer in came.answers.values())
-    unread = [name for answer in came.answers.values() for name in answer.unread]
-    whole = not came.failures and not gone
-    told_of = reports if asked else None
-    one = summary(who.group, queues, rates, who, told_of, whole=whole, dead_letters=dead, unread=unread)
-    return Found([one], warnings_of(one), failures), reports
+    rates = _added(progress.rates for progress in gathered.responses.values())
+    unread = [name for progress in gathered.responses.values() for name in progress.unread]
+    whole = not gathered.failures and not dead_brokers
+    known_reports = reports if has_reports else None
+    one = summary(who.group, queues, rates, who, known_reports, whole=whole, dead_letters=dead, unread=unread)
+    return Result([one], warnings_of(one), failures), reports
 
 
 def _joined(first: list[Failure], second: list[Failure]) -> list[Failure]:
-    """Each target once: a broker that does not answer is not told for every question."""
+    """Each target once: a broker that does not respond is not listed for every request."""
     seen = {one.target for one in first}
     return [*first, *(one for one in second if one.target not in seen)]
 
@@ -480,7 +481,7 @@ async def _add_topic(
     node: Node,
     group: str,
     topic: str,
-    told: Mapping[MessageQueue, QueueProgress],
+    listed: Mapping[MessageQueue, QueueProgress],
     stored: Mapping[str, Mapping[int, int]] | None,
     found: _AtBroker,
 ) -> None:
@@ -493,25 +494,25 @@ async def _add_topic(
             statistic(remoting, address, PRODUCED, topic, timeout_ms=timeout_ms),
         )
     except BrokerError as error:
-        if error.code == ResponseCode.TOPIC_NOT_EXIST and not told:
+        if error.code == ResponseCode.TOPIC_NOT_EXIST and not listed:
             return
         raise
-    if not told:  # subscribed, and nothing stored yet: the broker lists only topics with offsets
+    if not listed:  # subscribed, and nothing stored yet: the broker lists only topics with offsets
         some = await consume_stats(remoting, address, group, topic, timeout_ms=timeout_ms)
-        told = some.offset_table
+        listed = some.offset_table
         stored = {}
     if put is not None and not _is_retry(topic):
         found.rates.produced = _plus(found.rates.produced, put.stats_minute.tps)
     times = {span.message_queue: span for span in spans}
     offsets = None if stored is None else stored.get(f"{topic}@{group}", {})
-    for queue, at in sorted(told.items()):
+    for queue, at in sorted(listed.items()):
         known = ranges.offset_table.get(queue)
         low = known.min_offset if known else await min_offset(remoting, address, queue, timeout_ms=timeout_ms)
         found.facts.append(_facts(queue, at, low, known, times.get(queue), offsets))
     found.unread += [
         label(queue)
         for queue, known in ranges.offset_table.items()
-        if queue not in told and known.max_offset > known.min_offset
+        if queue not in listed and known.max_offset > known.min_offset
     ]
 
 
@@ -533,7 +534,7 @@ def _facts(
         newest_at_ms=_time(known.last_update_timestamp if known else None),
         oldest_at_ms=_time(span.min_time_stamp if span else None),
         last_consumed_at_ms=_time(at.last_timestamp),
-        told_delay_ms=None if span is None else max(0, span.delay_time),
+        reported_delay_ms=None if span is None else max(0, span.delay_time),
     )
 
 
@@ -548,9 +549,9 @@ async def _dead_letters(session: Session, group: str) -> tuple[DeadLetterCount, 
         homes = await session.homes(topic)
     except NotFound:
         return DeadLetterCount(0), []
-    came = await session.each_node(homes, lambda node: session.request(topic_stats, node, topic))
-    if came.failures:
-        return DeadLetterCount(None), came.failures
-    ranges = [one for stats in came.answers.values() for one in stats.offset_table.values()]
+    gathered = await session.each_node(homes, lambda node: session.request(topic_stats, node, topic))
+    if gathered.failures:
+        return DeadLetterCount(None), gathered.failures
+    ranges = [one for stats in gathered.responses.values() for one in stats.offset_table.values()]
     newest = _largest(_time(one.last_update_timestamp) for one in ranges if one.max_offset > one.min_offset)
     return DeadLetterCount(sum(one.max_offset - one.min_offset for one in ranges), newest), []

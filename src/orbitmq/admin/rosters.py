@@ -1,6 +1,6 @@
-"""Who is online in every group at once, and the same turned round: which groups each client is in.
+"""The online members of all groups, and the groups of each client.
 
-One question a group and broker: with thousands of groups an answer that is kept, not one to wait for. Knows no lag.
+Takes one request per group and broker: with thousands of groups, cache the result. Knows no lag.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ class ClientSummary(Struct, frozen=True, rename="camel"):
     language: str | None
     version: str | None
     brokers: list[str]
-    """Names of the brokers it is connected to, for whichever group."""
+    """Names of the brokers it is connected to, for any group."""
     missing: list[str]
-    """Names of brokers where other members of its groups are and it is not."""
+    """Names of brokers that other members of its groups are connected to and it is not."""
 
 
 @dataclass(slots=True)
 class Roster:
-    """All members at one time."""
+    """All members at one moment."""
 
     groups: dict[str, GroupMembership] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
 
 async def roster(session: Session) -> Roster:
-    """The members of every group that has rules or offsets, those of the system included."""
+    """The members of every group that has a configuration or offsets, system groups included."""
     found = await groups(session, system=True)
     names = [row.name for row in found.items]
     whos = await asyncio.gather(*(membership(session, name) for name in names))
@@ -54,7 +54,7 @@ async def roster(session: Session) -> Roster:
 
 
 def clients_of(whos: Mapping[str, GroupMembership], *, system: bool = False) -> list[ClientSummary]:
-    """Every client by id, with the groups it is in; those of the system's own groups are left out unless asked for."""
+    """Every client by id, with the groups it is in; system groups only with `system`."""
     seen: dict[str, dict[str, ConsumerMember]] = defaultdict(dict)
     for group, who in whos.items():
         for member in who.members:
@@ -64,15 +64,15 @@ def clients_of(whos: Mapping[str, GroupMembership], *, system: bool = False) -> 
 
 
 def _client(client_id: str, memberships: Mapping[str, ConsumerMember]) -> ClientSummary:
-    told = list(memberships.values())
+    joined = list(memberships.values())
     return ClientSummary(
         client_id,
         sorted(memberships),
-        next((one.address for one in told if one.address), None),
-        next((one.language for one in told if one.language), None),
-        next((one.version for one in told if one.version), None),
-        _union(one.brokers for one in told),
-        _union(one.missing for one in told),
+        next((one.address for one in joined if one.address), None),
+        next((one.language for one in joined if one.language), None),
+        next((one.version for one in joined if one.version), None),
+        _union(one.brokers for one in joined),
+        _union(one.missing for one in joined),
     )
 
 

@@ -1,7 +1,7 @@
-"""The runtime table of a broker as figures with units. Pure: reads the texts that RocketMQ 4.9, 5.x and orbitmq give.
+"""The runtime table of a broker as values with units. Pure: reads the texts of RocketMQ 4.9, 5.x and orbitmq.
 
-What a broker does not tell, or tells as a text nobody can read, is None, never 0: a broker younger than ten minutes
-has no mean over ten minutes, and an empty store has no oldest message.
+A missing or unreadable value is None, never 0: a broker younger than ten minutes has no mean over ten minutes, and an
+empty store has no oldest message.
 """
 
 from __future__ import annotations
@@ -88,22 +88,22 @@ class Replication(Struct, frozen=True, rename="camel"):
 
 
 class Runtime(Struct, frozen=True, rename="camel"):
-    """One broker's figures."""
+    """The metrics of one broker."""
 
     version: str | None = None
     """As the broker writes it: `V4_9_7`."""
     booted_at_ms: int | None = None
     uptime_ms: int | None = None
-    """Whole seconds. Together with `booted_at_ms` it tells what time it is at the broker."""
+    """Whole seconds. Added to `booted_at_ms` it is the time at the broker."""
     active: bool | None = None
-    """False when its disk has failed; RocketMQ 4.9 does not tell."""
+    """False if its disk has failed; RocketMQ 4.9 does not report this."""
     put_per_s: MeanRates = MeanRates()
     found_per_s: MeanRates = MeanRates()
     """Pulls that found messages."""
     missed_per_s: MeanRates = MeanRates()
     """Pulls that found none."""
     transferred_per_s: MeanRates = MeanRates()
-    """Messages handed out."""
+    """Messages delivered."""
     put_messages: DailyCount = DailyCount()
     got_messages: DailyCount = DailyCount()
     put_total: int | None = None
@@ -123,11 +123,11 @@ class Runtime(Struct, frozen=True, rename="camel"):
     query_queue: RequestQueue = RequestQueue()
     transaction_queue: RequestQueue = RequestQueue()
     loop_delay_ms: int | None = None
-    """The longest that the event loop kept requests waiting in the last minute; only a broker of orbitmq tells it."""
+    """Longest delay of requests by the event loop in the last minute; only orbitmq brokers report it."""
     log_begin_offset: int | None = None
     log_end_offset: int | None = None
     unflushed_bytes: int | None = None
-    """Rounded by the broker: it tells `3.4 MiB`."""
+    """Rounded by the broker, such as `3.4 MiB`."""
     uncommitted_bytes: int | None = None
     """Only with off-heap buffers."""
     undispatched_bytes: int | None = None
@@ -144,7 +144,7 @@ class Runtime(Struct, frozen=True, rename="camel"):
     disk_total_bytes: int | None = None
     disk_free_bytes: int | None = None
     disk_refuses_messages: bool | None = None
-    """Whether messages are refused because the disk is too full; RocketMQ does not tell."""
+    """Whether messages are refused because the disk is too full; RocketMQ does not report this."""
     damaged_state: str | None = None
     """State files that could not be read and are kept under another name, and what was used instead."""
     disk_held_for: str | None = None
@@ -208,7 +208,7 @@ def parse(table: Table) -> Runtime:
 
 
 def size_of(text: str) -> int | None:
-    """Bytes of `0 B`, `3.4 MiB`; None for what is none."""
+    """Bytes of `0 B`, `3.4 MiB`; None for other text."""
     found = _SIZE.fullmatch(text.strip())
     return None if found is None else round(float(found[1]) * 1024 ** _POWERS.index(found[2] or " "))
 

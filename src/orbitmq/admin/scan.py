@@ -1,6 +1,6 @@
-"""Reading queues, one place or in the order of time, all queues of a topic together. Nothing is committed.
+"""Reads queues from one position, or all queues of a topic in the order of time. Commits nothing.
 
-What a look may cost has a budget of messages that is told when it is used up.
+The cost is limited by a budget of messages; a result says when it was used up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from orbitmq.admin.results import Failure, Found, failure_of
+from orbitmq.admin.results import Failure, Result, failure_of
 from orbitmq.admin.session import Node, Session, stood_in
 from orbitmq.errors import NotFound, OrbitMQError, UnitError
 from orbitmq.message.compression import decompress
@@ -26,19 +26,19 @@ from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import PullMessageHeader
 
 PULL_COUNT = 32
-"""Messages asked for at a time: RocketMQ gives no more."""
+"""Messages per request: RocketMQ returns no more."""
 FIRST_COUNT = 4
-"""Of each queue that is read backwards, doubled with every answer: the last ones are all that most looks take, and of
-the largest messages those of eight queues are 128 MiB.
+"""Messages per request when reading backwards, doubled with each response: most callers need the last ones only, and
+eight queues of the largest messages are 128 MiB.
 """
 PULLED_BYTES = 1 << 20
-"""Larger answers are not doubled, but halved."""
+"""Larger responses are not doubled, but halved."""
 BUDGET = 10_000
-"""Messages one look reads unless it is told otherwise: some seconds, and hardly felt by a broker."""
+"""Default budget of messages: some seconds, and hardly any load for a broker."""
 HOLD_MS = 15_000
 """How long a broker holds a pull at the end of a queue."""
 PAUSE_S = 1.0
-"""After a broker did not answer, while a topic is followed."""
+"""Pause after a broker did not respond, while a topic is followed."""
 LOG_SHIFT_MS = 1000
 """How far the index of time may be off: a search begins so much earlier, and the times of messages decide."""
 
@@ -86,7 +86,7 @@ class MessageFilter:
 
 @dataclass(slots=True)
 class Sieve:
-    """`Wanted` at work: a packed body that cannot be unpacked is not taken, and `warn` is told of the first."""
+    """Applies `Wanted`. A packed body that cannot be unpacked does not match; `warn` gets the first one."""
 
     wanted: MessageFilter
     warn: Callable[[str], None]
@@ -104,7 +104,7 @@ class Sieve:
 
 
 class TagCount(Struct, frozen=True, rename="camel"):
-    """How many of the messages looked at have a tag."""
+    """Share of the read messages that have a tag."""
 
     tag: str | None
     """None counts those without a tag."""
@@ -121,7 +121,7 @@ async def stretches(
     end_ms: int | None = None,
     broker: str | None = None,
     queue_id: int | None = None,
-) -> Found[Stretch]:
+) -> Result[Stretch]:
     """What the readable queues of a topic hold, narrowed to those that may have messages of this time, one broker or
     one queue. NotFound when the topic, or that part of it, is not there.
     """
@@ -132,7 +132,7 @@ async def stretches(
 
 
 async def lacking(session: Session, topic: str) -> list[Failure]:
-    """Why what the readable queues hold may not be all of the topic, before they are asked."""
+    """Why the readable queues may not hold the whole topic, before they are read."""
     homes = await session.homes(topic)
     return [*await session.absent(topic), *(stood_in(node) for node in homes if node.stands_in)]
 
@@ -140,7 +140,7 @@ async def lacking(session: Session, topic: str) -> list[Failure]:
 async def readable_queues(
     session: Session, topic: str, *, broker: str | None = None, queue_id: int | None = None
 ) -> dict[MessageQueue, Node]:
-    """The readable queues of a topic, of one broker or with one id, and who has them. NotFound when there is none."""
+    """The readable queues of a topic, of one broker or with one id, with their brokers. NotFound without any."""
     route = await session.route(topic)
     homes = {node.name: node for node in await session.homes(topic) if not node.is_away}
     queues = {
@@ -158,14 +158,14 @@ async def readable_queues(
 
 async def limits(
     session: Session, queues: Mapping[MessageQueue, Node], *, begin_ms: int | None = None, end_ms: int | None = None
-) -> Found[Stretch]:
+) -> Result[Stretch]:
     """What these queues hold, narrowed to what may be of this time."""
     names = {queue: f"{node}: queue {queue.queue_id}" for queue, node in queues.items()}
 
     async def held(queue: MessageQueue) -> Stretch:
         return await stretch(session, queues[queue], queue, begin_ms, end_ms)
 
-    return (await session.each(names, held)).found()
+    return (await session.each(names, held)).result()
 
 
 async def stretch(
@@ -205,14 +205,14 @@ class _Cursor:
     messages: deque[MessageExt] = field(default_factory=deque)
     failure: Failure | None = None
     count: int = FIRST_COUNT
-    """Asked for at a time, backwards."""
+    """Messages per request, backwards."""
 
     def __post_init__(self) -> None:
         self.left = (self.stretch.begin, self.stretch.end)
 
     @property
     def rest(self) -> tuple[int, int]:
-        """What is not handed out yet."""
+        """The messages not yet yielded."""
         begin, end = self.left
         if not self.messages:
             return begin, end
@@ -220,7 +220,7 @@ class _Cursor:
         return (begin, first + 1) if self.newest_first else (first, end)
 
     async def fill(self, session: Session) -> None:
-        """Read on until there is a message, or nothing is left, or the broker does not answer."""
+        """Read until there is a message, nothing is left, or the broker does not respond."""
         while not self.messages and self.left[0] < self.left[1] and self.failure is None:
             try:
                 await self._pull(session)
@@ -233,7 +233,7 @@ class _Cursor:
         at = first if self.newest_first else begin
         upto = end if self.newest_first else min(end, begin + PULL_COUNT)
         found: list[MessageExt] = []
-        while at < upto:  # a broker may give fewer than asked for, and of one tag only, from far behind
+        while at < upto:  # a broker may return fewer messages than requested
             batch, at = await _pulled(session, self.stretch.node, self.stretch.queue, at, upto - at, self.tag)
             found += batch
             if not self.newest_first:
@@ -261,10 +261,10 @@ async def _pulled(
 
 
 class QueueScan:
-    """One look at stretches, all of them together in the order of store times; `async for` gives the messages.
+    """One scan of stretches, merged in the order of store times; `async for` yields the messages.
 
-    `budget` is how many are read at most, None for all. Afterwards `looked_at`, `failures` and `is_cut` tell how it
-    went. `tag` has the brokers leave out messages of other tags, which then cost nothing.
+    `budget` limits the messages read, None for no limit. Afterwards `looked_at`, `failures` and `is_cut` hold the
+    outcome. With `tag`, brokers leave out messages of other tags, which then cost nothing.
     """
 
     def __init__(
@@ -290,11 +290,11 @@ class QueueScan:
         return [cursor.failure for cursor in self._cursors if cursor.failure is not None]
 
     def rest(self) -> dict[MessageQueue, tuple[int, int]]:
-        """What of each stretch has not been handed out: from an offset to one that is not in it."""
+        """What has not been yielded of each range: from an offset (included) to another (excluded)."""
         return {one.stretch.queue: one.rest for one in self._parts}
 
     def unread(self) -> dict[MessageQueue, int]:
-        """Where reading, oldest first, has come to in each queue whose broker failed meanwhile."""
+        """The offset that reading, oldest first, has reached in each queue whose broker failed."""
         return {one.stretch.queue: one.left[0] for one in self._cursors if one.failure is not None}
 
     async def __aiter__(self) -> AsyncIterator[MessageExt]:
@@ -322,7 +322,7 @@ class QueueScan:
         if not self.is_cut:
             return []
         rest = "older" if self._newest_first else "later"
-        return [f"looked at {self.looked_at} messages, as many as allowed; {rest} ones were not: --budget"]
+        return [f"read {self.looked_at} messages, as many as allowed; {rest} ones were not read: --budget"]
 
 
 async def browse(
@@ -335,13 +335,13 @@ async def browse(
     budget: int | None = BUDGET,
     broker: str | None = None,
     queue_id: int | None = None,
-) -> Found[MessageExt]:
+) -> Result[MessageExt]:
     """Up to `limit` messages of the topic that are wanted, in the order of their store times."""
     parts = await stretches(
         session, topic, begin_ms=wanted.begin_ms, end_ms=wanted.end_ms, broker=broker, queue_id=queue_id
     )
     look = QueueScan(session, parts.items, newest_first=newest_first, budget=budget, tag=wanted.tag)
-    found = Found[MessageExt](warnings=parts.warnings)
+    found = Result[MessageExt](warnings=parts.warnings)
     sieve = Sieve(wanted, found.warnings.append)
     async for message in look:
         if sieve.takes(message):
@@ -361,7 +361,7 @@ async def count_by_tag(
     budget: int | None = BUDGET,
     broker: str | None = None,
     queue_id: int | None = None,
-) -> Found[TagCount]:
+) -> Result[TagCount]:
     """How many messages of each tag there are, the most frequent first."""
     parts = await stretches(
         session, topic, begin_ms=wanted.begin_ms, end_ms=wanted.end_ms, broker=broker, queue_id=queue_id
@@ -374,7 +374,7 @@ async def count_by_tag(
             numbers[message.tags] += 1
             sizes[message.tags] += len(message.body)
     items = [TagCount(tag, number, sizes[tag]) for tag, number in numbers.most_common()]
-    return Found(items, [*parts.warnings, *look.warnings()], [*parts.failures, *look.failures])
+    return Result(items, [*parts.warnings, *look.warnings()], [*parts.failures, *look.failures])
 
 
 async def follow(
@@ -386,10 +386,9 @@ async def follow(
     tag: str | None = None,
     on_failure: Callable[[Failure], None] = lambda _failure: None,
 ) -> AsyncGenerator[MessageExt, None]:
-    """Messages that come to these queues from the end of each stretch on, until the caller stops. In a queue they come
-    in order; a broker that does not answer is told and asked again. Of `late` queues nobody told the limits, which has
-    been told already: they are read from where `begin_of` says as soon as it is answered.
-    """
+    """Messages that arrive in these queues after the end of each range, until the caller stops. They are in order
+    within a queue. A broker that does not respond is reported and retried. The limits of `late` queues are not known
+    yet, which has been reported: they are read from `begin_of` on as soon as their broker responds."""
     arrived: asyncio.Queue[MessageExt] = asyncio.Queue(PULL_COUNT * max(len(parts) + len(late), 1))
     tasks = [asyncio.ensure_future(_follow(session, part, tag or "*", arrived, on_failure)) for part in parts]
     if begin_of is not None:

@@ -14,7 +14,7 @@ from orbitmq.admin.half_messages import half_of
 from orbitmq.admin.ids import Identity, IdKind, identify
 from orbitmq.admin.message_history import Delayed, Facts, HalfState, MessageHistory, history_of
 from orbitmq.admin.messages import by_offset_id, oldest_first, search
-from orbitmq.admin.results import Failure, Found, failure_of
+from orbitmq.admin.results import Failure, Result, failure_of
 from orbitmq.admin.runtime import parse
 from orbitmq.admin.session import Session
 from orbitmq.admin.traces import trace
@@ -38,21 +38,21 @@ from orbitmq.operations.routes import topics as all_topics
 from orbitmq.operations.statistics import runtime_info
 from orbitmq.operations.tables import all_delay_offsets
 
-STORIES_MAX = 5
-"""Messages told of one key: each costs some ten questions to every broker."""
+HISTORIES_MAX = 5
+"""Limit of messages of one key: each costs some ten requests to every broker."""
 TOPICS_MAX = 500
 """Topics looked into when none is given: each costs a question to every broker."""
 LOOKS_MAX = 2
-"""A message that is decided twice while somebody looks is none."""
+"""Retries of a decision that changes while it is read."""
 GROUPS_MAX = 200
-"""Groups whose retries and dead letters are looked for."""
+"""Limit of groups whose retries and dead letters are searched."""
 BROKERS_OWN = (HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_CHECK_MAX_TOPIC)
 """Where messages wait before they come into their topic."""
 
 
 @dataclass(slots=True)
 class _Looked:
-    """What has been found so far, where, and who did not answer."""
+    """What has been found so far, where, and which nodes did not respond."""
 
     identity: Identity
     messages: dict[tuple[str, str], MessageExt] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class _Looked:
     failures: list[Failure] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def add(self, found: Found[MessageExt], where: str | None = None) -> None:
+    def add(self, found: Result[MessageExt], where: str | None = None) -> None:
         self.messages |= {(one.topic, one.offset_msg_id): one for one in found.items}
         self.warnings += found.warnings
         self.failures += [one for one in found.failures if one not in self.failures]
@@ -76,19 +76,19 @@ async def find(
     *,
     topic: str | None = None,
     trace_topic: str = TRACE_TOPIC,
-    limit: int = STORIES_MAX,
+    limit: int = HISTORIES_MAX,
     topics_max: int = TOPICS_MAX,
-) -> Found[MessageHistory]:
-    """The story of each message called `name`, newest first; one story that says so when there is none.
+) -> Result[MessageHistory]:
+    """The history of each message named `name`, newest first; without a match one history that says so.
 
-    Without `topic` it is taken from the message itself, else from its trace, else all topics are looked into.
+    Without `topic` the topic comes from the message itself, else from its trace; else all topics are searched.
     """
     looked = _Looked(identify(name, now_ms))
     await _look(session, looked, topic, trace_topic, topics_max)
     names = _distinct(looked.messages.values())
     if len(names) > limit:
         looked.warnings.append(f"{len(names)} messages are called {name}; these are the newest {limit}")
-    found = Found[MessageHistory](warnings=looked.warnings, failures=looked.failures)
+    found = Result[MessageHistory](warnings=looked.warnings, failures=looked.failures)
     for seeds in names[:limit]:
         facts = await _facts(session, looked, seeds, now_ms, trace_topic, found)
         found.items.append(history_of(facts))
@@ -98,9 +98,8 @@ async def find(
 
 
 async def record(session: Session, name: str, now_ms: int, *, topic: str | None = None) -> MessageExt:
-    """The newest record called `name`, looked for as `find` does: of `topic`, else of a topic of applications, else
-    whichever there is. NotFound without one, AdminError when not everybody has answered.
-    """
+    """The newest record named `name`, found as `find` does: in `topic`, else in an application's topic, else in any.
+    NotFound without one, AdminError when not every node has responded."""
     looked = _Looked(identify(name, now_ms))
     await _look(session, looked, topic, TRACE_TOPIC, TOPICS_MAX)
     records = oldest_first(looked.messages.values())
@@ -113,8 +112,8 @@ async def record(session: Session, name: str, now_ms: int, *, topic: str | None 
             return chosen[-1]
     if looked.failures:
         silent = ", ".join(dict.fromkeys(failure.target for failure in looked.failures))
-        raise AdminError(f"{name} is not found, and not everybody answers: {silent}", looked.failures[0].hint)
-    raise NotFound(f"there is no message {name}: looked for it in {', '.join(looked.searched)}")
+        raise AdminError(f"{name} is not found, and some nodes do not respond: {silent}", looked.failures[0].hint)
+    raise NotFound(f"there is no message {name}: searched {', '.join(looked.searched)}")
 
 
 def _distinct(messages: Iterable[MessageExt]) -> list[list[MessageExt]]:
@@ -139,8 +138,8 @@ async def _look(session: Session, looked: _Looked, topic: str | None, trace_topi
     looked.add(await search(session, BROKERS_OWN, text), "delayed and half messages")
     if topic is not None or (looked.messages and kind is not IdKind.KEY):
         return
-    told = await trace(session, text, trace_topic)
-    traced = list(dict.fromkeys(one.topic for one in told.records if one.topic))
+    history = await trace(session, text, trace_topic)
+    traced = list(dict.fromkeys(one.topic for one in history.records if one.topic))
     looked.searched.append(f"traces in {trace_topic}")
     if traced:
         looked.add(await search(session, traced, text), f"topic {', '.join(traced)}")
@@ -169,9 +168,9 @@ async def _facts(
     seeds: Sequence[MessageExt],
     now_ms: int,
     trace_topic: str,
-    found: Found[MessageHistory],
+    found: Result[MessageHistory],
 ) -> Facts:
-    """All records of one message, and what brokers say about them. What could not be asked goes to `found`."""
+    """All records of one message, and what brokers report about them. Failed requests are added to `found`."""
     topic, unique = real_topic(seeds[-1]), unique_id(seeds[-1])
     facts = Facts(looked.identity.text, now_ms, topic, unique, searched=looked.searched)
     records = oldest_first(seeds)
@@ -194,21 +193,21 @@ async def _facts(
 
 
 async def _settled(
-    session: Session, facts: Facts, records: list[MessageExt], found: Found[MessageHistory]
+    session: Session, facts: Facts, records: list[MessageExt], found: Result[MessageHistory]
 ) -> list[MessageExt]:
     """All records, and the half's state. One that was decided while we looked has become another record: look again."""
     for _ in range(LOOKS_MAX):
         records = await _records(session, records, facts, found)
         _sort_out(facts, records)
-        if facts.copies or not facts.halves:
+        if facts.copies or not facts.half_messages:
             break
-        facts.half = await half_of(session, facts.halves[-1])
+        facts.half = await half_of(session, facts.half_messages[-1])
         if facts.half.state is not HalfState.DECIDED:
             break
     return records
 
 
-def _note(found: Found[MessageHistory], failures: Iterable[Failure]) -> None:
+def _note(found: Result[MessageHistory], failures: Iterable[Failure]) -> None:
     """Each once."""
     found.failures += [one for one in failures if one not in found.failures]
 
@@ -219,12 +218,12 @@ def _sort_out(facts: Facts, records: Sequence[MessageExt]) -> None:
     facts.copies = [one for one in records if one.topic == topic]
     facts.retries = [one for one in records if one.topic.startswith(RETRY_PREFIX) and one.topic != topic]
     facts.dead = [one for one in records if one.topic.startswith(DLQ_PREFIX) and one.topic != topic]
-    facts.halves = sorted((one for one in records if one.topic == HALF_TOPIC), key=lambda one: one.queue_offset)
+    facts.half_messages = sorted((one for one in records if one.topic == HALF_TOPIC), key=lambda one: one.queue_offset)
     facts.given_up = [one for one in records if one.topic == TRANSACTION_CHECK_MAX_TOPIC]
 
 
 async def _records(
-    session: Session, seeds: Sequence[MessageExt], facts: Facts, found: Found[MessageHistory]
+    session: Session, seeds: Sequence[MessageExt], facts: Facts, found: Result[MessageHistory]
 ) -> list[MessageExt]:
     """Every record with its unique id, oldest first. A message of a producer that makes no ids is what was found."""
     topic, unique = facts.topic or "", facts.unique_id
@@ -236,21 +235,21 @@ async def _records(
         groups.update(known.items)
         _note(found, known.failures)
     except NotFound:
-        facts.is_topic_gone = True
-        found.warnings.append(f"topic {topic} is not there (any more), so nobody tells who consumes it")
+        facts.is_topic_missing = True
+        found.warnings.append(f"topic {topic} does not exist (any more), so its consumers are not known")
     groups.update(_groups_in(seeds))
-    asked: set[str] = set()
+    searched: set[str] = set()
     records = {(one.topic, one.offset_msg_id): one for one in seeds}
     places = [topic, *BROKERS_OWN]
-    while True:  # a retry in the schedule topic names a group that nobody else has told
-        fresh = sorted(groups - asked)[:GROUPS_MAX]
+    while True:  # a retry in the schedule topic may name a group that no other source has
+        fresh = sorted(groups - searched)[:GROUPS_MAX]
         places += [name(group) for group in fresh for name in (retry_topic, dlq_topic)]
         more = await search(session, places, unique)
         _note(found, more.failures)
         records |= {(one.topic, one.offset_msg_id): one for one in more.items}
-        asked.update(fresh)
+        searched.update(fresh)
         groups.update(_groups_in(records.values()))
-        if groups <= asked or len(asked) >= GROUPS_MAX:
+        if groups <= searched or len(searched) >= GROUPS_MAX:
             return oldest_first(one for one in records.values() if unique_id(one) == unique)
         places = []
 
@@ -291,22 +290,22 @@ async def _passed(session: Session, retries: Sequence[MessageExt]) -> dict[str, 
     passed: dict[str, bool | None] = {}
     for group, one in newest.items():
         queue = MessageQueue(one.topic, one.broker_name, one.queue_id)
-        offset = (await consumer_offsets(session, queue, [group])).answers.get(group)
+        offset = (await consumer_offsets(session, queue, [group])).responses.get(group)
         passed[group] = None if offset is None else offset > one.queue_offset
     return passed
 
 
 async def _expired(session: Session, identity: Identity) -> str | None:
     """Why a message of this id cannot be there any more, None when it could."""
-    asked = await session.each_node(await session.readable(), partial(session.request, runtime_info))
-    figures = {node: parse(table) for node, table in asked.answers.items()}
+    gathered = await session.each_node(await session.readable(), partial(session.request, runtime_info))
+    runtimes = {node: parse(table) for node, table in gathered.responses.items()}
     place, made = identity.place, identity.made
-    for node, found in figures.items():
+    for node, found in runtimes.items():
         begin = found.log_begin_offset
         if place is not None and node.address == place.address and begin and begin > place.commit_log_offset:
             return f"the log of {node.name} begins at {begin}, and its place was {place.commit_log_offset}"
-    oldest = [found.oldest_message_at_ms for found in figures.values() if found.oldest_message_at_ms]
-    if made is not None and oldest and not asked.failures and made.created_at_ms < min(oldest):
+    oldest = [found.oldest_message_at_ms for found in runtimes.values() if found.oldest_message_at_ms]
+    if made is not None and oldest and not gathered.failures and made.created_at_ms < min(oldest):
         return "it was made before the oldest message that is kept"
     return None
 
@@ -314,7 +313,7 @@ async def _expired(session: Session, identity: Identity) -> str | None:
 async def _nothing(
     session: Session, looked: _Looked, topic: str | None, now_ms: int, trace_topic: str
 ) -> MessageHistory:
-    """The story of a message that no broker has: its trace may know it, or its id that it is too old."""
+    """The history of a message that no broker has: its trace may know it, or its id may show that it has expired."""
     identity = looked.identity
     facts = Facts(identity.text, now_ms, topic, searched=looked.searched, is_partial=bool(looked.failures))
     made_ms = identity.made.created_at_ms if identity.made else None

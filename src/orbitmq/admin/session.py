@@ -1,6 +1,6 @@
-"""One administrator's look at one cluster: its name servers, its brokers, and how many are asked at the same time.
+"""One administrator's session with one cluster: its name servers, its brokers, and the limit of concurrent requests.
 
-Knows addresses and failures; what is asked stands with the nouns beside it.
+Knows addresses and failures; the requests are in the modules of each noun.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 TIMEOUT_MS = 5000.0
-"""What a node is given for an answer; the stock tool waits 20 s, longer than anyone looks at a terminal."""
-ASKED_AT_ONCE = 16
-"""So many questions are under way at a time: an administrator's look must not be felt by the brokers."""
-_asks: ContextVar[bool] = ContextVar("asks", default=False)
+"""Timeout of a request. The stock tool waits 20 s, longer than anyone watches a terminal."""
+IN_FLIGHT_MAX = 16
+"""Limit of requests in flight: administration must not slow brokers down."""
+_holds_slot: ContextVar[bool] = ContextVar("asks", default=False)
 """Whether the task has one of the places."""
 
 
@@ -45,7 +45,7 @@ class Node:
     seen_at_ms: int | None = field(default=None, compare=False)
     """When it was registered last, of one that no name server knows any more; None of one that is registered."""
     stands_in: bool = field(default=False, compare=False)
-    """A slave that is asked because its master is not there: it may lack the newest."""
+    """A slave that stands in for its missing master: it may lack the newest data."""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.address})" if self.is_master else f"{self.name}:{self.id} ({self.address})"
@@ -61,10 +61,11 @@ class Node:
 
 
 class Session:
-    """What the name servers say is asked once and kept: a session is one look, not a watch.
+    """Responses of name servers are requested once and kept: a session is one query, not a watch.
 
-    `cluster` narrows it to one of the clusters they know. `timeout_ms` holds for each request. With a `memory`, brokers
-    it knows that are not registered any more are in every look, as failures: one that dies makes no figure smaller.
+    `cluster` restricts it to one of the known clusters. `timeout_ms` holds for each request. With a `memory`, brokers
+    that it knows and that are no longer registered appear in every result as failures, so that a broker that dies makes
+    no sum smaller.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Session:
         self.memory = memory
         self._info: ClusterInfo | None = None
         self._away: list[Node] = []
-        self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
+        self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
 
     async def request(
         self,
@@ -97,19 +98,19 @@ class Session:
         limited = cast("Callable[..., Awaitable[T]]", operation)  # each of them has a keyword `timeout_ms`
         return await limited(self.remoting, address, *args, **{"timeout_ms": self.timeout_ms, **kwargs})
 
-    async def any_name_server(self, question: Callable[[str], Awaitable[T]]) -> T:
-        """The first answer, asked in the order given. NoNameServer when none can be reached."""
+    async def any_name_server(self, operation: Callable[[str], Awaitable[T]]) -> T:
+        """The first response, in the order given. NoNameServer if none can be reached."""
         tried: list[str] = []
         for address in self.name_servers:
             try:
-                return await question(address)
+                return await operation(address)
             except RemotingError as error:
                 tried.append(f"{address}: {error}")
-        raise NoNameServer(f"no name server answers ({'; '.join(tried)})")
+        raise NoNameServer(f"no name server responds ({'; '.join(tried)})")
 
-    async def every_name_server(self, question: Callable[[str], Awaitable[T]]) -> Gathered[str, T]:
+    async def every_name_server(self, operation: Callable[[str], Awaitable[T]]) -> Gathered[str, T]:
         """Name servers do not know each other: what is changed is changed at each of them."""
-        return await self.each({address: address for address in self.name_servers}, question)
+        return await self.each({address: address for address in self.name_servers}, operation)
 
     async def info(self) -> ClusterInfo:
         """Every broker that is registered, kept from the first time."""
@@ -123,15 +124,15 @@ class Session:
         return self._info
 
     def forget(self) -> None:
-        """Ask the name servers anew next time."""
+        """Query the name servers again next time."""
         self._info = None
 
     async def registered(self) -> list[Node]:
-        """The brokers that name servers know, in the order of their names. NotFound for a cluster nobody knows."""
+        """The brokers that name servers know, in the order of their names. NotFound for an unknown cluster."""
         return [node for node in await self.nodes() if not node.is_away]
 
     async def nodes(self) -> list[Node]:
-        """Those, and the ones that are missed: who asks each of them is told what is lacking."""
+        """These and the missed ones, so that results say what is lacking."""
         info = await self.info()
         found = [*_registered(info), *self._away]
         clusters = {*info.clusters, *(node.cluster for node in self._away)}
@@ -140,11 +141,11 @@ class Session:
         return sorted(node for node in found if self.cluster in (None, node.cluster))
 
     async def masters(self) -> list[Node]:
-        """Whoever takes changes. Broker names that have lost their master are not in it: `headless` tells them."""
+        """The brokers that take changes. `headless` has the broker names without a master."""
         return [node for node in await self.registered() if node.is_master]
 
     async def readable(self) -> list[Node]:
-        """One node of each broker name to be asked about its data: the master, or a slave that stands in for it."""
+        """One node of each broker name for queries about its data: the master, or a slave that stands in for it."""
         return _chosen(await self.nodes())
 
     async def headless(self) -> list[str]:
@@ -152,17 +153,17 @@ class Session:
         return [node.name for node in await self.readable() if node.is_away or not node.is_master]
 
     async def absent(self, topic: str | None = None) -> list[Failure]:
-        """What is lacking in an answer of the name servers themselves: brokers that are missed, with all they have; of
-        a topic those that may have queues of it.
+        """What is missing in the responses of the name servers: missed brokers with all they have; for a topic, those
+        that may have queues of it.
         """
         nodes = await self.readable() if topic is None else await self.homes(topic)
         return [failure_of(str(node), away(node)) for node in nodes if node.is_away]
 
     async def node(self, name_or_address: str) -> Node:
-        """The broker of this name (its master, else a slave), `name:id` or address. NotFound names the nearest,
+        """The broker of this name (its master, else a slave), `name:id` or address. NotFound suggests the nearest name,
         BrokerAway is raised for one that is missed.
 
-        An address nobody has registered is taken as it is: brokers can be asked that no name server knows.
+        An unregistered address is used as it is: you can query a broker that no name server knows.
         """
         known = await self.nodes()
         for node in (*(one for one in known if not one.is_away), *(one for one in known if one.is_away)):
@@ -190,8 +191,8 @@ class Session:
         return found
 
     async def homes(self, topic: str) -> list[Node]:
-        """One readable node for each broker name the topic has queues on, and those that are missed in its clusters:
-        they may have some, too. NotFound when nobody knows the topic and nobody is missed.
+        """One readable node for each broker name that the topic has queues on, and the missed brokers of its clusters,
+        which may have some, too. NotFound if the topic is unknown and no broker is missed.
         """
         found = await self._route(topic)
         missed = await self._missed()
@@ -213,54 +214,54 @@ class Session:
         return await self.any_name_server(lambda address: self.request(route, address, topic))
 
     async def _missed(self) -> list[Node]:
-        """Brokers that are away, without another one of their name; nobody is asked where nothing is remembered."""
+        """Brokers that are away, and no other one of their name is there. Takes no request if nothing is remembered."""
         if self.memory is None:
             return []
         return [node for node in await self.readable() if node.is_away]
 
-    async def each(self, targets: Mapping[K, object], question: Callable[[K], Awaitable[T]]) -> Gathered[K, T]:
-        """Ask about each key of `targets`; its value is how a failure names it. No failure hides another's answer."""
+    async def each(self, targets: Mapping[K, object], operation: Callable[[K], Awaitable[T]]) -> Gathered[K, T]:
+        """Send a request for each key of `targets`; its value names it in failures, which hide no response."""
 
-        # A question that asks further ones holds its place meanwhile: theirs are others, or nobody would get on.
-        places = asyncio.Semaphore(ASKED_AT_ONCE) if _asks.get() else self._asking
+        # An operation that sends further requests keeps its slot: those use other slots, else all would wait forever.
+        places = asyncio.Semaphore(IN_FLIGHT_MAX) if _holds_slot.get() else self._slots
 
         async def one(key: K) -> T:
             async with places:
-                _asks.set(True)  # in this task, and in those it begins
-                return await question(key)
+                _holds_slot.set(True)  # in this task, and in those it begins
+                return await operation(key)
 
         came = await asyncio.gather(*map(one, targets), return_exceptions=True)
         gathered: Gathered[K, T] = Gathered()
-        for (key, name), answer in zip(targets.items(), came, strict=True):
-            if isinstance(answer, OrbitMQError):
-                gathered.failures.append(failure_of(str(name), answer))
-            elif isinstance(answer, BaseException):
-                raise answer
+        for (key, name), result in zip(targets.items(), came, strict=True):
+            if isinstance(result, OrbitMQError):
+                gathered.failures.append(failure_of(str(name), result))
+            elif isinstance(result, BaseException):
+                raise result
             else:
-                gathered.answers[key] = answer
+                gathered.responses[key] = result
         return gathered
 
     async def each_node(
-        self, nodes: Sequence[Node], question: Callable[[Node], Awaitable[T]], *, slaves_suffice: bool = False
+        self, nodes: Sequence[Node], operation: Callable[[Node], Awaitable[T]], *, slaves_suffice: bool = False
     ) -> Gathered[Node, T]:
-        """A broker that is away is a failure and not asked. The answer of a slave that stands in for its master is
-        told as partial, unless a slave knows as much of what is asked.
+        """Send a request to each node. A broker that is away is a failure. The response of a slave that stands in for
+        its master counts as partial, unless a slave knows as much of the subject.
         """
-        gathered = await self.each({node: node for node in nodes}, lambda node: question(present(node)))
+        gathered = await self.each({node: node for node in nodes}, lambda node: operation(present(node)))
         if not slaves_suffice:
-            gathered.failures += [stood_in(node) for node in gathered.answers if node.stands_in]
+            gathered.failures += [stood_in(node) for node in gathered.responses if node.stands_in]
         return gathered
 
 
 def present(node: Node) -> Node:
-    """The node, if it may be asked. BrokerAway when it is missed."""
+    """The node. BrokerAway if it is missed."""
     if node.is_away:
         raise away(node)
     return node
 
 
 def away(node: Node, before: str = "") -> BrokerAway:
-    """How a broker that is missed is told, after the text `before`."""
+    """The failure of a missed broker, after the text `before`."""
     name = node.name if node.is_master else f"{node.name}:{node.id}"
     return BrokerAway(
         f"{before}no name server knows it any more; it was registered at {rfc3339(node.seen_at_ms or 0)}",

@@ -1,7 +1,4 @@
-"""The queues of one group summed up: by topic, and by the member that has them. Pure: asks nobody.
-
-What is not known of one queue is not known of the sum.
-"""
+"""The queues of one group summed by topic and by member. Pure: no I/O. An unknown value makes the sum unknown."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ def by_topic(queues: Iterable[GroupQueue]) -> list[Share]:
 
 
 def by_client(queues: Iterable[GroupQueue]) -> dict[str, Share]:
-    """By client id; queues that nobody has, or whose owner is not known, are in none."""
+    """By client id. Queues without an owner, or with an unknown one, are left out."""
     return {one.name: one for one in _shares(queues, lambda one: one.client_id)}
 
 

@@ -1,4 +1,4 @@
-"""Where an offset is to be moved, and what that means for messages. Pure: time comes in, and nobody is asked."""
+"""Target positions of an offset reset, and what they mean for messages. Pure: no clock and no I/O."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Target:
 
     @property
     def timestamp_ms(self) -> int:
-        """The time by which brokers are told."""
+        """The timestamp for requests to brokers."""
         return {Where.END: END_OF_QUEUE, Where.BEGIN: 0}.get(self.where, self.value)
 
     def __str__(self) -> str:
@@ -90,7 +90,7 @@ def counted(low: int, end: int, before: int | None, after: int) -> tuple[int, in
 
 
 def applied(before: int | None, after: int, now: int | None) -> bool:
-    """Whether the offset a group has `now` shows that it went where it was told: members go on from there at once."""
+    """Whether the group's offset `now` shows that the reset took effect: members continue from there immediately."""
     if now is None:
         return False
     if before is None or after >= before:

@@ -1,5 +1,6 @@
-"""Topics and groups that are made for one run and removed after it, whatever becomes of the run. What could not be
-removed is told beside its outcome and hides none. Must not know what is done with them.
+"""Topics and groups that exist for one run and are removed after it, whatever its outcome.
+
+What could not be removed is reported next to the outcome and never hides it. Independent of their use.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TypeVar
 from orbitmq.admin import groups, topic_changes
 from orbitmq.admin.clients import membership
 from orbitmq.admin.plans import Plan, Step, StepOutcome
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.session import Session
 from orbitmq.errors import AdminError, NotFound, OrbitMQError
 
@@ -27,8 +28,8 @@ WAIT_SECONDS = 10.0
 QUEUES = 8
 
 
-async def with_own_topic(session: Session, queues: int, work: Callable[[str], Awaitable[Found[T]]]) -> Found[T]:
-    """`work` with a topic of its own; what is left of it is warned of, or told with the error that ended it."""
+async def with_own_topic(session: Session, queues: int, work: Callable[[str], Awaitable[Result[T]]]) -> Result[T]:
+    """Run `work` with a temporary topic. What is left of it is a warning, or added to the error that ended `work`."""
     left: list[str] = []
     try:
         async with own_topic(session, left, queues) as topic:
@@ -43,15 +44,14 @@ async def with_own_topic(session: Session, queues: int, work: Callable[[str], Aw
 
 @asynccontextmanager
 async def own_topic(session: Session, left: list[str], queues: int = QUEUES) -> AsyncIterator[str]:
-    """A topic for one run, at every master; it is gone afterwards, with all its messages, or in `left` it says why not.
-    AdminError when a master does not take it; then those that did are rid of it, too.
-    """
+    """A topic for one run, at every master. Afterwards it is deleted with all its messages, or `left` says why not.
+    AdminError when a master refuses it; then it is deleted at the masters that accepted it."""
     name = _name()
     try:
         plan = await topic_changes.plan_create(session, name, topic_changes.TopicChanges(queues, queues))
         done = await plan.make()
         if any(step.outcome is StepOutcome.DONE for step in done.items):
-            # Also of a part: what a name server does not know yet it cannot be told to forget.
+            # Also after a partial success: a name server cannot delete a topic that it does not know yet.
             await until(lambda: _is_routed(session, name), f"the route of {name}")
         _refuse_failures(done)
         yield name
@@ -61,7 +61,7 @@ async def own_topic(session: Session, left: list[str], queues: int = QUEUES) -> 
 
 @asynccontextmanager
 async def own_group(session: Session, left: list[str]) -> AsyncIterator[str]:
-    """The name of a group for one run; what brokers know of it is removed afterwards, or in `left` it says why not."""
+    """The name of a group for one run. Afterwards it is deleted at the brokers, or `left` says why not."""
     name = _name()
     try:
         yield name
@@ -85,7 +85,7 @@ async def _removed(plan: Callable[[], Awaitable[Plan]], what: str, left: list[st
         left.append(f"{what} could not be removed and is left: {error}")
 
 
-def _refuse_failures(done: Found[Step]) -> None:
+def _refuse_failures(done: Result[Step]) -> None:
     if done.failures:
         first = done.failures[0]
         raise AdminError(f"{first.target}: {first.message}", first.hint)

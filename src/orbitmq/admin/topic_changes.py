@@ -35,7 +35,7 @@ QUEUES_MAX = 65_536
 
 
 class TopicChanges(Struct, frozen=True):
-    """What is asked of a topic; None stays as it is."""
+    """A change of a topic; None leaves a setting as it is."""
 
     read_queues: int | None = None
     write_queues: int | None = None
@@ -133,7 +133,7 @@ async def plan_alter(session: Session, topic: str, wanted: TopicChanges, *, brok
     await _refuse_system(session, topic)
     _, present, failures = await _present(session, topic, brokers)
     plan = Plan(f"alter topic {topic}", failures=failures, warnings=await untouched(session, brokers))
-    plan.undo = kept(topic, {node: before for node, before in present.items() if before is not None})
+    plan.undo = undo_of(topic, {node: before for node, before in present.items() if before is not None})
     for node, before in present.items():
         if before is not None:
             after = wanted.over(before)
@@ -146,7 +146,7 @@ async def plan_alter(session: Session, topic: str, wanted: TopicChanges, *, brok
 
 
 def doubts(topic: str, before: TopicConfig | None, after: TopicConfig) -> list[str]:
-    """What somebody should know who wants this. AdminError for what cannot be."""
+    """Warnings about this change. AdminError if it is impossible."""
     found = []
     if not (0 < after.read_queues <= QUEUES_MAX and 0 < after.write_queues <= QUEUES_MAX):
         raise BadArgument(f"a topic has 1 to {QUEUES_MAX} queues: {topic} cannot be so")
@@ -163,13 +163,12 @@ def doubts(topic: str, before: TopicConfig | None, after: TopicConfig) -> list[s
 
 
 async def plan_delete(session: Session, topic: str) -> Plan:
-    """Delete the topic with all its messages: at every master that has it, then in the order settings and, last, at
-    every name server, for a broker that still has it would bring it back. Conflict for a topic of the system.
-    """
+    """Delete the topic with all its messages: at every master that has it, then in the order settings and finally at
+    every name server, as a broker that still has the topic would register it again. Conflict for a system topic."""
     await _refuse_system(session, topic)
     _, present, failures = await _present(session, topic, ())
     routes = await session.every_name_server(lambda server: session.request(route, server, topic))
-    known = {server: found is not None for server, found in routes.answers.items()}
+    known = {server: found is not None for server, found in routes.responses.items()}
     homes = {node: config for node, config in present.items() if config is not None}
     if not homes and not any(known.values()) and not failures:
         names = [row.topic for row in (await topics.listed(session, everything=True)).items]
@@ -179,15 +178,17 @@ async def plan_delete(session: Session, topic: str) -> Plan:
     plan.changes = [deletion(session, node, topic, config) for node, config in homes.items()]
     ordered = await _without_order(session, topic)
     plan.changes += ordered.changes
-    plan.undo = kept(topic, homes)
+    plan.undo = undo_of(topic, homes)
     if ordered.changes:
         plan.undo["order"] = ordered.changes[0].step.before
-    plan.changes += [forgetting(session, server, topic, there) for server, there in known.items()]
+    plan.changes += [forgetting(session, server, topic, is_known) for server, is_known in known.items()]
     plan.changes = [dataclasses.replace(change, chain=f"delete topic {topic}") for change in plan.changes]
     plan.warnings = await _readers(session, topic) if any(known.values()) else []
-    plan.warnings += [f"{one.target} does not answer: if it has the topic, it brings it back" for one in failures]
     plan.warnings += [
-        f"{name} has no master now: if it has the topic, it brings it back" for name in await session.headless()
+        f"{one.target} does not respond: if it has the topic, it will register it again" for one in failures
+    ]
+    plan.warnings += [
+        f"{name} has no master now: if it has the topic, it will register it again" for name in await session.headless()
     ]
     return plan
 
@@ -209,14 +210,14 @@ async def plan_order(session: Session, topic: str, setting: str | None) -> Plan:
         setting = _order_text(_order_of(setting))
     plan = await plan_pair(session, ORDER_NAMESPACE, topic, setting)
     before = next((step.before for step in plan.steps if step.before is not None), None)
-    plan.undo = {**kept(topic, {}), "order": before}
+    plan.undo = {**undo_of(topic, {}), "order": before}
     return plan
 
 
-def kept(topic: str, configs: Mapping[Node, TopicConfig]) -> dict[str, object]:
+def undo_of(topic: str, configs: Mapping[Node, TopicConfig]) -> dict[str, object]:
     """What an undo file keeps of a topic: its configuration, never its messages."""
-    told = {node.name: msgspec.to_builtins(config) for node, config in configs.items()}
-    return {"command": UNDO, "topic": topic, "configs": told}
+    configs_by_name = {node.name: msgspec.to_builtins(config) for node, config in configs.items()}
+    return {"command": UNDO, "topic": topic, "configs": configs_by_name}
 
 
 async def plan_undo(session: Session, undo: Mapping[str, Any]) -> Plan:
@@ -235,19 +236,19 @@ async def plan_undo(session: Session, undo: Mapping[str, Any]) -> Plan:
     came = await session.each_node(
         [masters[name] for name in sorted(configs.keys() & masters.keys())], partial(topics.table_of, session)
     )
-    plan = Plan(f"bring back topic {topic}", failures=[*map(lost, sorted(configs.keys() - masters.keys()))])
+    plan = Plan(f"restore topic {topic}", failures=[*map(lost, sorted(configs.keys() - masters.keys()))])
     plan.failures += came.failures
-    for node, table in came.answers.items():
+    for node, table in came.responses.items():
         plan.changes.append(_put(session, node, table.topics.get(topic), configs[node.name], "restore topic"))
     if any(change.step.before is None for change in plan.changes):
-        plan.warnings.append(f"messages of {topic}, and how far groups were in it, are not brought back")
+        plan.warnings.append(f"messages of {topic}, and the offsets of groups in it, are not restored")
     if "order" in undo:
         plan.changes += (await plan_order(session, topic, order)).changes
     return plan
 
 
 async def order_setting(session: Session, topic: str) -> str | None:
-    """What the first name server that answers has."""
+    """The configuration at the first name server that responds."""
     return await session.any_name_server(lambda server: session.request(kv_value, server, ORDER_NAMESPACE, topic))
 
 
@@ -276,14 +277,14 @@ async def _refuse_system(session: Session, topic: str) -> None:
 async def _present(
     session: Session, topic: str, brokers: Collection[str]
 ) -> tuple[list[Node], dict[Node, TopicConfig | None], list[Failure]]:
-    """The masters meant, and how each that answers has the topic."""
+    """The target masters, and the topic's configuration at each that responds."""
     named = [await session.node(name) for name in brokers]
     only_masters(named, "topics")
     nodes = named or await session.masters()
     if not nodes:
-        raise NotFound("there is no master to ask", "orbitmq cluster list")
+        raise NotFound("there is no master", "orbitmq cluster list")
     gathered = await session.each_node(nodes, partial(topics.table_of, session))
-    return nodes, {node: table.topics.get(topic) for node, table in gathered.answers.items()}, gathered.failures
+    return nodes, {node: table.topics.get(topic) for node, table in gathered.responses.items()}, gathered.failures
 
 
 def _put(session: Session, node: Node, before: TopicConfig | None, after: TopicConfig, action: str) -> Change:
@@ -304,14 +305,14 @@ def deletion(session: Session, node: Node, topic: str, config: TopicConfig) -> C
     )
 
 
-def forgetting(session: Session, server: str, topic: str, there: bool) -> Change:
-    """The topic at one name server. Brokers have told it themselves by now, perhaps; asking again costs nothing."""
+def forgetting(session: Session, server: str, topic: str, is_known: bool) -> Change:
+    """Delete the topic at one name server. Brokers may have done so by themselves; repeating it costs nothing."""
 
     async def read_back() -> Value:
         return "routed" if await session.request(route, server, topic) else None
 
     make = partial(session.request, delete_topic_route, server, topic)
-    return Change(Step(server, "forget topic", topic, "routed" if there else None, None), make, read_back)
+    return Change(Step(server, "forget topic", topic, "routed" if is_known else None, None), make, read_back)
 
 
 async def _read_back(session: Session, node: Node, topic: str) -> Value:

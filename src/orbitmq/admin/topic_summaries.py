@@ -1,5 +1,7 @@
-"""All topics in lines: what they are, where, and how far their groups are behind, with a few requests a broker however
-many topics there are. What topics hold, and what comes into them, is asked one by one: of those that somebody looks at.
+"""Summaries of all topics: brokers, queues and lag of their groups, with a few requests per broker however many topics
+there are.
+
+Contents and produce rates take requests per topic: only for the topics that are shown.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from functools import partial
 from msgspec import Struct
 
 from orbitmq.admin import groups, topics
-from orbitmq.admin.results import Failure, Found
+from orbitmq.admin.results import Failure, Result
 from orbitmq.admin.session import Node, Session
 from orbitmq.admin.topics import TopicType, day_sum
 from orbitmq.errors import BrokerError
@@ -25,8 +27,8 @@ from orbitmq.operations.topics import topic_stats
 from orbitmq.wire.bodies import BrokerStatsData, ConsumeStatsList, TopicStatsTable
 from orbitmq.wire.codes import ResponseCode
 
-ASKED_AT_ONCE = 8
-"""Topics of one broker that are asked about at a time."""
+TOPICS_AT_ONCE = 8
+"""Concurrent requests about topics of one broker."""
 
 
 class TopicSummary(Struct, frozen=True, rename="camel"):
@@ -35,24 +37,24 @@ class TopicSummary(Struct, frozen=True, rename="camel"):
     topic: str
     type: TopicType
     brokers: list[str]
-    """Names of those that have it, as far as they answer."""
+    """Names of the brokers that have it and respond."""
     read_queues: int | None
-    """Of all brokers; None when one of them did not answer."""
+    """Of all brokers; None if one of them did not respond."""
     write_queues: int | None
     perms: list[str]
     """`RW-`; more than one where brokers differ."""
     differs: bool
     """Whether brokers that have it have it differently."""
     groups: list[str]
-    """Those with offsets of it, on brokers that answered."""
+    """Groups with offsets of it, on brokers that responded."""
     lag_messages: int | None
     """Of all its groups, as brokers sum it up; None when a part of it is not known."""
     known_lag_messages: int
-    """The part of brokers that answered: the least it is."""
+    """The part of the brokers that responded: a lower bound."""
 
 
 class TopicVolume(Struct, frozen=True, rename="camel"):
-    """What a topic holds and what comes into it; None where a broker of it did not answer."""
+    """Contents and produce rate of a topic; None if one of its brokers did not respond."""
 
     topic: str
     messages: int | None = None
@@ -75,21 +77,21 @@ class _AtBroker:
     """Topics with a group that has offsets and no rules: the broker leaves it out of its sums."""
 
 
-async def summaries(session: Session) -> Found[TopicSummary]:
+async def summaries(session: Session) -> Result[TopicSummary]:
     """Every topic, those of the system, of retries and of dead letters too, by name. Three requests a broker and those
     of `topics.listed`.
     """
     listed = await topics.listed(session, everything=True)
     nodes = await session.readable()
-    came = await session.each_node(nodes, partial(_at_broker, session))
-    failures = _joined(listed.failures, came.failures)
+    gathered = await session.each_node(nodes, partial(_at_broker, session))
+    failures = _joined(listed.failures, gathered.failures)
     # Thousands of lines would hold the event loop up.
-    rows = await asyncio.to_thread(_summaries, listed.items, came.answers, whole=not failures)
-    return Found(rows, list(listed.warnings), failures)
+    rows = await asyncio.to_thread(_summaries, listed.items, gathered.responses, whole=not failures)
+    return Result(rows, list(listed.warnings), failures)
 
 
-def _summaries(rows: Sequence[topics.Topic], answers: Mapping[Node, _AtBroker], *, whole: bool) -> list[TopicSummary]:
-    return [_summary(row, answers, whole=whole) for row in rows]
+def _summaries(rows: Sequence[topics.Topic], by_node: Mapping[Node, _AtBroker], *, whole: bool) -> list[TopicSummary]:
+    return [_summary(row, by_node, whole=whole) for row in rows]
 
 
 async def _at_broker(session: Session, node: Node) -> _AtBroker:
@@ -117,12 +119,12 @@ def _read(configs: Mapping[str, TopicConfig], offsets: Iterable[str], stats: Con
     return found
 
 
-def _summary(row: topics.Topic, answers: Mapping[Node, _AtBroker], *, whole: bool) -> TopicSummary:
+def _summary(row: topics.Topic, by_node: Mapping[Node, _AtBroker], *, whole: bool) -> TopicSummary:
     name = row.topic
-    homes = {node.name: one.configs[name] for node, one in answers.items() if name in one.configs}
+    homes = {node.name: one.configs[name] for node, one in by_node.items() if name in one.configs}
     ways = {(one.read_queues, one.write_queues, one.perm) for one in homes.values()}
-    known = sum(one.lag.get(name, 0) for one in answers.values())
-    is_summed = whole and not any(name in one.unsummed for one in answers.values())
+    known = sum(one.lag.get(name, 0) for one in by_node.values())
+    is_summed = whole and not any(name in one.unsummed for one in by_node.values())
     return TopicSummary(
         name,
         row.type,
@@ -131,37 +133,37 @@ def _summary(row: topics.Topic, answers: Mapping[Node, _AtBroker], *, whole: boo
         sum(one.write_queues for one in homes.values()) if whole else None,
         sorted({perm_text(one.perm) for one in homes.values()}),
         len(ways) > 1,
-        sorted(set[str]().union(*(one.groups.get(name, ()) for one in answers.values()))),
+        sorted(set[str]().union(*(one.groups.get(name, ()) for one in by_node.values()))),
         known if is_summed else None,
         known,
     )
 
 
-async def volumes(session: Session, rows: Sequence[TopicSummary]) -> Found[TopicVolume]:
-    """What these topics hold, and what comes in: two requests a topic and broker."""
+async def volumes(session: Session, rows: Sequence[TopicSummary]) -> Result[TopicVolume]:
+    """Messages and rates of these topics: two requests per topic and broker."""
     nodes = {node.name: node for node in await session.readable()}
     mine: dict[Node, list[str]] = defaultdict(list)
     for row in rows:
         for name in row.brokers:
             if name in nodes:
                 mine[nodes[name]].append(row.topic)
-    came = await session.each_node(list(mine), lambda node: _volumes_at(session, node, mine[node]))
-    whole = {node.name for node in came.answers if not node.stands_in}
+    gathered = await session.each_node(list(mine), lambda node: _volumes_at(session, node, mine[node]))
+    whole = {node.name for node in gathered.responses if not node.stands_in}
     found = [
-        _volume(row.topic, [one.get(row.topic) for one in came.answers.values()])
+        _volume(row.topic, [one.get(row.topic) for one in gathered.responses.values()])
         if row.write_queues is not None and whole.issuperset(row.brokers)
         else TopicVolume(row.topic)
         for row in rows
     ]
-    return Found(found, failures=list(came.failures))
+    return Result(found, failures=list(gathered.failures))
 
 
 Held = tuple[TopicStatsTable, BrokerStatsData | None]
 
 
 async def _volumes_at(session: Session, node: Node, names: Sequence[str]) -> dict[str, Held]:
-    """Without topics that were deleted meanwhile. What the broker refuses, or leaves open, is raised at once."""
-    places = asyncio.Semaphore(ASKED_AT_ONCE)
+    """Without topics that were deleted in the meantime. A refusal or an incomplete response is raised."""
+    places = asyncio.Semaphore(TOPICS_AT_ONCE)
     remoting, address, timeout_ms = session.remoting, node.address, session.timeout_ms
     found: dict[str, Held] = {}
 
@@ -175,11 +177,11 @@ async def _volumes_at(session: Session, node: Node, names: Sequence[str]) -> dic
                 raise
             found[topic] = held, await statistic(remoting, address, "TOPIC_PUT_NUMS", topic, timeout_ms=timeout_ms)
 
-    asking = [asyncio.create_task(one(topic)) for topic in names]
+    tasks = [asyncio.create_task(one(topic)) for topic in names]
     try:
-        await asyncio.gather(*asking)
+        await asyncio.gather(*tasks)
     finally:
-        for task in asking:
+        for task in tasks:
             task.cancel()
     return found
 

@@ -95,7 +95,7 @@ def stop_of(text: str | None, now_ms: int) -> TailEnd:
 
 
 def writer(pattern: str) -> Callable[[StoredMessage], str]:
-    """What a message is in a format as `%k %v\\n`. ConfigurationError for a field that is none."""
+    r"""Render a message by a format such as `%k %v\n`. ConfigurationError for an unknown field."""
     for mark in _MARK.finditer(pattern):
         if mark[1] is not None and mark[1] not in _FIELDS:
             known = ", ".join(f"%{name}" for name in _FIELDS)
@@ -125,17 +125,16 @@ async def tail(
     on_failure: Callable[[Failure], None] = lambda _failure: None,
     on_warning: Callable[[str], None] = lambda _warning: None,
 ) -> AsyncIterator[MessageExt]:
-    """Messages that are wanted from `place` on, `number` of them at most: what is there in the order of store times,
-    then what comes. A broker that does not answer is told through `on_failure`, asked again while the topic is
-    followed, and read from where reading has come to. `on_warning` is told what was not looked at.
-    """
+    """Matching messages from `place` on, up to `number`: existing ones in the order of store times, then new ones. A
+    broker that does not respond is reported through `on_failure`, retried while the topic is followed, and read from
+    where reading had stopped. `on_warning` gets what was not read."""
     left = number
     wanted = replace(wanted, begin_ms=place.at_ms, end_ms=stop.at_ms)
     queues = await readable_queues(session, topic, broker=broker, queue_id=queue_id)
     for failure in [] if broker else await lacking(session, topic):
         on_failure(failure)
     run = _Tail(session, place, stop, wanted, Sieve(wanted, on_warning), on_failure, on_warning)
-    async with aclosing(run.messages(queues)) as messages:  # whoever has enough ends what is asked, too
+    async with aclosing(run.messages(queues)) as messages:  # a caller that has enough also cancels the requests
         async for message in messages:
             yield message
             if left is not None:
@@ -159,7 +158,7 @@ class _Tail:
     async def messages(self, queues: Mapping[MessageQueue, Node]) -> AsyncGenerator[MessageExt, None]:
         begun_ms = SystemClock().now_ms()
         parts = await limits(self.session, queues, begin_ms=self.place.at_ms)
-        self._tell(parts.failures)
+        self._report(parts.failures)
         look = _look(self.session, self.place, parts.items, self.wanted)
         if look is not None:
             async for message in self._present(look):
@@ -194,21 +193,21 @@ class _Tail:
             found.append(message)
             if len(found) >= self.place.last:
                 break
-        self._tell(look.failures)
+        self._report(look.failures)
         if look.is_cut:
-            told = f"of the newest {look.looked_at} messages {len(found)} are wanted; older ones were not looked at"
-            self.on_warning(f"{told}: --from with a time or an offset has no such limit")
+            text = f"of the newest {look.looked_at} messages {len(found)} match; older ones were not read"
+            self.on_warning(f"{text}: --from with a time or an offset has no such limit")
         for message in reversed(found):
             yield message
 
     async def _late_begin(self, begun_ms: int, node: Node, queue: MessageQueue) -> int:
-        """Where a queue begins whose limits were told late: at the place, or what has come since we began."""
+        """Where to begin in a queue whose limits were known late: at the place, or with the messages since we began."""
         place = self.place
         at_ms = begun_ms if place.last is not None else place.at_ms
         part = await stretch(self.session, node, queue, at_ms)
         return part.begin if place.offset is None else min(max(part.begin, place.offset), part.end)
 
-    def _tell(self, failures: Iterable[Failure]) -> None:
+    def _report(self, failures: Iterable[Failure]) -> None:
         for failure in failures:
             self.on_failure(failure)
 

@@ -1,6 +1,6 @@
-"""Topics: which there are, where they live, what they hold, who consumes them, how much goes through them.
+"""Topics: list, brokers, messages, consumer groups and throughput.
 
-Changing them is in `orbitmq.admin.topic_changes`.
+`orbitmq.admin.topic_changes` changes them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from orbitmq.admin.results import Found, Gathered, failure_of
+from orbitmq.admin.results import Gathered, Result, failure_of
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.flags import perm_text
@@ -61,7 +61,7 @@ class TopicQueue(Struct, frozen=True, rename="camel"):
 
 
 class TopicHome(Struct, frozen=True, rename="camel"):
-    """A topic's queues on one broker name, as routes tell it."""
+    """A topic's queues on one broker name, from its route."""
 
     topic: str
     cluster: str
@@ -107,12 +107,12 @@ class TopicGroup(Struct, frozen=True, rename="camel"):
 
 
 class TopicFlow(Struct, frozen=True, rename="camel"):
-    """What goes through a topic, for each of its groups; one row without a group when it has none."""
+    """Throughput of a topic for each of its groups; one row without a group when it has none."""
 
     topic: str
     group: str | None
     lag_messages: int | None
-    """All of its queues; None without a group, or when a broker did not tell."""
+    """Sum over its queues; None without a group, or if a broker did not report it."""
     in_per_s: float | None
     """Messages stored a second, over the last minute."""
     out_per_s: float | None
@@ -132,24 +132,24 @@ def type_of(name: str, system: frozenset[str] = frozenset(), ordered: frozenset[
     return TopicType.FIFO if name in ordered else TopicType.UNSPECIFIED
 
 
-async def listed(session: Session, *, everything: bool = False, containing: str = "") -> Found[Topic]:
+async def listed(session: Session, *, everything: bool = False, containing: str = "") -> Result[Topic]:
     """Topics of the cluster in the order of their names; with `everything` also those of the system, and of groups for
     retries and dead letters.
     """
     gathered = await _names(session)
-    names = set[str]().union(*gathered.answers.values())
+    names = set[str]().union(*gathered.responses.values())
     system = await system_names(session)
     ordered = await session.any_name_server(lambda server: session.request(kv_table, server, ORDER_NAMESPACE))
     rows = [Topic(name, type_of(name, system, frozenset(ordered))) for name in sorted(names)]
     hidden = () if everything else (TopicType.SYSTEM, TopicType.RETRY, TopicType.DLQ)
     shown = [row for row in rows if row.type not in hidden and containing.lower() in row.topic.lower()]
-    return Found(shown, failures=[*gathered.failures, *await session.absent()])
+    return Result(shown, failures=[*gathered.failures, *await session.absent()])
 
 
 async def _names(session: Session) -> Gathered[str, list[str]]:
     """Name servers may differ: what one of them knows is a topic."""
     cluster, timeout_ms = session.cluster, session.timeout_ms
-    await session.nodes()  # a cluster nobody knows is told apart from one without topics
+    await session.nodes()  # an unknown cluster is reported differently from one without topics
 
     async def one(server: str) -> list[str]:
         if cluster is None:
@@ -160,19 +160,19 @@ async def _names(session: Session) -> Gathered[str, list[str]]:
 
 
 async def system_names(session: Session) -> frozenset[str]:
-    """Topics that brokers and name servers call their own; without those of a broker that does not answer."""
+    """System topics according to brokers and name servers; without those of a broker that does not respond."""
     timeout_ms = session.timeout_ms
     own = await session.any_name_server(
         lambda server: session.request(name_server_system_topics, server, timeout_ms=timeout_ms)
     )
-    told = await session.each_node(
+    names = await session.each_node(
         await session.readable(), lambda node: session.request(system_topics, node, timeout_ms=timeout_ms)
     )
     info = await session.info()
-    return frozenset((*own, *info.brokers, *info.clusters)).union(*told.answers.values())
+    return frozenset((*own, *info.brokers, *info.clusters)).union(*names.responses.values())
 
 
-async def status(session: Session, topic: str) -> Found[TopicQueue]:
+async def status(session: Session, topic: str) -> Result[TopicQueue]:
     """Every queue of the topic, in the order of brokers and queues."""
     gathered = await session.each_node(
         await session.homes(topic), lambda node: session.request(topic_stats, node, topic)
@@ -187,15 +187,15 @@ async def status(session: Session, topic: str) -> Found[TopicQueue]:
             max(0, held.max_offset - held.min_offset),
             held.last_update_timestamp if held.last_update_timestamp > 0 else None,
         )
-        for table in gathered.answers.values()
+        for table in gathered.responses.values()
         for queue, held in table.offset_table.items()
     ]
     rows.sort(key=lambda row: (row.broker, row.queue_id))
-    return Found(rows, failures=list(gathered.failures))
+    return Result(rows, failures=list(gathered.failures))
 
 
-async def route(session: Session, topic: str) -> Found[TopicHome]:
-    """Where producers and consumers are told to go."""
+async def route(session: Session, topic: str) -> Result[TopicHome]:
+    """The queues that producers and consumers use, by route."""
     found = await session.route(topic)
     brokers = {broker.broker_name: broker for broker in found.broker_datas}
     rows = [
@@ -212,24 +212,24 @@ async def route(session: Session, topic: str) -> Found[TopicHome]:
         for queues in found.queue_datas
         if queues.broker_name in brokers and session.cluster in (None, brokers[queues.broker_name].cluster)
     ]
-    return Found(sorted(rows, key=lambda row: (row.cluster, row.broker)), failures=await session.absent(topic))
+    return Result(sorted(rows, key=lambda row: (row.cluster, row.broker)), failures=await session.absent(topic))
 
 
-async def clusters(session: Session, topic: str) -> Found[TopicCluster]:
+async def clusters(session: Session, topic: str) -> Result[TopicCluster]:
     """The clusters it has queues in."""
     homes: dict[str, list[str]] = {}
-    told = await route(session, topic)
-    for row in told.items:
+    routed = await route(session, topic)
+    for row in routed.items:
         homes.setdefault(row.cluster, []).append(row.broker)
     rows = [TopicCluster(cluster, brokers) for cluster, brokers in sorted(homes.items())]
-    return Found(rows, failures=told.failures)
+    return Result(rows, failures=routed.failures)
 
 
-async def configurations(session: Session, topic: str) -> Found[TopicConfiguration]:
+async def configurations(session: Session, topic: str) -> Result[TopicConfiguration]:
     """How each broker that has the topic has it."""
     gathered = await session.each_node(await session.homes(topic), lambda node: table_of(session, node))
     rows = []
-    for node, table in gathered.answers.items():
+    for node, table in gathered.responses.items():
         config = table.topics.get(topic)
         if config is not None:
             unit, subscribed = bool(config.sys_flag & 1), bool(config.sys_flag & 2)
@@ -246,15 +246,15 @@ async def configurations(session: Session, topic: str) -> Found[TopicConfigurati
                     config.order,
                 )
             )
-    return Found(rows, failures=list(gathered.failures))
+    return Result(rows, failures=list(gathered.failures))
 
 
 async def table_of(session: Session, node: Node) -> TopicTable:
-    """Every topic of a broker: the request that brokers of all versions answer."""
+    """Every topic of a broker, by the request that all broker versions support."""
     return await session.request(all_topics, node)
 
 
-async def consumers(session: Session, topic: str) -> Found[TopicGroup]:
+async def consumers(session: Session, topic: str) -> Result[TopicGroup]:
     """Groups that subscribe the topic or have offsets of it, by the account of all its brokers."""
     return _known_groups(topic, await _groups_at(session, await session.homes(topic), topic))
 
@@ -263,54 +263,58 @@ async def _groups_at(session: Session, homes: Sequence[Node], topic: str) -> Gat
     return await session.each_node(homes, lambda node: session.request(groups_of_topic, node, topic))
 
 
-def _known_groups(topic: str, gathered: Gathered[Node, list[str]]) -> Found[TopicGroup]:
+def _known_groups(topic: str, gathered: Gathered[Node, list[str]]) -> Result[TopicGroup]:
     brokers: dict[str, list[str]] = {}
-    for node, groups in gathered.answers.items():
+    for node, groups in gathered.responses.items():
         for group in groups:
             if group != topic:  # RocketMQ 5 names the topic itself among its groups
                 brokers.setdefault(group, []).append(node.name)
-    return Found([TopicGroup(topic, group, sorted(brokers[group])) for group in sorted(brokers)], [], gathered.failures)
+    return Result(
+        [TopicGroup(topic, group, sorted(brokers[group])) for group in sorted(brokers)], [], gathered.failures
+    )
 
 
-async def flow(session: Session, topic: str) -> Found[TopicFlow]:
-    """How much comes in, and goes out to each group: what the stock `statsAll` tells of one topic. Figures of brokers
-    add up; one that is missing makes the sum unknown, and so does a slave that stands in for its master, as it has
-    counted nothing. Who does not say which groups there are is not asked about each of them, too.
+async def flow(session: Session, topic: str) -> Result[TopicFlow]:
+    """Produce rate of a topic and consume rate of each group, like RocketMQ's `statsAll` for one topic.
+
+    The metrics of brokers are summed. A broker that does not respond makes the sum unknown, and so does a slave that
+    stands in for its master, because it counts nothing. A broker that did not list its groups gets no further requests.
     """
     homes = await session.homes(topic)
-    told = await _groups_at(session, homes, topic)
-    groups, there = _known_groups(topic, told), list(told.answers)
-    came = await _counted(session, there, "TOPIC_PUT_NUMS", topic)
+    known = await _groups_at(session, homes, topic)
+    groups, responding = _known_groups(topic, known), list(known.responses)
+    came = await _counted(session, responding, "TOPIC_PUT_NUMS", topic)
     alone = TopicFlow(topic, None, None, _per_second(came, homes), None, _of_a_day(came, homes), None)
     # Not through `session.each`, as in `flows`.
-    rows = await asyncio.gather(*(_flow(session, homes, there, row.group, alone) for row in groups.items))
-    return Found(rows or [alone], failures=list(groups.failures))
+    rows = await asyncio.gather(*(_flow(session, homes, responding, row.group, alone) for row in groups.items))
+    return Result(rows or [alone], failures=list(groups.failures))
 
 
-async def flows(session: Session, topic: str | None, *, active: bool = False) -> Found[TopicFlow]:
+async def flows(session: Session, topic: str | None, *, active: bool = False) -> Result[TopicFlow]:
     """The same of one topic, or of every topic that is listed; with `active` only where something went through."""
     if topic is not None:
         return await flow(session, topic)
     names = [row.topic for row in (await listed(session)).items]
-    # Not through `session.each`: it limits questions, and each of these asks some; the limit is felt there.
+    # Not through `session.each`: it limits operations, and each of these sends several requests, which are limited
+    # anyway.
     came = await asyncio.gather(*map(partial(flow, session), names), return_exceptions=True)
-    found = Found[TopicFlow]()
-    for name, answer in zip(names, came, strict=True):
-        if isinstance(answer, OrbitMQError):
-            found.failures.append(failure_of(name, answer))
-        elif isinstance(answer, BaseException):
-            raise answer
+    found = Result[TopicFlow]()
+    for name, result in zip(names, came, strict=True):
+        if isinstance(result, OrbitMQError):
+            found.failures.append(failure_of(name, result))
+        elif isinstance(result, BaseException):
+            raise result
         else:
-            found.items += [row for row in answer.items if not active or row.in_24_h or row.out_24_h]
-            found.failures += [failure for failure in answer.failures if failure not in found.failures]
+            found.items += [row for row in result.items if not active or row.in_24_h or row.out_24_h]
+            found.failures += [failure for failure in result.failures if failure not in found.failures]
     return found
 
 
-async def _flow(session: Session, homes: list[Node], there: list[Node], group: str, alone: TopicFlow) -> TopicFlow:
-    """`there` are those of the homes that answer."""
+async def _flow(session: Session, homes: list[Node], responding: list[Node], group: str, alone: TopicFlow) -> TopicFlow:
+    """`there` are the home brokers that respond."""
     went, lag = await asyncio.gather(
-        _counted(session, there, "GROUP_GET_NUMS", f"{alone.topic}@{group}"),
-        _lag(session, homes, there, alone.topic, group),
+        _counted(session, responding, "GROUP_GET_NUMS", f"{alone.topic}@{group}"),
+        _lag(session, homes, responding, alone.topic, group),
     )
     out, day = _per_second(went, homes), _of_a_day(went, homes)
     return replace(alone, group=group, lag_messages=lag, out_per_s=out, out_24_h=day)
@@ -319,10 +323,10 @@ async def _flow(session: Session, homes: list[Node], there: list[Node], group: s
 Counted = Mapping[Node, BrokerStatsData | None]
 
 
-async def _counted(session: Session, there: list[Node], name: str, key: str) -> Counted:
-    """A statistic of each broker that answers; None where nothing was counted."""
-    gathered = await session.each_node(there, lambda node: session.request(statistic, node, name, key))
-    return gathered.answers
+async def _counted(session: Session, responding: list[Node], name: str, key: str) -> Counted:
+    """A statistic of each broker that responds; None if it counted nothing."""
+    gathered = await session.each_node(responding, lambda node: session.request(statistic, node, name, key))
+    return gathered.responses
 
 
 def _per_second(counted: Counted, homes: Iterable[Node]) -> float | None:
@@ -350,7 +354,7 @@ def day_sum(data: BrokerStatsData) -> int:
 
 async def _lag(session: Session, homes: list[Node], there: list[Node], topic: str, group: str) -> int | None:
     gathered = await session.each_node(there, lambda node: session.request(consume_stats, node, group, topic))
-    if gathered.failures or len(gathered.answers) < len(homes):
+    if gathered.failures or len(gathered.responses) < len(homes):
         return None
-    parts = [part for stats in gathered.answers.values() for part in stats.offset_table.values()]
+    parts = [part for stats in gathered.responses.values() for part in stats.offset_table.values()]
     return sum(max(0, part.broker_offset - part.consumer_offset) for part in parts)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from orbitmq.admin.messages import search
-from orbitmq.admin.results import Failure, Found
+from orbitmq.admin.results import Failure, Result
 from orbitmq.admin.session import Session
 from orbitmq.client.core.trace import ConsumeBegun, ConsumeEnded, Published, Record, TransactionEnded, decode_trace
 from orbitmq.errors import BodyError, NotFound, UnitError
@@ -24,12 +24,12 @@ from orbitmq.operations.offsets import earliest_store_time
 UNKNOWN = -1
 UNKNOWN_GROUP = "%UNKNOWN_GROUP%"
 SUCCESS, FAILED, NOT_KNOWN = "success", "failed", "unknown"
-ENDINGS = {0: "done", 1: "took too long", 2: "raised an error", 3: "gave no answer", 4: "wants it again"}
+ENDINGS = {0: "done", 1: "took too long", 2: "raised an error", 3: "returned nothing", 4: "wants it again"}
 """How a listener ended, in words."""
 
 
 class Traced(Struct, frozen=True, rename="camel", kw_only=True):
-    """One record of a trace. What a kind of record does not have is None."""
+    """One record of a trace. Fields that a kind of record does not have are None."""
 
     kind: str
     """Pub, SubBefore, SubAfter or EndTransaction."""
@@ -58,7 +58,7 @@ class Traced(Struct, frozen=True, rename="camel", kw_only=True):
     state: str | None = None
     """Of a transaction: COMMIT_MESSAGE, ROLLBACK_MESSAGE, UNKNOW."""
     from_check: bool | None = None
-    """Whether the broker had asked for the state."""
+    """Whether the broker checked the transaction."""
     transaction_id: str | None = None
     region: str | None = None
 
@@ -74,9 +74,9 @@ class NoTrace(StrEnum):
 
 _CAUSES = {
     NoTrace.NO_TOPIC: "there is no trace topic {topic}: brokers make it with traceTopicEnable=true",
-    NoTrace.NOT_TRACED: "nobody wrote one down: tracing is off at producer and consumers, or they use another topic",
+    NoTrace.NOT_TRACED: "no client wrote one: tracing is off at producer and consumers, or they use another topic",
     NoTrace.EXPIRED: "the trace topic {topic} keeps nothing as old as the message",
-    NoTrace.QUERY_FAILED: "not every broker of the trace topic answers",
+    NoTrace.QUERY_FAILED: "not every broker of the trace topic responds",
 }
 
 
@@ -118,11 +118,11 @@ async def trace(session: Session, name: str, topic: str = TRACE_TOPIC, made_ms: 
         if data.broker_name == node.name
         for number in range(data.read_queues)
     ]
-    asked = await session.each(
+    gathered = await session.each(
         {key: f"{key[0]}: {topic}" for key in queues}, lambda key: session.request(earliest_store_time, key[0], key[1])
     )
-    oldest = [found_ms for found_ms in asked.answers.values() if found_ms > 0]
-    return Trace(name, topic, [], asked.failures, why_none(made_ms, oldest, asked.failures))
+    oldest = [found_ms for found_ms in gathered.responses.values() if found_ms > 0]
+    return Trace(name, topic, [], gathered.failures, why_none(made_ms, oldest, gathered.failures))
 
 
 def why_none(made_ms: int | None, oldest_ms: Sequence[int], failures: Sequence[Failure]) -> NoTrace:
@@ -140,14 +140,14 @@ def read(message: MessageExt, name: str) -> list[Traced]:
         records = decode_trace(decompress(message.body, message.sys_flag))
     except (BodyError, UnitError):
         return []
-    return [_told(record, message.born_host) for record in records if _concerns(record, name)]
+    return [_traced(record, message.born_host) for record in records if _concerns(record, name)]
 
 
 def _concerns(record: Record, name: str) -> bool:
     return name in record.msg_id.split(",") or name in (record.keys or "").split()
 
 
-def _told(record: Record, client_host: str) -> Traced:
+def _traced(record: Record, client_host: str) -> Traced:
     match record:
         case Published():
             return Traced(
@@ -178,9 +178,8 @@ def _told(record: Record, client_host: str) -> Traced:
 
 
 def in_order(records: Iterable[Traced]) -> list[Traced]:
-    """By time, each once: a batch that was sent again brings its records twice. An end without a time stands behind its
-    begin.
-    """
+    """Sorted by time, without duplicates: a batch that was sent again repeats its records. An end without a time
+    follows its begin."""
     each = list(dict.fromkeys(records))
     begun = {one.request_id: one.at_ms for one in each if one.kind == ConsumeBegun.name}
 
@@ -232,7 +231,7 @@ class SubscriptionNode(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class TraceGraph(Struct, frozen=True, rename="camel", kw_only=True):
-    """A trace in the shape of RocketMQ's dashboard; `producer_node` is None when the send was not written down."""
+    """A trace in the form of RocketMQ's dashboard; `producer_node` is None when the send was not traced."""
 
     producer_node: ProducerNode | None
     subscription_node_list: list[SubscriptionNode]
@@ -332,7 +331,7 @@ def _status(success: bool | None) -> str:
     return NOT_KNOWN if success is None else SUCCESS if success else FAILED
 
 
-async def traced(session: Session, name: str, topic: str = TRACE_TOPIC) -> Found[Traced]:
+async def traced(session: Session, name: str, topic: str = TRACE_TOPIC) -> Result[Traced]:
     """The records of a message id or key; a warning says why there are none."""
     found = await trace(session, name, topic)
-    return Found(found.records, [f"no trace of {name}: {found.why}"] if found.why else [], found.failures)
+    return Result(found.records, [f"no trace of {name}: {found.why}"] if found.why else [], found.failures)

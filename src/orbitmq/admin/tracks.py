@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from orbitmq.admin.results import Found, Gathered
+from orbitmq.admin.results import Gathered, Result
 from orbitmq.admin.session import Node, Session, present
 from orbitmq.errors import ExpressionIllegal
 from orbitmq.filter.sql92 import compile_sql92
@@ -22,7 +22,7 @@ from orbitmq.operations.topics import groups_of_topic
 from orbitmq.wire.bodies import ConsumerConnection, ConsumeType, MessageModel
 
 GROUPS_MAX = 200
-"""Groups looked at for one message: each costs a question to every broker of the topic."""
+"""Limit of groups for one message: each costs a request to every broker of the topic."""
 
 
 class TrackKind(StrEnum):
@@ -33,7 +33,7 @@ class TrackKind(StrEnum):
     """The group has passed it, and its subscription leaves it out."""
     NOT_CONSUME_YET = "NOT_CONSUME_YET"
     PULL = "PULL"
-    """Its members ask for messages themselves: an offset that is further on may have been set and proves nothing."""
+    """Its members pull by themselves: an offset beyond the message may have been set, and proves nothing."""
     NOT_ONLINE = "NOT_ONLINE"
     UNKNOWN = "UNKNOWN"
 
@@ -52,11 +52,11 @@ class Track(Struct, frozen=True, rename="camel", kw_only=True):
     clients: int
     """Members that are online, over all brokers."""
     expression: str | None
-    """What the group subscribes of the topic; None when nobody is online."""
+    """The group's subscription of the topic; None if no member is online."""
     filtered: bool | None
     """Whether the subscription leaves the message out."""
     note: str | None = None
-    """Why it cannot be told, or what is strange."""
+    """Why it is unknown, or what is unusual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +120,13 @@ def _wants(subscription: SubscriptionData, message: MessageExt) -> bool:
         return True
 
 
-async def tracks(session: Session, message: MessageExt) -> Found[Track]:
+async def tracks(session: Session, message: MessageExt) -> Result[Track]:
     """What became of the message in every group that subscribes its topic or has offsets of it."""
     homes = sorted(await session.homes(message.topic), key=lambda node: node.name != message.broker_name)
     found = await groups_of(session, message.topic, homes)
     groups = found.items[:GROUPS_MAX]
     if len(groups) < len(found.items):
-        found.warnings.append(f"{len(found.items)} groups consume {message.topic}; {GROUPS_MAX} of them are looked at")
+        found.warnings.append(f"{len(found.items)} groups consume {message.topic}; {GROUPS_MAX} of them are checked")
     online = await session.each(
         {(group, node): f"{node}: members of {group}" for group in groups for node in homes},
         lambda key: session.request(consumer_connections, present(key[1]), key[0]),
@@ -135,15 +135,15 @@ async def tracks(session: Session, message: MessageExt) -> Found[Track]:
     offsets = await consumer_offsets(session, queue, groups)
 
     def evidence(group: str) -> Evidence:
-        asked = [online.answers.get((group, node)) for node in homes]
-        silent = [str(node) for node in homes if (group, node) not in online.answers]
-        problem = f"not told by {', '.join(silent)}" if silent else None
-        if group not in offsets.answers:
-            problem = f"the offset is not told by {queue.broker_name}"
-        return Evidence(group, [one for one in asked if one is not None], offsets.answers.get(group), problem)
+        known = [online.responses.get((group, node)) for node in homes]
+        silent = [str(node) for node in homes if (group, node) not in online.responses]
+        problem = f"not reported by {', '.join(silent)}" if silent else None
+        if group not in offsets.responses:
+            problem = f"the offset is not reported by {queue.broker_name}"
+        return Evidence(group, [one for one in known if one is not None], offsets.responses.get(group), problem)
 
     items = [track_of(known, message) for known in map(evidence, groups) if not _is_no_group(known, message.topic)]
-    return Found(items, found.warnings, [*found.failures, *online.failures, *offsets.failures])
+    return Result(items, found.warnings, [*found.failures, *online.failures, *offsets.failures])
 
 
 def _is_no_group(evidence: Evidence, topic: str) -> bool:
@@ -151,11 +151,13 @@ def _is_no_group(evidence: Evidence, topic: str) -> bool:
     return evidence.group == topic and not evidence.connections and not evidence.offset
 
 
-async def groups_of(session: Session, topic: str, homes: Sequence[Node]) -> Found[str]:
-    """Groups that consume the topic, told by every broker of it; the system's own left out."""
-    asked = await session.each_node(homes, lambda node: session.request(groups_of_topic, node, topic))
-    names = {name for groups in asked.answers.values() for name in groups}
-    return Found(sorted(n for n in names if not is_system_group(n) and n != TOOLS_CONSUMER_GROUP), [], asked.failures)
+async def groups_of(session: Session, topic: str, homes: Sequence[Node]) -> Result[str]:
+    """Groups that consume the topic according to each of its brokers, without system groups."""
+    gathered = await session.each_node(homes, lambda node: session.request(groups_of_topic, node, topic))
+    names = {name for groups in gathered.responses.values() for name in groups}
+    return Result(
+        sorted(n for n in names if not is_system_group(n) and n != TOOLS_CONSUMER_GROUP), [], gathered.failures
+    )
 
 
 async def consumer_offsets(session: Session, queue: MessageQueue, groups: Sequence[str]) -> Gathered[str, int | None]:

@@ -1,4 +1,4 @@
-"""What undo files keep is brought back, whichever command wrote them. Knows no file."""
+"""Restore an undo file, whichever command wrote it. Knows no file system."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ async def plan_undo(session: Session, undo: Mapping[str, Any], secret: str | Non
             plans += [await topic_changes.plan_undo(session, part) for part in mine]
         elif command == acl.UNDO:
             plans += [await acl.plan_undo(session, part, secret) for part in mine]
-    return plans[0] if len(plans) == 1 else joined(f"bring back what {len(plans)} changes lost", plans)
+    return plans[0] if len(plans) == 1 else joined(f"restore what {len(plans)} changes removed", plans)

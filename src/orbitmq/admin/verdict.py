@@ -1,6 +1,6 @@
-"""Whether a cluster is well: findings, their severities, and the rules that find what is wrong. Pure: no I/O.
+"""Whether a cluster is healthy: findings, their severities, and the rules that find problems. Pure: no I/O.
 
-All commands and pages that judge a cluster render what is decided here: `doctor`, `cluster health`, `cluster overview`,
+All commands and pages that judge a cluster render this verdict: `doctor`, `cluster health`, `cluster overview`,
 `check`, `wait`, `top` and the web page. `diagnosis` judges a consumer group, with the same findings.
 """
 
@@ -29,7 +29,7 @@ class Severity(StrEnum):
 
     WELL = "well"
     UNKNOWN = "unknown"
-    """It is too early to tell, or a node does not report it."""
+    """There are too few observations, or a node does not report it."""
     WARNING = "warning"
     """Nothing fails yet."""
     CRITICAL = "critical"
@@ -50,7 +50,7 @@ class Finding(Struct, frozen=True, rename="camel"):
     message: str
     """What was found, and what it means."""
     remedy: str | None = None
-    """What repairs it, or what to look at next: mostly a command."""
+    """What repairs it, or the next step of an investigation: mostly a command."""
     evidence: dict[str, EvidenceValue] = {}
     """The values that the message rests on."""
 
@@ -69,7 +69,7 @@ class Limits(NamedTuple):
 
 
 LIMITS: Mapping[str, Limits] = {
-    # A share. From 75 % on a broker deletes old messages early, from 85 % on at once, at 90 % it refuses messages.
+    # A share. From 75 % on a broker deletes old messages early, from 85 % on immediately, at 90 % it refuses messages.
     "disk": Limits(0.75, 0.85),
     "writes": Limits(200, 1000),  # ms; a broker refuses sends that have waited 200 ms
     # Bytes. RocketMQ does not read from a slave, nor count it as in sync, once it is 256 MiB behind.
@@ -129,7 +129,7 @@ def findings(seen: ClusterEvidence) -> list[Finding]:
 
 
 def worst(found: Iterable[Finding]) -> Severity:
-    """The severity of the worst finding; well where there is none."""
+    """The severity of the worst finding; well without findings."""
     return min((one.severity for one in found), key=ORDER.index, default=Severity.WELL)
 
 
@@ -208,8 +208,8 @@ def _disks(seen: ClusterEvidence) -> Iterator[Finding]:
         if is_held:
             text = f"{text}; old files stay, for {runtime.disk_held_for}"
             remedy = (
-                "let the group read on, delete one that is gone (orbitmq group delete), give it more disk, or give the "
-                "messages up: orbitmq broker config set cleanUnreadFileForciblyEnable=true"
+                "let the group consume, delete an unused one (orbitmq group delete), add disk space, or drop the "
+                "messages: orbitmq broker config set cleanUnreadFileForciblyEnable=true"
             )
         yield Finding(severity, "disk", str(node), text, remedy)
 
@@ -233,7 +233,7 @@ def _waits(seen: ClusterEvidence) -> Iterator[Finding]:
         severity = seen.limits["writes"].severity(waited)
         if severity is not Severity.WELL:
             text = f"sends to {node} wait {waited} ms"
-            yield Finding(severity, "writes", str(node), text, "look at its disk and load")
+            yield Finding(severity, "writes", str(node), text, "check its disk and load")
 
 
 def send_wait_ms(runtime: Runtime) -> int | None:
@@ -247,17 +247,19 @@ def _undispatched(seen: ClusterEvidence) -> Iterator[Finding]:
         behind = runtime.undispatched_bytes or 0
         if behind >= UNDISPATCHED_CRITICAL:
             text = f"{behind} bytes of the log of {node} are not in its queues: consumers do not see them"
-            yield Finding(Severity.CRITICAL, "dispatch", str(node), text, "look at its disk and load")
+            yield Finding(Severity.CRITICAL, "dispatch", str(node), text, "check its disk and load")
 
 
 def _two_masters(seen: ClusterEvidence) -> Iterator[Finding]:
     for node, runtime in seen.runtimes.items():
-        told = runtime.replication
-        if told.superseded_by is not None:
-            yield Finding(Severity.CRITICAL, "one master", str(node), f"{node} has stopped: {told.superseded_by}")
-        if told.other_masters is not None:
-            severity = Severity.CRITICAL if told.other_masters_serving else Severity.WARNING
-            text = f"{node} is not the only master of {node.name}: {told.other_masters}"
+        replication = runtime.replication
+        if replication.superseded_by is not None:
+            yield Finding(
+                Severity.CRITICAL, "one master", str(node), f"{node} has stopped: {replication.superseded_by}"
+            )
+        if replication.other_masters is not None:
+            severity = Severity.CRITICAL if replication.other_masters_serving else Severity.WARNING
+            text = f"{node} is not the only master of {node.name}: {replication.other_masters}"
             yield Finding(severity, "one master", str(node), text, "stop the other one, and start it as a slave")
     for name, addresses in seen.masters_listed.items():
         if len(addresses) > 1:
@@ -268,9 +270,9 @@ def _two_masters(seen: ClusterEvidence) -> Iterator[Finding]:
 def _refused_slaves(seen: ClusterEvidence) -> Iterator[Finding]:
     """Slaves that are in no route: their master reports them."""
     for node, runtime in seen.runtimes.items():
-        if (told := runtime.replication.refused_slaves) is not None:
-            text = f"a slave of {node} does not follow and serves nothing: {told}"
-            remedy = "look at what only it has, then move its store directory away and start it empty"
+        if (replication := runtime.replication.refused_slaves) is not None:
+            text = f"a slave of {node} does not follow and serves nothing: {replication}"
+            remedy = "check which messages only it has, then move its store directory away and start it empty"
             yield Finding(Severity.CRITICAL, "slaves", str(node), text, remedy)
 
 
@@ -304,7 +306,7 @@ def _versions(seen: ClusterEvidence) -> Iterator[Finding]:
         versions = sorted({runtime.version for runtime in runtimes if runtime.version is not None})
         if len(versions) > 1:
             text = f"brokers have different versions: {', '.join(versions)}"
-            yield Finding(Severity.WARNING, "versions", cluster, text, "bring them to the same one")
+            yield Finding(Severity.WARNING, "versions", cluster, text, "run the same version everywhere")
 
 
 def _registrations(seen: ClusterEvidence) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from orbitmq.admin import cluster, groups, messages, topics
 from orbitmq.admin.clients import membership
-from orbitmq.admin.results import Found, failure_of
+from orbitmq.admin.results import Result, failure_of
 from orbitmq.admin.session import Session
 from orbitmq.errors import AdminError, ConfigurationError, NotFound, OrbitMQError
 
@@ -32,7 +32,7 @@ class Waited(Struct, frozen=True, rename="camel"):
     holds: bool
     waited_ms: int
     last: str | None
-    """Why it did not hold when it was looked at last."""
+    """Why the condition was false when it was last checked."""
 
 
 async def _healthy(session: Session, _name: str, _number: int | None) -> bool:
@@ -49,22 +49,22 @@ async def _up(session: Session, name: str, _number: int | None) -> bool:
 
 
 async def _topic_exists(session: Session, name: str, _number: int | None) -> bool:
-    """Each name server knows it: whichever a client asks."""
+    """Each name server knows it, so that every client finds it."""
     found = await topics.listed(session, everything=True)
     if found.partial:
-        raise AdminError("not every name server answers")
+        raise AdminError("not every name server responds")
     return any(row.topic == name for row in found.items)
 
 
-async def _topic_gone(session: Session, name: str, number: int | None) -> bool:
+async def _topic_missing(session: Session, name: str, number: int | None) -> bool:
     return not await _topic_exists(session, name, number)
 
 
 async def _members(session: Session, name: str) -> int:
-    """How many are online at all brokers. AdminError while somebody does not answer: a part says nothing."""
+    """Members online at all brokers. AdminError while a broker does not respond: a partial count proves nothing."""
     who = await membership(session, name)
     if who.failures:
-        raise AdminError(f"{who.failures[0].target} does not answer")
+        raise AdminError(f"{who.failures[0].target} does not respond")
     return len(who.members)
 
 
@@ -79,7 +79,7 @@ async def _offline(session: Session, name: str, _number: int | None) -> bool:
 async def _lag(session: Session, name: str, number: int | None) -> bool:
     found = await groups.groups(session, pattern=escape(name), lag=True)
     if found.partial:
-        raise AdminError(f"{found.failures[0].target} does not answer")
+        raise AdminError(f"{found.failures[0].target} does not respond")
     if not found.items:
         raise NotFound(f"there is no group {name}")
     group = found.items[0]
@@ -99,10 +99,10 @@ async def _stored(session: Session, name: str, _number: int | None) -> bool:
 
 
 CONDITIONS: dict[tuple[str, str], tuple[Look, str]] = {
-    ("cluster", "healthy"): (_healthy, "every registered broker answers and nothing critical is found"),
-    ("broker", "up"): (_up, "it is registered and answers"),
+    ("cluster", "healthy"): (_healthy, "every registered broker responds and there is no critical finding"),
+    ("broker", "up"): (_up, "it is registered and responds"),
     ("topic", "exists"): (_topic_exists, "every name server has a route to it"),
-    ("topic", "gone"): (_topic_gone, "no name server has a route to it"),
+    ("topic", "gone"): (_topic_missing, "no name server has a route to it"),
     ("group", "online"): (_online, "at least one member is connected"),
     ("group", "offline"): (_offline, "no member is connected"),
     ("group", "lag"): (_lag, "it has N messages to do at most, `lag=N`, retries included"),
@@ -112,7 +112,7 @@ CONDITIONS: dict[tuple[str, str], tuple[Look, str]] = {
 
 
 def condition_of(thing: str, text: str) -> tuple[Look, int | None]:
-    """The look that `thing` and the text of --for ask for. ConfigurationError names what there is."""
+    """The query for `thing` and the text of --for. ConfigurationError lists the possible ones."""
     word, equals, number = text.partition("=")
     known = CONDITIONS.get((thing, word))
     if known is None or bool(equals) != (word == "lag") or (equals and not re.fullmatch(r"\d{1,18}", number)):
@@ -121,8 +121,10 @@ def condition_of(thing: str, text: str) -> tuple[Look, int | None]:
     return known[0], int(number) if equals else None
 
 
-async def wait(session: Session, thing: str, name: str, text: str, within_s: float) -> Found[Waited]:
-    """Look until it is so, for `within_s` at most; then the check has failed. What cannot be asked may come back."""
+async def wait(session: Session, thing: str, name: str, text: str, within_s: float) -> Result[Waited]:
+    """Repeat the query until the condition holds, for at most `within_s`; then the check has failed. Unreachable nodes
+    are queried again.
+    """
     look, number = condition_of(thing, text)
     began = time.monotonic()
     last: str | None = None
@@ -137,6 +139,6 @@ async def wait(session: Session, thing: str, name: str, text: str, within_s: flo
             holds, last = False, failure_of(name, error).message
         waited = time.monotonic() - began
         if holds or waited >= within_s:
-            told = Waited(f"{thing} {name}".strip(), text, holds, int(waited * 1000), last)
-            return Found([told], check_failed=not holds)
+            waited_result = Waited(f"{thing} {name}".strip(), text, holds, int(waited * 1000), last)
+            return Result([waited_result], check_failed=not holds)
         await asyncio.sleep(min(EVERY_SECONDS, max(0.0, within_s - waited)))

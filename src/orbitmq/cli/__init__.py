@@ -1,1 +1,1 @@
-"""The commands. Reads options, builds the daemons and talks to the operator; knows no protocol and no file format."""
+"""The command line. Parses options, builds the daemons and prints results; knows no protocol and no file format."""

@@ -1,4 +1,4 @@
-"""Runs a check: one line and the exit code of a Nagios plugin, whatever happens."""
+"""Runs a check: prints one line and exits as a Nagios plugin does, also after an error."""
 
 from __future__ import annotations
 
@@ -37,11 +37,10 @@ class CheckTarget:
 
 
 def run(
-    check: str, question: Check, limits: tuple[float | None, float | None], form: str, target: CheckTarget
+    check: str, query: Check, limits: tuple[float | None, float | None], form: str, target: CheckTarget
 ) -> NoReturn:
-    """End the process with 0, 1, 2 or 3; what cannot be checked is unknown (3), as is a wrong limit. `limits` are
-    where to warn and where it is critical; None stands for the check's own.
-    """
+    """End the process with 0, 1, 2 or 3. A check that cannot be done, or has wrong limits, is unknown (3). `limits` are
+    the warning and the critical limit; None stands for the check's default."""
     usual = checks.DEFAULT_LIMITS[check]
     chosen = Limits(*(default if given is None else given for default, given in zip(usual, limits, strict=True)))
     try:
@@ -51,10 +50,10 @@ def run(
             raise ConfigurationError(
                 f"the warning limit {chosen.warning:g} is above the critical limit {chosen.critical:g}"
             )
-        checked = asyncio.run(_check(question, chosen, target))
+        checked = asyncio.run(_check(query, chosen, target))
     except OrbitMQError as error:
         checked = checks.unknown(check, error_line(error))
-    except Exception as error:  # Python's own exit code, 1, would be a warning
+    except Exception as error:  # Python's own exit code for it, 1, would be a warning
         checked = checks.unknown(check, f"{type(error).__name__}: {error}")
     text = FORMATS.get(form, checks.nagios)(checked)
     print(printable_json(text) if form == "json" else printable(text, lines=True))
@@ -62,7 +61,7 @@ def run(
     raise SystemExit(CheckState[checked.state].value)
 
 
-async def _check(question: Check, limits: Limits, target: CheckTarget) -> CheckResult:
+async def _check(query: Check, limits: Limits, target: CheckTarget) -> CheckResult:
     context = choose(target.name_servers, target.context, target.cluster, target.mapped)
     async with opened(context, target.timeout_ms) as session:
-        return await question(session, limits)
+        return await query(session, limits)

@@ -1,7 +1,7 @@
-"""Names of topics, groups, brokers and contexts for a shell that completes a word: from a cache, else from the cluster.
+"""Names of topics, groups, brokers and contexts for shell completion: from a cache, else from the cluster.
 
-A shell waits for this at each TAB, so an answer of the last 30 s is taken as it is, a cluster is given a bounded time,
-and whatever goes wrong completes nothing and says nothing. Light: what asks is imported when the cache has no answer.
+The shell waits for this at each TAB. So results of the last 30 s are used from the cache, a query has a time limit, and
+an error completes nothing and prints nothing. Heavy modules are imported only if the cluster is queried.
 """
 
 from __future__ import annotations
@@ -27,19 +27,18 @@ if TYPE_CHECKING:
     from orbitmq.admin.session import Session
 
 FRESH_SECONDS = 30.0
-"""Names change seldom, and a shell asks again for every TAB."""
+"""How long cached names are used: they change seldom, and the shell completes at each TAB."""
 FAILED_SECONDS = 5.0
-"""So long nobody is asked again who did not answer: the terminal would hang at each TAB."""
-ASK_SECONDS = 1.5
-"""What a cluster is given; a request a little less, so that those who answer count."""
+"""How long a failed query is not repeated: the terminal would hang at each TAB."""
+QUERY_SECONDS = 1.5
+"""Time limit of a query. That of a request is a little less, so that responses of other nodes still count."""
 REQUEST_MS = 1200.0
 NAMES_MAX = 2000
-"""A shell that is given more shows none."""
+"""With more names the shell shows none."""
 FILES_MAX = 50
 _NAME = re.compile(r"[A-Za-z0-9_%][A-Za-z0-9_%.:-]*")
-"""Whatever else a name has is not handed to a shell, which reads what it is given: the `|` too that RocketMQ allows in
-names, as bash would put it onto the line unquoted.
-"""
+"""Names with other characters are not completed, because the shell would interpret them. RocketMQ allows `|` in names,
+and bash would insert it unquoted."""
 
 
 def _topics(context: typer.Context, incomplete: str) -> list[str]:
@@ -55,7 +54,7 @@ def _brokers(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def contexts(incomplete: str) -> list[str]:
-    """Those of the file."""
+    """The contexts of the file."""
     found: list[str] = []
     with _silent():
         from orbitmq.cli.contexts import load, path_of
@@ -102,19 +101,18 @@ end
 complete --command orbitmq --no-files --arguments '(__orbitmq_complete)'
 """,
 }
-"""Shell -> what has it ask. The line is handed over as it was typed: bash itself cuts words at colons, and so the
-addresses in it.
-"""
+"""Shell -> the script that calls the completion. The line is passed as typed, because bash splits words at colons, and
+with them addresses."""
 
 COMPLETED: dict[str, Callable[..., list[str]]] = {
     "TOPIC": _topics, "[TOPIC]": _topics, "GROUP": _groups, "SOURCE": _groups, "DESTINATION": _groups,
     "BROKER": _brokers, "[BROKER]": _brokers,
 }  # fmt: skip
-"""What stands for a word in help -> what completes it."""
+"""Metavariable in help texts -> its completion."""
 
 
 def completed(annotation: Any) -> Any:
-    """The annotation of a parameter, completed if it names one of those."""
+    """The annotation of a parameter, with a completion if its metavariable has one."""
     for info in getattr(annotation, "__metadata__", ()):
         found = COMPLETED.get(getattr(info, "metavar", None) or "")
         if found is not None and info.autocompletion is None:
@@ -126,13 +124,13 @@ def _names(kind: str, context: typer.Context, incomplete: str) -> list[str]:
     found: list[str] = []
     with _silent():
         place = _place(kind, context.params)
-        kept, is_fresh = _kept(place)
-        found += _matching(kept if is_fresh else _asked(kind, context.params, place, kept), incomplete)
+        cached, is_fresh = _cached(place)
+        found += _matching(cached if is_fresh else _queried(kind, context.params, place, cached), incomplete)
     return found
 
 
 def _matching(names: list[str], incomplete: str) -> list[str]:
-    """Those of the system, and of groups for retries and dead letters, only for who has begun with a %."""
+    """Names with a leading % (system topics, retry topics, dead letters) only if the word begins with a %."""
     return [
         name
         for name in names
@@ -144,13 +142,13 @@ def _matching(names: list[str], incomplete: str) -> list[str]:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Nothing is said on a terminal on which somebody types."""
+    """Nothing is printed: the user is typing on this terminal."""
     with suppress(Exception), Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
         yield
 
 
 def _place(kind: str, given: dict[str, Any]) -> Path:
-    """A file for each thing that can be meant."""
+    """The cache file of this query: one for each combination of kind and selected cluster."""
     config = os.environ.get("ORBITMQ_CONFIG") or os.environ.get("XDG_CONFIG_HOME") or ""
     meant = [
         kind, given.get("name_servers"), given.get("context_name"), given.get("cluster"), config,
@@ -160,26 +158,26 @@ def _place(kind: str, given: dict[str, Any]) -> Path:
     return cache_folder("names") / f"{digest[:16]}.json"
 
 
-def _kept(place: Path) -> tuple[list[str], bool]:
-    """What the file has, and whether that is good enough."""
+def _cached(place: Path) -> tuple[list[str], bool]:
+    """The names in the file, and whether they are fresh."""
     try:
-        told = json.loads(place.read_bytes())
-        names, until = [str(name) for name in told["names"]], float(told["until"])
+        stored = json.loads(place.read_bytes())
+        names, until = [str(name) for name in stored["names"]], float(stored["until"])
     except (OSError, ValueError, KeyError, TypeError):
         return [], False
     return names, 0 <= until - time.time() <= FRESH_SECONDS
 
 
-def _asked(kind: str, given: dict[str, Any], place: Path, before: list[str]) -> list[str]:
-    """What the cluster says; what was known before when it does not."""
+def _queried(kind: str, given: dict[str, Any], place: Path, before: list[str]) -> list[str]:
+    """The names from the cluster; the cached ones if it cannot be queried."""
     names = _bounded(lambda: _of_cluster(kind, given))
     seconds = FAILED_SECONDS if names is None else FRESH_SECONDS
     found = before if names is None else names
-    _keep(place, found, seconds)
+    _cache(place, found, seconds)
     return found
 
 
-def _keep(place: Path, names: list[str], seconds: float) -> None:
+def _cache(place: Path, names: list[str], seconds: float) -> None:
     from orbitmq.runtime.files import replace_text
 
     with suppress(OSError):
@@ -189,16 +187,16 @@ def _keep(place: Path, names: list[str], seconds: float) -> None:
 
 
 def _bounded(work: Callable[[], list[str]]) -> list[str] | None:
-    """None for work that fails or takes too long: a name that is not resolved is not waited for, either."""
+    """None if the work fails or takes too long; the limit also covers name resolution."""
 
     def over(_number: int, _frame: object) -> None:
         raise TimeoutError
 
     before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, ASK_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, QUERY_SECONDS)
     try:
         return work()
-    except Exception:  # a shell asks in the middle of a line: whatever went wrong, nothing may be printed into it
+    except Exception:  # the user is in the middle of a line: no error may be printed into it
         return None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -215,11 +213,11 @@ def _of_cluster(kind: str, given: dict[str, Any]) -> list[str]:
         given.get("name_servers") or (), given.get("context_name"), given.get("cluster"), given.get("mapped") or ()
     )
 
-    async def ask() -> list[str]:
+    async def query() -> list[str]:
         async with opened(context, REQUEST_MS) as session:
             return sorted(set(await _KINDS[kind](session)))
 
-    return asyncio.run(ask())
+    return asyncio.run(query())
 
 
 async def _topic_names(session: Session) -> list[str]:

@@ -1,6 +1,6 @@
-"""What a daemon is configured with: the pairs of a properties file, flags over them, and remarks on odd keys.
+"""The configuration of a daemon: a properties file, flags that override it, and warnings about odd keys.
 
-Must not know any daemon: the option classes that read the pairs are given.
+Must not know any daemon: callers pass the option classes that parse the pairs.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from orbitmq.runtime.options import Options, read_properties, unknown_keys
 def read(
     file: Path | None, flags: Mapping[str, str | None], *known: type[Options], settings: Sequence[str] = ()
 ) -> tuple[dict[str, str], list[str]]:
-    """The pairs (a flag that was given wins over `settings`, `KEY=VALUE` each, and those over the file), and one remark
-    a key that will not be acted on.
+    """The pairs, and one warning for each key without effect. Flags override `settings`, `KEY=VALUE` each, and those
+    override the file.
 
-    ConfigurationError when the file cannot be read, asks for something orbitmq would break in silence, or a setting has
-    no known key.
+    ConfigurationError if the file cannot be read, requires something that orbitmq does not do, or if a setting has no
+    known key.
     """
     pairs = read_properties(file) if file else {}
     odd = unknown_keys(pairs, *known)
@@ -58,7 +58,7 @@ def _near(key: str, known: tuple[type[Options], ...]) -> str:
 
 
 def as_properties(*options: Options) -> str:
-    """The effective configuration as text of a properties file, one line a key."""
+    """The effective configuration in the format of a properties file, one line for each key."""
     declared = {key: option for table in options for key, (_, option) in table.table().items()}
     pairs = {key: value for table in options for key, value in table.pairs().items()}
     return "".join(f"{key}={_escaped(str(declared[key].shown(value)))}\n" for key, value in pairs.items())

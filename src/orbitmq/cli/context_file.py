@@ -1,4 +1,4 @@
-"""The file of contexts as it is told and changed. Must not know what a context is for."""
+"""Lists and edits the file of contexts. Must not know what a context is for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import tomlkit
 from msgspec import Struct
 
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.cli import output
 from orbitmq.cli.contexts import FILE_BYTES_MAX, load, parse, path_of
 from orbitmq.cli.exit_codes import one_line_errors
@@ -27,12 +27,12 @@ class NamedCluster(Struct, frozen=True, rename="camel"):
 
     name: str
     in_use: bool
-    """Whether commands use it unless they name another."""
+    """Whether commands use it by default."""
     name_servers: list[str]
     cluster: str | None
     access_key: str | None
     secret: str | None
-    """Where the secret key is kept: `env MQ_SECRET`; never the secret."""
+    """Where the secret key is stored, for example `env MQ_SECRET`; never the secret itself."""
     tls: bool
     remember: str | None
     """How long a stopped broker is expected back; None for the default of 72 hours."""
@@ -40,7 +40,7 @@ class NamedCluster(Struct, frozen=True, rename="camel"):
     readonly: bool
 
 
-def tell(form: str) -> None:
+def show(form: str) -> None:
     with one_line_errors("context list"):
         path = path_of()
         tables = load(path)
@@ -54,7 +54,7 @@ def tell(form: str) -> None:
             for name, one in contexts
         ]  # fmt: skip
         now_ms = time.time_ns() // 1_000_000
-        output.write("ContextList", Found(items), COLUMNS, output.check(form), cluster=None, now_ms=now_ms)
+        output.write("ContextList", Result(items), COLUMNS, output.check(form), cluster=None, now_ms=now_ms)
 
 
 def use(name: str) -> None:
@@ -88,14 +88,14 @@ def remove(name: str) -> None:
 def _known(document: tomlkit.TOMLDocument, name: str) -> None:
     known = document.get("contexts", {})
     if name not in known:
-        raise NotFound(f"there is no context {name} in {path_of()} (there: {', '.join(known) or 'none'})")
+        raise NotFound(f"there is no context {name} in {path_of()} (known: {', '.join(known) or 'none'})")
 
 
 def _edit(command: str, change: Callable[[tomlkit.TOMLDocument], None]) -> None:
-    """Read, change, write beside, put in place: comments of the owner stay, and no half file is ever read."""
+    """Edit the file through a temporary file that replaces it: comments stay, and no partial file is ever read."""
     with one_line_errors(command):
         path = path_of()
-        load(path)  # says what is wrong with it, in the words of all commands
+        load(path)  # reports an invalid file as all commands do
         text = path.read_bytes()[:FILE_BYTES_MAX].decode() if path.exists() else ""
         document = tomlkit.parse(text)
         change(document)

@@ -1,4 +1,4 @@
-"""Named clusters, and where the one meant comes from: flags, then the environment, then a context of the file.
+"""Named clusters, and which one a command uses: flags first, then the environment, then a context of the file.
 
 The file is TOML, `~/.config/orbitmq/config.toml` (XDG_CONFIG_HOME and ORBITMQ_CONFIG are followed):
 
@@ -6,16 +6,16 @@ The file is TOML, `~/.config/orbitmq/config.toml` (XDG_CONFIG_HOME and ORBITMQ_C
 
     [contexts.production]
     nameServers = ["10.0.0.1:9876", "10.0.0.2:9876"]
-    cluster = "DefaultCluster"            # when the name servers know several
+    cluster = "DefaultCluster"            # if the name servers know several
     accessKey = "admin"
     secretKey = { env = "ROCKETMQ_SECRET" }   # or file = "/path", or command = ["pass", "show", "rocketmq"]
-    protected = true                      # every change asks for the context's name, --yes does not spare it
+    protected = true                      # every change prompts for the context's name, even with --yes
     readonly = true                       # no change at all
     mapAddr = { "172.17.0.2:10911" = "127.0.0.1:10911" }
-    remember = "72h"                      # how long a broker that is gone is missed in figures; "0" for not at all
+    remember = "72h"                      # how long a stopped broker is reported as missing; "0" for not at all
     tls = { "tls.client.authServer" = "true" }  # keys as in tls.properties; an empty table is TLS without checks
 
-A secret stands in it by reference only. Must not know what is asked of the cluster.
+Secrets are only referenced there. Must not know what commands do with the cluster.
 """
 
 from __future__ import annotations
@@ -35,35 +35,35 @@ from orbitmq.wire.signature import Credentials
 
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
 SECRET_COMMAND_SECONDS = 30
-"""A password manager may ask its owner; longer than that nobody is there."""
+"""Timeout of a command that prints a secret: a password manager may prompt its user."""
 FILE_BYTES_MAX = 1 << 20
-"""A configuration is read whole; more than that is none."""
+"""Limit of the file, which is read into memory."""
 _KEYS = {"nameServers", "cluster", "accessKey", "secretKey", "protected", "readonly", "mapAddr", "tls", "remember"}
 _REFERENCES = ("env", "file", "command")
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Everything it takes to ask one cluster."""
+    """How to reach one cluster."""
 
     name: str = ""
-    """Empty when it is made of flags and environment alone."""
+    """Empty if only flags and the environment were used."""
     name_servers: tuple[str, ...] = (DEFAULT_NAME_SERVER,)
     cluster: str | None = None
     access_key: str = ""
     secret: Mapping[str, Any] | str = field(default="", repr=False)
-    """The secret key, or where it is kept."""
+    """The secret key, or where it is stored."""
     protected: bool = False
     readonly: bool = False
     addresses: Mapping[str, str] = field(default_factory=dict)
-    """`host:port` that brokers register -> where they are reached from here."""
+    """`host:port` that brokers register -> their address as seen from here."""
     tls: Mapping[str, str] | None = None
     """None: connections are not encrypted."""
     remember: str | None = None
-    """How long a broker that is gone is missed: `72h`; None for the usual time, which is that."""
+    """How long a stopped broker is reported as missing, for example `72h`; None for the default, 72 hours."""
 
     def remember_ms(self, environment: Mapping[str, str] = os.environ) -> int:
-        """ORBITMQ_REMEMBER goes before the file. ConfigurationError for what is no span of time."""
+        """ORBITMQ_REMEMBER overrides the file. ConfigurationError if it is not a time span."""
         text = environment.get("ORBITMQ_REMEMBER") or self.remember
         try:
             return KEEP_MS if text is None else span_ms(text)
@@ -71,7 +71,7 @@ class Context:
             raise ConfigurationError(f"remember: {error}; {error.hint}") from error
 
     def credentials(self) -> Credentials | None:
-        """The account, its secret fetched now. ConfigurationError when it cannot be."""
+        """The account; its secret is fetched now. ConfigurationError if that fails."""
         if not self.access_key:
             return None
         return Credentials(self.access_key, _secret(self.name, self.secret))
@@ -84,10 +84,9 @@ def choose(
     mapped: Sequence[str] = (),
     environment: Mapping[str, str] = os.environ,
 ) -> Context:
-    """What to ask. A name server that is given (flag, else NAMESRV_ADDR) goes before those of the context in use, and
-    then its account is not used: it belongs to another cluster. A context that is named, by flag or by ORBITMQ_CONTEXT,
-    goes before NAMESRV_ADDR.
-    """
+    """The cluster to use. A given name server (flag, else NAMESRV_ADDR) overrides those of the current context; then
+    the context's account is not used, because it belongs to another cluster. A named context (flag or ORBITMQ_CONTEXT)
+    overrides NAMESRV_ADDR."""
     given = split_addresses(name_servers)
     context = context or (None if given else environment.get("ORBITMQ_CONTEXT") or None)
     if not given and context is None:
@@ -105,17 +104,17 @@ def choose(
 
 
 def split_addresses(texts: Sequence[str]) -> tuple[str, ...]:
-    """`host:port` each; `;` and `,` separate, as people forget to quote the first."""
+    """`host:port` each, separated by `;` or `,`, because `;` needs quotes in a shell."""
     found = tuple(part.strip() for text in texts for part in text.replace(",", ";").split(";") if part.strip())
     for address in found:
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ConfigurationError(f"name server {address!r}: give host:port, 127.0.0.1:9876 say")
+            raise ConfigurationError(f"name server {address!r}: give host:port, for example 127.0.0.1:9876")
     return found
 
 
 def path_of(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the contexts are kept."""
+    """The path of the file of contexts."""
     if named := environment.get("ORBITMQ_CONFIG"):
         return Path(named).expanduser()
     home = environment.get("XDG_CONFIG_HOME") or "~/.config"
@@ -123,14 +122,14 @@ def path_of(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The file's tables; empty when there is no file. ConfigurationError names file and place."""
+    """The file's tables; empty if there is no file. ConfigurationError names the file and the position."""
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
     except FileNotFoundError:
         return {}
     if len(data) > FILE_BYTES_MAX:
-        raise ConfigurationError(f"{path}: larger than {FILE_BYTES_MAX} bytes, that is no list of contexts")
+        raise ConfigurationError(f"{path}: larger than {FILE_BYTES_MAX} bytes; this is not a file of contexts")
     if not data:
         raise ConfigurationError(f"{path}: the file is empty, its contexts are lost; restore or remove it")
     try:
@@ -148,18 +147,20 @@ def _stored(name: str | None, environment: Mapping[str, str]) -> Context:
     found = tables.get("contexts", {}).get(name)
     if found is None:
         known = ", ".join(tables.get("contexts", {})) or "none"
-        raise ConfigurationError(f"there is no context {name} in {path} (there: {known}); orbitmq context add {name}")
+        raise ConfigurationError(f"there is no context {name} in {path} (known: {known}); orbitmq context add {name}")
     return parse(name, found, path)
 
 
 def parse(name: str, table: Mapping[str, Any], path: Path) -> Context:
-    """One context of the file. ConfigurationError for a key nobody knows or a value of the wrong kind."""
+    """One context of the file. ConfigurationError for an unknown key or a value of the wrong type."""
     where = f"{path}: context {name}"
     if odd := set(table) - _KEYS:
-        raise ConfigurationError(f"{where}: unknown key {', '.join(sorted(odd))}; there are {', '.join(sorted(_KEYS))}")
+        raise ConfigurationError(
+            f"{where}: unknown key {', '.join(sorted(odd))}; known keys: {', '.join(sorted(_KEYS))}"
+        )
     if isinstance(table.get("secretKey"), str):
         raise ConfigurationError(
-            f'{where}: a secret does not stand in the file; secretKey = {{ env = "NAME" }}, file or command'
+            f'{where}: a secret must not be in the file; use secretKey = {{ env = "NAME" }}, file or command'
         )
     servers = table.get("nameServers", [DEFAULT_NAME_SERVER])
     made = Context(
@@ -195,15 +196,15 @@ def _secret(context: str, reference: Mapping[str, Any] | str) -> str:
         except OSError as error:
             raise ConfigurationError(f"{where}: {path}: {error.strerror}") from error
     if kind == "command":
-        return _told_by(reference["command"], where)
+        return _command_output(reference["command"], where)
     raise ConfigurationError(f"{where}: give one of {', '.join(_REFERENCES)}")
 
 
-def _told_by(command: Sequence[str], where: str) -> str:
+def _command_output(command: Sequence[str], where: str) -> str:
     if isinstance(command, str):
         raise ConfigurationError(f'{where}: give the command as a list, ["pass", "show", "rocketmq"]')
     try:
-        ended = subprocess.run(  # noqa: S603 -- the owner's own file names it, no shell reads it
+        ended = subprocess.run(  # noqa: S603 -- the command is from the user's own file, and no shell reads it
             list(command), capture_output=True, text=True, timeout=SECRET_COMMAND_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -214,7 +215,8 @@ def _told_by(command: Sequence[str], where: str) -> str:
 
 
 def _account_of(environment: Mapping[str, str]) -> tuple[str, str]:
-    """From ORBITMQ_ACCESS_KEY and ORBITMQ_SECRET_KEY, else `$ROCKETMQ_HOME/conf/tools.yml`, as the stock tool."""
+    """From ORBITMQ_ACCESS_KEY and ORBITMQ_SECRET_KEY, else from `$ROCKETMQ_HOME/conf/tools.yml`, as mqadmin reads
+    it."""
     if access_key := environment.get("ORBITMQ_ACCESS_KEY", ""):
         return access_key, environment.get("ORBITMQ_SECRET_KEY", "")
     home = environment.get("ROCKETMQ_HOME")
@@ -233,5 +235,5 @@ def _account_of(environment: Mapping[str, str]) -> tuple[str, str]:
 def _pair(text: str) -> tuple[str, str]:
     from_, equals, to = text.partition("=")
     if not equals:
-        raise ConfigurationError(f"--map-addr {text}: give REGISTERED=REACHED, 172.17.0.2:10911=127.0.0.1:10911 say")
+        raise ConfigurationError(f"--map-addr {text}: give FROM=TO, for example 172.17.0.2:10911=127.0.0.1:10911")
     return from_.strip(), to.strip()

@@ -1,7 +1,7 @@
-"""Runs the daemons for the operator: options in, a few lines out, signals, exit codes.
+"""Runs the daemons: reads options, prints a few lines, handles signals, sets exit codes.
 
-Each daemon builds, starts and stops its own parts; here they are only set up, awaited and taken down. Everything that
-can go wrong at start becomes one line on standard error. Must not know protocols or file formats.
+Each daemon builds, starts and stops its own parts; here they are only set up, awaited and stopped. Every error at start
+becomes one line on standard error. Must not know protocols or file formats.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from orbitmq.store.options import StoreOptions
 _log = getLogger(__name__)
 
 READY, STOPPING = "READY=1", "STOPPING=1"
-"""What systemd's notification protocol calls the states of a daemon."""
+"""States of a daemon in systemd's notification protocol."""
 SOCKET_VARIABLE = "NOTIFY_SOCKET"
 DATA_DIR = Path("~/.orbitmq")
 LOOPBACK = "127.0.0.1"
-DASHBOARD_PORT = 8082  # that of RocketMQ's own
+DASHBOARD_PORT = 8082  # that of RocketMQ's dashboard
 
-# Collections of the youngest generation after this many new containers, not Python's 700: a loaded broker makes that
-# many in a millisecond, and nearly all of them die without the collector's help.
+# Collect the youngest generation after this many new containers, instead of Python's 700: a loaded broker creates that
+# many in a millisecond, and reference counting frees nearly all of them.
 GC_THRESHOLDS = (50_000, 50, 100)
 
 
@@ -73,9 +73,8 @@ def up(
     page: int | None,
     log_level: logging.Level,
 ) -> None:
-    """Name server and broker in one process; what the file does not place elsewhere is kept below `data_dir`. `page` is
-    the port of the web page, None where there is to be none.
-    """
+    """Run a name server and a broker in one process. Files are below `data_dir` unless the configuration file says
+    otherwise. `page` is the port of the web page; None for no web page."""
     with one_line_errors("up"):
         home = (data_dir or DATA_DIR).expanduser().absolute()
         port = None if broker_port is None else str(broker_port)
@@ -90,7 +89,7 @@ def up(
             )
         names = NamesrvOptions(
             listen_port=namesrv_port,
-            bind_address=broker.listen_address,  # whoever reaches the broker has to find it first
+            bind_address=broker.listen_address,  # clients that reach the broker must reach the name server first
             kv_config_path=str(home / "namesrv" / "kvConfig.json"),
             config_store_path=str(home / "namesrv" / "namesrv.properties"),
         )
@@ -103,7 +102,7 @@ def up(
 
 
 def _listening(port: int) -> socket.socket:
-    """For the web page; a free port where the usual one is taken, by another `orbitmq up` say."""
+    """The socket of the web page: on a free port if the default one is in use, for example by another `orbitmq up`."""
     try:
         return listen(LOOPBACK, port)
     except ConfigurationError:
@@ -213,7 +212,7 @@ async def _broker(
     metrics: MetricsOptions,
     stopped: asyncio.Event,
 ) -> None:
-    """A slave that is promoted ends, and starts anew as a master, in the same process and on the same port."""
+    """A slave that is promoted stops, then starts as a master in the same process and on the same port."""
     while not stopped.is_set():
         broker = Broker(options, store, configuration=config, tls=tls, connections=limits)
         parts = parts_of(metrics, broker)
@@ -242,18 +241,18 @@ async def _running(daemon: D) -> AsyncIterator[D]:
 
 
 async def serve(ended: Awaitable[object], *ready: str) -> None:
-    """Say that everything is ready, and wait for the end."""
+    """Report that everything is ready, then wait for the end."""
     sys.stdout.writelines(ready)
     sys.stdout.flush()
     gc.collect()
-    gc.freeze()  # what has been loaded and built stays: no collection needs to look at it again
+    gc.freeze()  # what has been loaded so far stays: exclude it from collections
     gc.set_threshold(*GC_THRESHOLDS)
     notify_manager(READY)
     await ended
 
 
 def run_until_stopped(main: Callable[[asyncio.Event], Coroutine[None, None, None]], log_level: logging.Level) -> None:
-    """Run `main`; the event it gets is set by SIGINT or SIGTERM, also while it still starts."""
+    """Run `main`. SIGINT or SIGTERM sets the event it gets, also during the start."""
 
     async def watched() -> None:
         try:
@@ -272,8 +271,8 @@ def _stop_signal() -> asyncio.Event:
 
     def stop(number: signal.Signals) -> None:
         stopped.set()
-        notify_manager(STOPPING)  # a promoted slave stops, too, but only to start anew
-        loop.remove_signal_handler(number)  # the operator's second Ctrl-C ends the process without waiting
+        notify_manager(STOPPING)  # a promoted slave also stops, but starts again
+        loop.remove_signal_handler(number)  # a second Ctrl-C ends the process without a clean stop
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
@@ -293,7 +292,7 @@ def _address(name: str, address: str) -> str:
 
 
 def _first_steps(namesrv: str) -> str:
-    """A command to paste: one message there and back with the client of this installation."""
+    """A command to paste: it sends and receives a message with the client of this installation."""
     return f"""\
 {shlex.quote(sys.executable)} -c "
 from orbitmq.client import Message
@@ -317,9 +316,10 @@ def _warn(remarks: Iterable[str]) -> None:
 
 
 def notify_manager(state: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Send `state` to the service manager at the socket that NOTIFY_SOCKET names, as sd_notify(3); whether it was sent.
+    """Send `state` to the service manager at the socket in NOTIFY_SOCKET, as sd_notify(3) does; return whether it was
+    sent.
 
-    A name that begins with `@` is an abstract socket of Linux. Never waits; a failure is logged and does not end the
+    A name that begins with `@` is an abstract socket of Linux. Never blocks; a failure is logged and does not end the
     daemon.
     """
     name = environment.get(SOCKET_VARIABLE, "")
@@ -330,6 +330,6 @@ def notify_manager(state: str, environment: Mapping[str, str] = os.environ) -> b
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as notifications:
             notifications.sendto(state.encode(), address)
     except OSError as error:
-        _log.warning("event=manager_not_told fact=%s error=%s", state, error)
+        _log.warning("event=manager_not_notified fact=%s error=%s", state, error)
         return False
     return True

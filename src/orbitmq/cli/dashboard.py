@@ -1,4 +1,4 @@
-"""The command `dashboard`: which clusters, who may log in, where it listens. Must not know a page."""
+"""The command `dashboard`: its clusters, accounts and address. Must not know a page."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from orbitmq.runtime.clock import SystemClock
 from orbitmq.wire.signature import sign
 
 DEFAULT_PLACE = "local"
-"""The name of a cluster that flags tell of and no context does."""
-STOP_SECONDS = 3  # for requests under way
+"""The name of a cluster that is given by flags, without a context."""
+STOP_SECONDS = 3  # for requests in flight
 
 
 def run(flags: DashboardFlags) -> None:
@@ -104,7 +104,7 @@ def accounts_path(environment: dict[str, str] | None = None) -> Path:
 
 
 def _accounts(flags: DashboardFlags, places: list[DashboardCluster]) -> AccountFile | None:
-    """None where nobody has to log in: on loopback, with no account of a cluster to lend."""
+    """None if no login is required: on loopback, and without an account for a cluster."""
     path = flags.accounts or accounts_path()
     if flags.accounts is not None or path.exists():
         found = AccountFile(path)
@@ -113,20 +113,20 @@ def _accounts(flags: DashboardFlags, places: list[DashboardCluster]) -> AccountF
         return found
     if not _is_loopback(flags.host):
         raise ConfigurationError(
-            f"--host {flags.host} is more than loopback, and nobody would have to log in; "
-            "make an account first: orbitmq dashboard account NAME --role admin"
+            f"--host {flags.host} is not a loopback address, and no login would be required; "
+            "create an account first: orbitmq dashboard account NAME --role admin"
         )
     for place in places:
         if place.access.has_account:
             raise ConfigurationError(
-                f"cluster {place.name} is asked with an account of its own, which the page would lend to every user of "
-                "this machine; make an account first: orbitmq dashboard account NAME --role admin"
+                f"cluster {place.name} has an account, which the page would lend to every user of "
+                "this machine; create an account first: orbitmq dashboard account NAME --role admin"
             )
     return None
 
 
 def _check_proxies(proxies: Sequence[str]) -> None:
-    """Names would be taken for addresses that nobody has, and `*` for everybody's."""
+    """uvicorn would take names for addresses that never match, and `*` for all addresses."""
     for text in proxies:
         try:
             ipaddress.ip_network(text)
@@ -192,7 +192,7 @@ async def _serve(
 
 
 def _end_with_input(stopped: asyncio.Event) -> None:
-    """Whoever gave us the socket holds the other end of standard input: it ends when they do."""
+    """Stop when standard input is closed: the process that passed the socket holds its other end."""
     loop, number = asyncio.get_running_loop(), sys.stdin.fileno()
 
     def read() -> None:
@@ -210,7 +210,7 @@ async def _first(stopped: asyncio.Event, task: asyncio.Task[None]) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Leaves the signals to whoever runs it."""
+    """Leaves signals to the process that runs it."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -218,7 +218,7 @@ class _Server(uvicorn.Server):
 
 
 def account(name: str, role: str | None, path: Path | None, *, remove: bool) -> None:
-    """Written at once; the password comes from the terminal or from standard input."""
+    """Writes at once; the password is read from the terminal or from standard input."""
     with one_line_errors("dashboard account"):
         place = path or accounts_path()
         if remove:
@@ -234,7 +234,7 @@ def account(name: str, role: str | None, path: Path | None, *, remove: bool) -> 
 
 
 def _role_now(path: Path, name: str) -> Role:
-    """What an account keeps when only its password changes."""
+    """The role of an account whose password alone changes; viewer for a new account."""
     known = AccountFile(path).accounts().get(name) if path.exists() else None
     return Role.VIEWER if known is None else known.role
 
@@ -244,5 +244,5 @@ def _password() -> str:
         return sys.stdin.readline().rstrip("\n")
     first = getpass.getpass("Password: ")
     if getpass.getpass("Again: ") != first:
-        raise ConfigurationError("the two are not the same; nothing was written")
+        raise ConfigurationError("the passwords differ; nothing was written")
     return first

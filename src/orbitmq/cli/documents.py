@@ -1,4 +1,4 @@
-"""Documents of a cluster's configuration as files: read, fetched secrets for, written whole or not at all."""
+"""Files of cluster configuration: read, completed with secrets, and written completely or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from orbitmq.admin import config_as_code
 from orbitmq.admin.declared import Document, SecretReference, dump, parse
 from orbitmq.admin.plans import Plan, Step, StepOutcome
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.session import Session
 from orbitmq.cli.contexts import Context, choose
 from orbitmq.cli.execution import error_line, opened
@@ -24,12 +24,12 @@ COMMAND = "config export"
 
 
 async def plan(session: Session, file: Path, *, prune: bool) -> Plan:
-    """The plan that brings the cluster to what the file says."""
+    """The plan that makes the cluster match the file."""
     return await config_as_code.plan_apply(session, read(file), _fetched, prune=prune)
 
 
-async def differences(session: Session, file: Path, *, prune: bool) -> Found[Step]:
-    """The steps that would change something; the check fails when there are some."""
+async def differences(session: Session, file: Path, *, prune: bool) -> Result[Step]:
+    """The steps that would change something; the check fails if there are any."""
     found = (await plan(session, file, prune=prune)).preview()
     found.items = [step for step in found.items if step.outcome is not StepOutcome.UNCHANGED]
     found.check_failed = bool(found.items)
@@ -37,7 +37,7 @@ async def differences(session: Session, file: Path, *, prune: bool) -> Found[Ste
 
 
 def read(file: Path) -> Document:
-    """ConfigurationError names the file and the place."""
+    """ConfigurationError names the file and the position."""
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
         return parse(text)
@@ -58,7 +58,7 @@ def export(
     mapped: Sequence[str],
     timeout_ms: float,
 ) -> None:
-    """Ends the process unless every broker has told its part."""
+    """Ends the process unless every broker responded."""
     try:
         if wrong := sorted(set(sections) - set(config_as_code.SECTIONS)):
             raise ConfigurationError(f"{wrong[0]}: the sections are {', '.join(config_as_code.SECTIONS)}")
@@ -77,6 +77,6 @@ def export(
         fail(COMMAND, text, exit_code(error) or EXIT_FAILED)
 
 
-async def _exported(context: Context, sections: Sequence[str], timeout_ms: float) -> Found[Document]:
+async def _exported(context: Context, sections: Sequence[str], timeout_ms: float) -> Result[Document]:
     async with opened(context, timeout_ms) as session:
         return await config_as_code.export(session, sections)

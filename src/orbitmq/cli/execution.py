@@ -1,4 +1,4 @@
-"""A verb at work: the context is chosen, a session opened, the verb called, its answer written, the exit code found.
+"""Executes a verb: chooses the context, opens a session, calls the verb, prints the result, finds the exit code.
 
 Knows no noun.
 """
@@ -17,9 +17,9 @@ from typing import Any, NoReturn
 from msgspec.structs import replace
 
 from orbitmq.admin.envelope import plain
-from orbitmq.admin.memory import KeptMemory
+from orbitmq.admin.memory import StoredMemory
 from orbitmq.admin.plans import Plan, Step, StepOutcome
-from orbitmq.admin.results import Failure, Found, failure_of
+from orbitmq.admin.results import Failure, Result, failure_of
 from orbitmq.admin.session import Session, nearest
 from orbitmq.cli import output, undo_files
 from orbitmq.cli.contexts import Context, choose
@@ -51,7 +51,7 @@ Verb = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a verb: who, what with, and how it is told."""
+    """One call of a verb: its function and arguments, its context, and its output format."""
 
     command: str
     kind: str
@@ -75,7 +75,7 @@ class Call:
 
 @dataclass(slots=True)
 class Aside:
-    """What a stream tells beside its items; a failure is known by the exit code, too."""
+    """Failures and warnings of a stream, printed on standard error. A failure also changes the exit code."""
 
     call: Call
     has_failed: bool = False
@@ -97,7 +97,7 @@ def perform(
     own: Mapping[str, Any],
     shared: dict[str, Any],
 ) -> None:
-    """Ends the process with the exit code of what became of it."""
+    """Ends the process with the exit code of the result."""
     with one_line_errors(command):
         context = choose(
             shared["name_servers"] or (), shared["context_name"], shared["cluster"], shared["mapped"] or ()
@@ -107,7 +107,7 @@ def perform(
         command, kind, columns, verb, own, context, form, shared["timeout"] * 1000, shared["quiet"], shared["verbose"]
     )
     try:
-        with _told(call):
+        with _reported_errors(call):
             if way == "read":
                 code = _watch(call, shared["watch"]) if shared["watch"] else asyncio.run(_read(call))
             elif way == "change":
@@ -121,20 +121,20 @@ def perform(
                 code = asyncio.run(_stream(call, way))
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
-    except BrokenPipeError:  # whoever reads has had enough; what was changed is not known to them
+    except BrokenPipeError:  # the reader has closed the pipe, so it does not know what was changed
         sys.stderr.close()
         code = EXIT_FAILED if way == "change" else 0
     raise SystemExit(code)
 
 
 @contextmanager
-def _told(call: Call) -> Iterator[None]:
-    """An error is one line with its remedy; in JSON it is the answer, too."""
+def _reported_errors(call: Call) -> Iterator[None]:
+    """An error is one line with its remedy; with JSON or YAML it is also the result."""
     try:
         yield
     except OrbitMQError as error:
         if call.in_json:
-            found = Found[Any](failures=[failure_of(", ".join(call.context.name_servers), error)])
+            found = Result[Any](failures=[failure_of(", ".join(call.context.name_servers), error)])
             output.write(call.kind, found, call.columns, call.form, cluster=call.context.cluster, now_ms=_now_ms())
         code = exit_code(error) or EXIT_FAILED
         fail(call.command, error_line(error), code)
@@ -149,7 +149,7 @@ def error_line(error: OrbitMQError) -> str:
 
 @asynccontextmanager
 async def opened(context: Context, timeout_ms: float, *, verbose: bool = False) -> AsyncIterator[Session]:
-    """A session of the context's cluster; `timeout_ms` holds for each request."""
+    """A session with the context's cluster; `timeout_ms` is the timeout of each request."""
     credentials = context.credentials()
     remoting = Remoting(
         connect_timeout_ms=timeout_ms,
@@ -166,21 +166,21 @@ async def opened(context: Context, timeout_ms: float, *, verbose: bool = False) 
         await remoting.close()
 
 
-def memory_of(context: Context) -> KeptMemory:
-    """What the user's commands remember of these name servers. ConfigurationError for a span of time that is none."""
-    return KeptMemory(state_folder("brokers"), context.name_servers, keep_ms=context.remember_ms())
+def memory_of(context: Context) -> StoredMemory:
+    """The brokers that earlier commands saw at these name servers. ConfigurationError for an invalid time span."""
+    return StoredMemory(state_folder("brokers"), context.name_servers, keep_ms=context.remember_ms())
 
 
 def forget_broker(broker: str, name_servers: Sequence[str], context_name: str | None) -> None:
-    """Ends with exit code 3 where nothing is remembered under this name."""
+    """Ends with exit code 3 if no broker of this name is remembered."""
     with one_line_errors("cluster forget"):
         memory = memory_of(choose(name_servers, context_name, None))
-        gone = asyncio.run(memory.forget(broker))
-        if not gone:
+        forgotten = asyncio.run(memory.forget(broker))
+        if not forgotten:
             known = {one.title for one in asyncio.run(memory.known())}
-            hint = nearest(broker, known) or f"remembered are: {', '.join(sorted(known)) or 'none'}"
+            hint = nearest(broker, known) or f"remembered brokers: {', '.join(sorted(known)) or 'none'}"
             raise NotFound(f"no broker {broker} is remembered; {hint}", hint)
-        for one in gone:
+        for one in forgotten:
             print(printable(f"forgotten: {one.title} ({one.address})"), file=sys.stderr)
 
 
@@ -190,7 +190,7 @@ def _opened(call: Call) -> AbstractAsyncContextManager[Session]:
 
 async def _read(call: Call, **more: Any) -> int:
     async with _opened(call) as session:
-        found: Found[Any] = await call.verb(session, **more, **call.arguments)
+        found: Result[Any] = await call.verb(session, **more, **call.arguments)
     output.write(call.kind, found, call.columns, call.form, cluster=call.context.cluster, now_ms=_now_ms())
     _remarks(call, found)
     return _code_of(found)
@@ -202,7 +202,7 @@ def _watch(call: Call, seconds: float) -> NoReturn:
             print("\x1b[H\x1b[2J", end="")
         try:
             asyncio.run(_read(call))
-        except OrbitMQError as error:  # a broker that restarts is what is watched
+        except OrbitMQError as error:  # the user may be watching a broker that restarts
             call.remark(f"orbitmq {call.command}: {error_line(error)}")
         sys.stdout.flush()
         time.sleep(seconds)
@@ -210,9 +210,9 @@ def _watch(call: Call, seconds: float) -> NoReturn:
 
 async def _stream(call: Call, way: str) -> int:
     aside = Aside(call)
-    beside = {"aside": aside} if way == "stream" else {}
+    extra = {"aside": aside} if way == "stream" else {}
     async with _opened(call) as session:
-        items: AsyncIterator[Any] = call.verb(session, **beside, **call.arguments)
+        items: AsyncIterator[Any] = call.verb(session, **extra, **call.arguments)
         for heading in output.headings(call.columns, call.form):
             print(heading, file=safe(sys.stdout), flush=True)
         async for item in items:
@@ -224,9 +224,9 @@ async def _change(call: Call, shared: Mapping[str, Any]) -> int:
     async with _opened(call) as session:
         plan: Plan = await call.verb(session, **call.arguments)
         if shared["dry_run"] or not plan.changing:
-            _tell(call, plan.preview())
+            _report(call, plan.preview())
             if not plan.changing and not plan.failures:
-                call.remark("nothing to do: it is so already")
+                call.remark("nothing to change")
             return _code_unchanged(plan, shared)
         _confirm(call, plan, yes=shared["yes"])
         if plan.undo is not None:
@@ -238,15 +238,15 @@ async def _change(call: Call, shared: Mapping[str, Any]) -> int:
         made = await _make(call, plan)
         if shared["verify"]:
             made = await plan.verify(made)
-    _tell(call, made)
+    _report(call, made)
     if any(step.outcome is StepOutcome.NOT_APPLIED for step in made.items):
         return EXIT_CHECK_FAILED
     done = any(step.outcome in (StepOutcome.DONE, StepOutcome.CONFIRMED) for step in made.items)
-    return _code_of(made) if done else _code_of(Found[Any](failures=made.failures))
+    return _code_of(made) if done else _code_of(Result[Any](failures=made.failures))
 
 
-async def _make(call: Call, plan: Plan) -> Found[Step]:
-    """Whatever ends it early, Ctrl-C or a bug: what was made until then is told."""
+async def _make(call: Call, plan: Plan) -> Result[Step]:
+    """If Ctrl-C or a bug interrupts it, the steps made so far are reported."""
     so_far: list[Step] = []
 
     def progress(step: Step) -> None:
@@ -259,11 +259,11 @@ async def _make(call: Call, plan: Plan) -> Found[Step]:
     except BaseException:
         left = plan.steps[len(so_far) :]
         words = [
-            f"{one.target}: {one.action} {one.subject} was under way: whether it was done is not known"
+            f"{one.target}: {one.action} {one.subject} was interrupted: it is unknown whether it was done"
             for one in left[:1]
         ]
         skipped = [replace(step, outcome=StepOutcome.SKIPPED) for step in left[1:]]
-        _tell(call, Found([*so_far, *skipped], [*plan.warnings, *words], list(plan.failures)))
+        _report(call, Result([*so_far, *skipped], [*plan.warnings, *words], list(plan.failures)))
         raise
 
 
@@ -274,12 +274,12 @@ def _code_unchanged(plan: Plan, shared: Mapping[str, Any]) -> int:
 
 
 def _confirm(call: Call, plan: Plan, *, yes: bool) -> None:
-    """Ends the process unless it is said that the plan may be made."""
+    """Ends the process unless the plan is confirmed."""
     _refuse_readonly(call)
     if (yes or not plan.must_be_confirmed) and not call.context.protected:
         return
     preview = plan.preview()
-    _must_be_there(call)
+    _require_terminal(call)
     output.write("Plan", preview, call.columns, "table", cluster=None, now_ms=_now_ms(), stream=sys.stderr)
     for warning in preview.warnings:
         print(printable(f"warning: {warning}"), file=sys.stderr)
@@ -287,30 +287,33 @@ def _confirm(call: Call, plan: Plan, *, yes: bool) -> None:
 
 
 def _allow_feed(call: Call) -> None:
-    """Sending is a change, too: a protected context wants its name before, which standard input with messages cannot
-    give.
-    """
+    """Sending is a change, too: a protected context prompts for its name, which is impossible if standard input has the
+    messages."""
     _refuse_readonly(call)
     if call.context.protected:
-        _must_be_there(call)
+        _require_terminal(call)
         _typed(call, "send these messages", call.context.name)
 
 
-def _must_be_there(call: Call) -> None:
+def _require_terminal(call: Call) -> None:
     if not sys.stdin.isatty():
-        reason = "the context is protected" if call.context.protected else "nobody is there to confirm it; --yes does"
+        reason = (
+            "the context is protected"
+            if call.context.protected
+            else "standard input is not a terminal; confirm with --yes"
+        )
         fail(call.command, f"not done: {reason}", EXIT_CANCELLED)
 
 
 def _typed(call: Call, title: str, wanted: str) -> None:
-    print(f"{printable(title)}. Type {wanted} to go on: ", end="", file=sys.stderr, flush=True)
+    print(f"{printable(title)}. Type {wanted} to continue: ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip() != wanted:
         fail(call.command, "cancelled; nothing was done", EXIT_CANCELLED)
 
 
 def _refuse_readonly(call: Call) -> None:
     if call.context.readonly:
-        fail(call.command, f"context {call.context.name} is readonly: nothing is changed through it", EXIT_REFUSED)
+        fail(call.command, f"context {call.context.name} is readonly: changes are refused", EXIT_REFUSED)
 
 
 def _progress(call: Call, step: Step) -> None:
@@ -318,18 +321,18 @@ def _progress(call: Call, step: Step) -> None:
         call.remark(f"{step.outcome}: {step.target}: {step.action} {step.subject}")
 
 
-def _tell(call: Call, found: Found[Step]) -> None:
+def _report(call: Call, found: Result[Step]) -> None:
     output.write(call.kind, found, call.columns, call.form, cluster=call.context.cluster, now_ms=_now_ms())
     _remarks(call, found)
 
 
-def _remarks(call: Call, found: Found[Any]) -> None:
+def _remarks(call: Call, found: Result[Any]) -> None:
     for warning in found.warnings:
         call.remark(f"warning: {warning}")
     for failure in found.failures:
         call.remark(_line_of(failure))
     if found.partial:
-        call.remark("this is partial: what they have is missing in it")
+        call.remark("this is partial: what these nodes have is missing")
 
 
 def _line_of(failure: Failure) -> str:
@@ -337,7 +340,7 @@ def _line_of(failure: Failure) -> str:
     return f"{failure.target}: {failure.name}: {failure.message}{hint}"
 
 
-def _code_of(found: Found[Any]) -> int:
+def _code_of(found: Result[Any]) -> int:
     if not found.failures:
         return EXIT_CHECK_FAILED if found.check_failed else 0
     if found.items:
@@ -355,7 +358,7 @@ def _now_ms() -> int:
 
 
 class _Requests:
-    """Tells each request on standard error: its code, the peer, how long the answer took."""
+    """Prints each request on standard error: its code, the peer, the response code, the latency."""
 
     def __init__(self) -> None:
         self._began: dict[int | None, float] = {}

@@ -1,4 +1,4 @@
-"""How a command ends that cannot do its work: one line on standard error and an exit code. Knows no command."""
+"""How a failed command ends: one line on standard error and an exit code. Knows no command."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from orbitmq.runtime.printable import printable
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_NOT_FOUND = 3  # no such topic, group, broker or message
-EXIT_REFUSED = 4  # no permission: an account's, or the operating system's (an unwritable directory, a privileged port)
-EXIT_UNREACHABLE = 5  # a node did not answer: nothing, or only a part, is told or done
+EXIT_REFUSED = 4  # no permission for the account or in the operating system (a read-only directory, a privileged port)
+EXIT_UNREACHABLE = 5  # a node did not respond: the result is missing or partial
 EXIT_TIMEOUT = 6
-EXIT_CONFLICT = 7  # it is otherwise: exists already, group online, a port in use, a locked directory
-EXIT_CHECK_FAILED = 8  # the question was answered, and the answer is no
+EXIT_CONFLICT = 7  # the state is another: already exists, group online, port in use, directory locked
+EXIT_CHECK_FAILED = 8  # the check was made and failed
 EXIT_CANCELLED = 9  # not confirmed
-EXIT_UNCHANGED = 10  # nothing was to do, and that was asked for as a failure
-EXIT_INTERRUPTED = 130  # by Ctrl-C; of a daemon by the second one, without a clean stop
+EXIT_UNCHANGED = 10  # nothing to change, with --fail-if-unchanged
+EXIT_INTERRUPTED = 130  # by Ctrl-C; for a daemon by a second one, without a clean stop
 
 
-# Response codes, as in orbitmq.wire.codes, which is too heavy to be imported here.
-_ANSWERED = {2: EXIT_UNREACHABLE, 14: EXIT_UNREACHABLE, 16: EXIT_REFUSED, 17: EXIT_NOT_FOUND, 22: EXIT_NOT_FOUND,
+# Response codes of orbitmq.wire.codes, which is too heavy to be imported here.
+_RESPONSES = {2: EXIT_UNREACHABLE, 14: EXIT_UNREACHABLE, 16: EXIT_REFUSED, 17: EXIT_NOT_FOUND, 22: EXIT_NOT_FOUND,
              26: EXIT_NOT_FOUND, 206: EXIT_CONFLICT, 207: EXIT_TIMEOUT, 208: EXIT_NOT_FOUND}  # fmt: skip
 _KINDS: tuple[tuple[type[OrbitMQError], int], ...] = (
     (BadArgument, EXIT_USAGE),
@@ -52,9 +52,8 @@ _KINDS: tuple[tuple[type[OrbitMQError], int], ...] = (
 
 @contextmanager
 def one_line_errors(command: str, failed: int = EXIT_FAILED) -> Iterator[None]:
-    """What the operator or the machine got wrong is one line and an exit code, `failed` when no other says more; a bug
-    keeps its stack.
-    """
+    """An error of the operator or the machine becomes one line and an exit code, `failed` if it has no other. A bug
+    keeps its traceback."""
     try:
         yield
     except OrbitMQError as error:
@@ -72,21 +71,21 @@ def fail(command: str, text: str, code: int) -> NoReturn:
 
 
 def leave(text: str) -> NoReturn:
-    """End the process without waiting for its threads: they wait for a disk that does not answer."""
+    """End the process without waiting for its threads, which may hang on a failed disk."""
     flush()
     print(f"orbitmq: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
     os._exit(EXIT_FAILED)
 
 
-ACCESS_REFUSED = "AclException"  # in the remark: brokers have no code of their own for it
+ACCESS_REFUSED = "AclException"  # in the remark: brokers have no response code for it
 
 
 def exit_code(error: BaseException) -> int:
-    """0 for an error that has no code of its own."""
+    """0 if the error has no exit code of its own."""
     if isinstance(error, BrokerError):
         if ACCESS_REFUSED in error.remark:
             return EXIT_REFUSED
-        return _ANSWERED.get(error.code, EXIT_FAILED)
+        return _RESPONSES.get(error.code, EXIT_FAILED)
     for kind, code in _KINDS:
         if isinstance(error, kind):
             return code

@@ -1,4 +1,4 @@
-"""The command `exporter`: which cluster, as whom, and when it ends. Must not know what is asked."""
+"""The command `exporter`: its cluster and account, until it is stopped. Must not know which requests it sends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["ExportedCluster", "ExporterSettings", "run"]
 
 
 class ExportedCluster(NamedTuple):
-    """What was said of the cluster."""
+    """The flags that select the cluster."""
 
     name_servers: Sequence[str]
     context: str | None
@@ -52,7 +52,7 @@ async def _serve(
     exporter = Exporter(remoting, context.name_servers, settings, cluster=context.cluster)
     try:
         await exporter.start(host, port)
-        await serve(stopped.wait(), f"  figures      http://{address_text(host, exporter.port)}/metrics\n")
+        await serve(stopped.wait(), f"metrics      http://{address_text(host, exporter.port)}/metrics\n")
     finally:
         await exporter.stop()
         await remoting.close()

@@ -1,8 +1,8 @@
-"""Configuration keys of Apache RocketMQ 4.9 that orbitmq knows and does not act on, each with the reason.
+"""Configuration keys of Apache RocketMQ 4.9 that orbitmq knows but ignores, each with the reason.
 
-A file written for RocketMQ must be taken as it is, so such a key is a warning with a sentence of its own; a key whose
-promise would be broken in silence (agreement among several nodes) may only keep the value that promises nothing.
-Must not know the keys that have an effect: those are declared in the option classes.
+A file written for RocketMQ must be accepted, so such a key is only a warning with a reason of its own. A key that
+promises something orbitmq does not do (DLedger, agreement among several nodes) must have the value that turns it off.
+Must not know the keys that have an effect: the option classes declare those.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REASONS = {
         serverPooledByteBufAllocatorEnable serverSocketBacklog serverSocketRcvBufSize serverSocketSndBufSize
         writeBufferHighWaterMark writeBufferLowWaterMark
     """,
-    "it concerns the Java process": """
+    "it only concerns the Java process": """
         debugLockEnable isolateLogEnable messageStorePlugIn transferMsgByHeap
         useReentrantLockWhenPutMessage
     """,
@@ -39,7 +39,7 @@ _REASONS = {
         enableBatchPush filterServerNums flushConsumerOffsetHistoryInterval haListenPort highSpeedMode maxDelayTime
         putMsgIndexHightWater
     """,
-    "it is for brokers that write one store twice, which RocketMQ has given up": "duplicationEnable",
+    "it is for brokers that write a store twice, which RocketMQ no longer supports": "duplicationEnable",
     "there is no DLedger commit log": """
         dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId storePathDLedgerCommitLog
     """,
@@ -47,15 +47,15 @@ _REASONS = {
     "deliveries of delayed messages do not wait for the disk": """
         enableScheduleAsyncDeliver scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
     """,
-    "figures are gathered by topic and group, not by queue": "diskFallRecorded enableDetailStat",
-    "figures of what is deleted always go with it": "autoDeleteUnusedStats",
+    "metrics are collected by topic and group, not by queue": "diskFallRecorded enableDetailStat",
+    "metrics of deleted topics and groups are always removed": "autoDeleteUnusedStats",
     "deliveries of delayed messages are always counted": "enableScheduleMessageStats",
     "routes of another environment are not looked up": "clusterTest productEnvName",
     "name servers are given by namesrvAddr": "fetchNamesrvAddrByAddressServer",
 }
 WITHOUT_EFFECT = {key: reason for reason, keys in _REASONS.items() for key in keys.split()}
 
-# Keys of the broker that stand in files of name servers too.
+# Keys of the broker that are also in files of name servers.
 OF_THE_BROKER = {"rocketmqHome": "a name server reads no files there"}
 
 # key -> (the only value, why no other)
@@ -65,7 +65,7 @@ FIXED = {
 
 
 def check_fixed(key: str, value: str) -> None:
-    """ConfigurationError when `key` is in FIXED and `value` asks for more than orbitmq keeps."""
+    """ConfigurationError if `key` is in FIXED and `value` is not the only supported one."""
     only, reason = FIXED[key]
     if value.strip() != only:
         raise ConfigurationError(f"option {key}: value {value!r} is not allowed; give {only} ({reason})")

@@ -1,7 +1,7 @@
-"""The `health` commands: ask a daemon one cheap question, as a probe does; one line, and an exit code.
+"""The `health` commands, for probes: send a daemon one cheap request, print one line, and set the exit code.
 
-Where to ask, and whether over TLS, is in the daemon's own configuration, so that a probe cannot differ from what it
-looks at. Must not know what daemons are made of.
+Address and TLS are read from the daemon's own configuration, so a probe cannot differ from its daemon. Must not know
+what daemons are made of.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from orbitmq.operations.routes import cluster_info
 from orbitmq.operations.statistics import runtime_info
 from orbitmq.store.options import StoreOptions
 
-DENIED = "AclException"  # begins what a broker says to those without an account, RocketMQ's with the package before it
+DENIED = "AclException"  # begins the remark for requests without an account; that of RocketMQ has the package before it
 ON_THIS_MACHINE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, not bound to
 
 Look = Callable[[Remoting, str, float], Awaitable[str]]
@@ -48,7 +48,7 @@ def broker(config: Path | None, settings: Sequence[str], address: str | None, ti
 
 
 def place_of(host: str, port: int) -> str:
-    """Where a daemon of this machine answers that listens on `host` and `port`."""
+    """The address to reach a daemon of this machine that listens on `host` and `port`."""
     if port == 0:
         raise ConfigurationError("listenPort is 0, any free port: give --address")
     return address_text(ON_THIS_MACHINE.get(host, host), port)
@@ -57,13 +57,13 @@ def place_of(host: str, port: int) -> str:
 def _report(command: str, tls: TlsOptions, look: Look, address: str, timeout_s: float) -> None:
     """Ends the process with 1 and the reason unless `look` finds the daemon ready."""
     try:
-        line = asyncio.run(_ask(tls, look, address, timeout_s * 1000))
+        line = asyncio.run(_probe(tls, look, address, timeout_s * 1000))
     except OrbitMQError as error:
         fail(command, f"{address} is not ready: {error}", EXIT_FAILED)
     print(f"{address} is ready: {line}")
 
 
-async def _ask(tls: TlsOptions, look: Look, address: str, timeout_ms: float) -> str:
+async def _probe(tls: TlsOptions, look: Look, address: str, timeout_ms: float) -> str:
     context = client_context(tls) if tls.mode == ENFORCING else None
     remoting = Remoting(connect_timeout_ms=timeout_ms, tls=context)
     try:
@@ -78,13 +78,14 @@ async def _name_server(remoting: Remoting, address: str, timeout_ms: float) -> s
 
 
 async def _broker(remoting: Remoting, address: str, timeout_ms: float) -> str:
-    """A broker answers nobody before its store is open, so a refusal for want of an account tells that, too."""
+    """A broker responds only when its store is open, so a refusal of a request without an account shows that it is
+    ready."""
     try:
-        figures = await runtime_info(remoting, address, timeout_ms=timeout_ms)
+        metrics = await runtime_info(remoting, address, timeout_ms=timeout_ms)
     except BrokerError as error:
         if DENIED not in error.remark:
             raise
-        return "it serves those with an account"
-    if figures.get("brokerActive") == "false":
-        raise StorePoisoned("its disk has failed, it stores nothing until it is started anew")
-    return f"log from {figures.get('commitLogMinOffset', '?')} to {figures.get('commitLogMaxOffset', '?')}"
+        return "it requires an account"
+    if metrics.get("brokerActive") == "false":
+        raise StorePoisoned("its disk has failed; it stores nothing until it is restarted")
+    return f"log from {metrics.get('commitLogMinOffset', '?')} to {metrics.get('commitLogMaxOffset', '?')}"

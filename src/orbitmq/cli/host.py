@@ -1,7 +1,7 @@
-"""The command `host`: several brokers of one cluster on one machine, a process each, kept running by one supervisor.
+"""The command `host`: several brokers of one cluster on one machine, each in a process, under one supervisor.
 
-A broker does its work on one core. Several of them share a topic's queues, so that a machine with more cores carries
-more. Must not know what a broker does.
+A broker uses one core. Several brokers share the queues of a topic, so a machine with more cores carries more load.
+Must not know what a broker does.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from orbitmq.runtime.options import read_properties
 
 _log = log.getLogger(__name__)
 
-BROKERS_MAX = 64  # more than any machine has use for
+BROKERS_MAX = 64  # more than any machine needs
 PORT_STEP = 10
-"""From one broker to the next: each has a port, the one two below it for old clients, and one above it for slaves."""
+"""Distance between the ports of brokers: each uses its port, the one two below it for old clients, and the next one for
+slaves."""
 NEIGHBOURS = (-2, 0, 1)
 OWN_KEYS = (
     "brokerName",
@@ -43,23 +44,24 @@ OWN_KEYS = (
     "storePathRootDir",
     "storePathCommitLog",
 )
-"""What each broker has of its own; a file for all of them cannot say it."""
-NAME_SERVER_SECONDS = 5.0  # before brokers begin, who would otherwise be refused the first time
-READY_SECONDS = 120.0  # recovery of a large log included
-STOP_SECONDS = 90.0  # a broker gives its disk a minute
+"""Keys that each broker has of its own, and that the common file must not set."""
+NAME_SERVER_SECONDS = 5.0  # brokers wait so long for the name server; else their first registration would be refused
+READY_SECONDS = 120.0  # includes the recovery of a large log
+STOP_SECONDS = 90.0  # a broker waits a minute for its disk
 FIRST_WAIT_SECONDS, WAIT_SECONDS_MAX = 1.0, 30.0
-WELL_SECONDS = 60.0  # who ran so long is begun anew at once
+STABLE_SECONDS = 60.0  # a process that ran so long is restarted without back-off
 FREE_PORT_TRIES = 100
-FREE_PORTS = range(12_000, 32_000)  # below those that systems give to outgoing connections
-HOPELESS = {EXIT_USAGE, EXIT_REFUSED, EXIT_CONFLICT}
-"""Ends that no repetition changes: the configuration is wrong, the directory is another's, the port is taken."""
+FREE_PORTS = range(12_000, 32_000)  # below the ephemeral ports of usual systems
+FATAL_CODES = {EXIT_USAGE, EXIT_REFUSED, EXIT_CONFLICT}
+"""Exit codes after which a restart is useless: wrong configuration, directory in use, port in use."""
 _LINE_BYTES_MAX = 64 << 10
 _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
 class HostedProcess:
-    """One process: what it is called, its command line without the program, and what it prints when it is ready."""
+    """One process: its name, its command line without the program, the line it prints when it is ready, and its
+    address."""
 
     name: str
     arguments: tuple[str, ...]
@@ -69,7 +71,7 @@ class HostedProcess:
 
 @dataclass(slots=True)
 class RunningProcess:
-    """A node and its process of now."""
+    """A node and its current process."""
 
     node: HostedProcess
     process: asyncio.subprocess.Process | None = None
@@ -87,7 +89,7 @@ def name_server(port: int, home: Path) -> HostedProcess:
 
 
 def broker(number: int, port: int, home: Path, name_servers: str, prefix: str) -> HostedProcess:
-    """The broker `<prefix>-<number>`, which keeps its messages in a directory of its name, its settings beside it."""
+    """The broker `<prefix>-<number>`. Its store is in a directory of that name, its settings are next to it."""
     name = f"{prefix}-{number}"
     pairs = {
         "brokerName": name,
@@ -101,7 +103,7 @@ def broker(number: int, port: int, home: Path, name_servers: str, prefix: str) -
 
 
 def settings_path(home: Path, name: str) -> Path:
-    """What this broker was told, also later through an administrator's tool."""
+    """The settings of this broker, including those changed later by an administrator's tool."""
     return home / f"{name}.conf"
 
 
@@ -110,7 +112,7 @@ def _settings(pairs: Mapping[str, object]) -> Iterable[str]:
 
 
 def ports(first: int, count: int) -> list[int]:
-    """Of the brokers: `first` and every tenth after it; free ones for 0."""
+    """Ports of the brokers: `first` and every tenth after it; free ones if it is 0."""
     if first:
         if first + NEIGHBOURS[0] < 1 or first + (count - 1) * PORT_STEP + NEIGHBOURS[-1] > 65535:
             raise ConfigurationError(f"--broker-port {first}: {count} brokers, {PORT_STEP} ports apart, do not fit")
@@ -150,7 +152,7 @@ def run(
     prefix: str,
     log_level: logging.Level,
 ) -> None:
-    """Until it is stopped. `others` are name servers that run elsewhere; then none is begun here."""
+    """Run until stopped. With `others`, name servers that run elsewhere, no name server is started."""
     with one_line_errors("host"):
         home = (data_dir or DATA_DIR).expanduser().absolute()
         nodes: list[HostedProcess] = []
@@ -167,7 +169,7 @@ def run(
 
 
 def _make_settings(home: Path, brokers: Sequence[HostedProcess], config: Path | None) -> None:
-    """A file for each broker, from the one for all: what a tool changes later is one broker's, and stays there."""
+    """Copy the common file once for each broker: a later change of one broker's settings stays with that broker."""
     template = {} if config is None else read_properties(config)
     if given := [key for key in OWN_KEYS if key in template]:
         raise ConfigurationError(f"{config}: {', '.join(given)}: each of the brokers has its own; leave it out")
@@ -177,9 +179,9 @@ def _make_settings(home: Path, brokers: Sequence[HostedProcess], config: Path | 
         if not path.exists():
             save_with_backup(path, "" if config is None else config.read_text(encoding="utf-8"))
             if config is not None:
-                shutil.copymode(config, path)  # it may hold what not everybody should read
+                shutil.copymode(config, path)  # it may hold secrets
         elif config is not None and read_properties(path) != template:
-            print(f"orbitmq host: {path} is there and differs: {config} is not read for {node.name}", file=sys.stderr)
+            print(f"orbitmq host: {path} exists and differs: {config} is not read for {node.name}", file=sys.stderr)
 
 
 async def _host(
@@ -190,22 +192,22 @@ async def _host(
     log_level: logging.Level,
     stopped: asyncio.Event,
 ) -> None:
-    hopeless = asyncio.Event()
+    given_up = asyncio.Event()
     runs = [RunningProcess(node) for node in (*first, *brokers)]
 
     def give_up(running: RunningProcess, ended: int) -> None:
         _log.error("event=host_gives_up node=%r exit_code=%d", running.node.name, ended)
         code[0] = ended
-        hopeless.set()
+        given_up.set()
 
-    tasks = [asyncio.create_task(_keep(running, log_level, give_up)) for running in runs[: len(first)]]
-    ending = asyncio.create_task(_first_of(stopped, hopeless))
+    tasks = [asyncio.create_task(_supervise(running, log_level, give_up)) for running in runs[: len(first)]]
+    ending = asyncio.create_task(_first_of(stopped, given_up))
     ready = asyncio.create_task(_all_ready(runs))
     begun = [asyncio.create_task(running.ready.wait()) for running in runs[: len(first)]]
     try:
         if begun:
             await asyncio.wait([ending, *begun], timeout=NAME_SERVER_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        tasks += [asyncio.create_task(_keep(running, log_level, give_up)) for running in runs[len(first) :]]
+        tasks += [asyncio.create_task(_supervise(running, log_level, give_up)) for running in runs[len(first) :]]
         await asyncio.wait([ready, ending], timeout=READY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not ending.done():
             lines = [f"  {running.node.name:<12} {running.node.address}{_late(running)}\n" for running in runs]
@@ -214,7 +216,7 @@ async def _host(
         for task in (*tasks, *begun, ready, ending):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        # Brokers first: they say good-bye to the name server.
+        # Stop the brokers first, because they unregister from the name server.
         await asyncio.gather(*(_stop(running) for running in runs[len(first) :]))
         await asyncio.gather(*(_stop(running) for running in runs[: len(first)]))
 
@@ -235,18 +237,18 @@ async def _first_of(*events: asyncio.Event) -> None:
         task.cancel()
 
 
-async def _keep(
+async def _supervise(
     running: RunningProcess, log_level: logging.Level, give_up: Callable[[RunningProcess, int], None]
 ) -> None:
-    """Begin the node, and again whenever it ends; longer and longer between, while it does not last."""
+    """Start the node, and restart it whenever it ends, with increasing delays while it does not last."""
     try:
-        await _again_and_again(running, log_level, give_up)
-    except Exception:  # a node that nobody keeps must not look like one that is kept
-        _log.exception("event=node_not_kept node=%r", running.node.name)
+        await _restart_loop(running, log_level, give_up)
+    except Exception:  # report a node that is not supervised any more
+        _log.exception("event=node_not_supervised node=%r", running.node.name)
         give_up(running, EXIT_FAILED)
 
 
-async def _again_and_again(
+async def _restart_loop(
     running: RunningProcess, log_level: logging.Level, give_up: Callable[[RunningProcess, int], None]
 ) -> None:
     loop, wait = asyncio.get_running_loop(), FIRST_WAIT_SECONDS
@@ -254,12 +256,12 @@ async def _again_and_again(
         began = loop.time()
         ended = await _once(running, log_level)
         lasted = loop.time() - began
-        if ended in HOPELESS and running.starts == 1:
+        if ended in FATAL_CODES and running.starts == 1:
             give_up(running, ended)
             return
-        wait = FIRST_WAIT_SECONDS if lasted >= WELL_SECONDS else wait
+        wait = FIRST_WAIT_SECONDS if lasted >= STABLE_SECONDS else wait
         _log.warning(
-            "event=node_ended node=%r exit_code=%s lasted_s=%.1f again_in_s=%.0f",
+            "event=node_ended node=%r exit_code=%s lasted_s=%.1f restart_in_s=%.0f",
             running.node.name,
             ended,
             lasted,
@@ -270,9 +272,8 @@ async def _again_and_again(
 
 
 async def _once(running: RunningProcess, log_level: logging.Level) -> int | None:
-    """From its beginning to its end: the exit code. None when the machine has no room for it now, or it cannot be
-    heard: then it is stopped.
-    """
+    """Run it once; return the exit code. None if the machine cannot start a process now, or its output cannot be read:
+    then it is stopped."""
     try:
         process = running.process = await _start(running.node, log_level)
         running.starts += 1
@@ -296,13 +297,13 @@ async def _start(node: HostedProcess, log_level: logging.Level) -> asyncio.subpr
 
 
 def _end_with_parent() -> None:
-    """A supervisor that is killed leaves no broker behind that nobody keeps."""
+    """If the supervisor is killed, no broker goes on without it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 async def _read(process: asyncio.subprocess.Process, running: RunningProcess) -> None:
-    """What it prints, until it ends; its address is the sign that it is ready."""
+    """Read its output until it ends; the line with its address means that it is ready."""
     while line := await _line_of(process):
         if line.strip().startswith(running.node.ready.encode()):
             _log.info("event=node_ready node=%r pid=%d starts=%d", running.node.name, process.pid, running.starts)
@@ -310,7 +311,8 @@ async def _read(process: asyncio.subprocess.Process, running: RunningProcess) ->
 
 
 async def _line_of(process: asyncio.subprocess.Process) -> bytes:
-    """The next line it prints, empty at its end; a blank one for one that is too long, which tells nothing here."""
+    """The next line of its output, empty at the end. A line that is too long is irrelevant here and returned as
+    blank."""
     assert process.stdout is not None
     try:
         return await process.stdout.readline()

@@ -1,6 +1,5 @@
-"""The group of all commands. A noun's module is imported when the noun is called, not to list it: building the flags of
-a hundred verbs takes half a second, and `orbitmq --help` must print at once.
-"""
+"""The group of all commands. The module of a noun is imported when the noun is called, not to list it: building the
+flags of a hundred verbs takes half a second, and `orbitmq --help` must print without delay."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-# Name -> its line in the list of all commands. `orbitmq.cli.nouns.NAME` holds the verbs.
+# Name -> its line in the list of all commands. `orbitmq.cli.nouns.NAME` has the verbs.
 NOUNS = {
     "namesrv": "Run a name server, or show and change those of a cluster.",
     "broker": "Run a broker, or show and change those of a cluster.",
@@ -41,11 +40,11 @@ SECTIONS = {
     "Monitor": ("doctor", "top", "check", "health", "wait", "bench"),
     "Tools": ("store", "pipeline", "context", "completion", "mqadmin"),
 }
-"""The commands as help lists them."""
+"""The commands in the order of help."""
 
 
 class Nouns(TyperGroup):
-    """The root: its own commands, and the nouns."""
+    """The root command: its own commands, and the nouns."""
 
     _listing = False
 

@@ -1,4 +1,4 @@
-"""The live view in a terminal. Knows how a moment looks, not how it is asked for."""
+"""The live view in a terminal. Knows how to show the state of a cluster, not how to query it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orbitmq.admin.cluster_view import ClusterView, moment, with_groups
 from orbitmq.admin.envelope import plain
 from orbitmq.admin.group_verdicts import GroupVerdicts, group_verdicts
 from orbitmq.admin.pace import Paces
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Severity
 from orbitmq.cli import output
@@ -35,13 +35,13 @@ BROKERS = (
     "SEND QUEUE=sendQueue.size", "DISK=diskRatio", "OLDEST=oldestMessageAtMs",
 )  # fmt: skip
 GROUPS = (
-    "GROUP=name", "LAG=lagMessages", "RETRY=retryLagMessages", "HANDED OUT/s=handedOutTps", "TOPICS=topics",
+    "GROUP=name", "LAG=lagMessages", "RETRY=retryLagMessages", "DELIVERED/s=handedOutTps", "TOPICS=topics",
 )  # fmt: skip
 
 VERDICTS_SECONDS = 10.0
-"""Between two looks at all groups: each costs its members a question."""
+"""Between two checks of all groups, which need a request to each member."""
 PIPE_WIDTH = 10_000
-"""Nothing is cut where a script reads."""
+"""Wide enough that nothing is cut if a script reads the output."""
 _STYLES = {Severity.WELL: "green", Severity.UNKNOWN: "cyan", Severity.WARNING: "yellow", Severity.CRITICAL: "bold red"}
 
 
@@ -75,9 +75,9 @@ async def _once(console: Console, context: Context, timeout_ms: float) -> int:
 
 
 async def _live(console: Console, context: Context, timeout_ms: float, every: float) -> None:
-    """One set of connections for the whole time; the name servers are asked at each look."""
+    """Keeps its connections open; the name servers are queried at each refresh."""
     groups = _Groups()
-    async with opened(context, timeout_ms) as session, groups.looked_at(session):
+    async with opened(context, timeout_ms) as session, groups.updated(session):
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
                 session.forget()
@@ -85,39 +85,39 @@ async def _live(console: Console, context: Context, timeout_ms: float, every: fl
                     found = await moment(session)
                     found.items = [with_groups(one, groups.verdicts) for one in found.items]
                     shown = screen(found, time.time(), lines=console.height)
-                except OrbitMQError as error:  # it may come back: that is what is watched
+                except OrbitMQError as error:  # show the error and go on: the broker may come back
                     shown = Text(printable(f"{_clock(time.time())}  {error_line(error)}"), style="red")
                 live.update(shown, refresh=True)
                 await asyncio.sleep(every)
 
 
 class _Groups:
-    """The verdicts of the groups, which take longer than a screen may wait: looked up beside it, again and again."""
+    """The verdicts of all groups, which take longer than a refresh may: they are updated in the background."""
 
     def __init__(self) -> None:
         self.verdicts: GroupVerdicts | None = None
 
     @asynccontextmanager
-    async def looked_at(self, session: Session) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._look(session))
+    async def updated(self, session: Session) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._update(session))
         try:
             yield
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _look(self, session: Session) -> None:
+    async def _update(self, session: Session) -> None:
         paces = Paces()
         while True:
             try:
                 self.verdicts = await group_verdicts(session, paces=paces, watch_seconds=0)
-            except OrbitMQError:  # the screen says who is away
+            except OrbitMQError:  # the screen shows which node does not respond
                 self.verdicts = None
             await asyncio.sleep(VERDICTS_SECONDS)
 
 
-def screen(found: Found[ClusterView], now_s: float, *, lines: int | None) -> RenderableType:
-    """A moment as it is shown; `lines` is the height of the terminal, None shows everything."""
+def screen(found: Result[ClusterView], now_s: float, *, lines: int | None) -> RenderableType:
+    """The state as it is shown; `lines` is the height of the terminal, None shows everything."""
     one = found.items[0]
     parts: list[RenderableType] = [_verdict(overview, now_s) for overview in one.clusters] or [Text("no cluster")]
     parts += [Text(), _table([plain(broker) for broker in one.brokers], BROKERS)]
@@ -126,7 +126,7 @@ def screen(found: Found[ClusterView], now_s: float, *, lines: int | None) -> Ren
     hidden = one.groups_in_all - len(groups)
     parts += [Text(), _table(groups, GROUPS)]
     if hidden > 0:
-        parts.append(Text(f"and {hidden} groups that are less behind: orbitmq group list --lag", style="dim"))
+        parts.append(Text(f"and {hidden} groups with less lag: orbitmq group list --lag", style="dim"))
     parts += [
         Text(printable(f"{failure.target}: {failure.name}: {failure.message}"), style="red")
         for failure in found.failures

@@ -1,7 +1,7 @@
 """The command table of `orbitmq`: names, flags and help, nothing else.
 
-`orbitmq --help` must print at once, so nothing heavier than typer is imported here; each command imports its work
-when it is called. Must not know what a daemon is made of.
+`orbitmq --help` must print without delay, so nothing heavier than typer is imported here; each command imports its
+implementation when it is called. Must not know what a daemon is made of.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        # A look for files, because importing a module would take longer than all the rest.
+        # Looks for files, because importing a module would take longer than everything else.
         is_compiled = any(Path(__file__).parents[1].glob("store/index/loops.*.so"))
         typer.echo(f"orbitmq {__version__}{' (compiled)' if is_compiled else ''}")
         raise typer.Exit
@@ -194,7 +194,7 @@ def health_broker(
     address: ProbedAddress = None,
     timeout: ProbeTimeout = 3.0,
 ) -> None:
-    """Whether a broker has its store open and can write to its disk. Masters and slaves alike.
+    """Whether a broker has its store open and can write to its disk. For masters and slaves.
 
     \b
     With access control, a broker that requires an account counts as ready; its disk is not checked then.

@@ -1,9 +1,9 @@
-"""How answers are written: a table on a terminal, or JSON, lines, YAML, CSV, names, a template. Results only, to
-standard output; whatever is said beside them goes to standard error.
+"""Writes results: as a table on a terminal, or as JSON, lines, YAML, CSV, names, or with a template. Only results go to
+standard output; everything else goes to standard error.
 
-Columns are `HEADING=path` in the item's JSON, a dot going inside; a `+` before it shows the column in wide tables only.
-The unit at the end of a path decides how a table tells it: `Bytes`, `Ms`, `AtMs`, `Ratio`. Nothing is shortened but in
-a table on a terminal.
+Columns are `HEADING=path` in the item's JSON; a dot separates nested fields, and a leading `+` shows the column in wide
+tables only. The end of a path is its unit and decides the format in a table: `Bytes`, `Ms`, `AtMs`, `Ratio`. Values are
+shortened only in a table on a terminal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any, TextIO
 
 from orbitmq.admin.envelope import envelope, plain
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.cli import texts
 from orbitmq.cli.safe_output import safe
 from orbitmq.errors import ConfigurationError
@@ -28,11 +28,11 @@ FORMATS = ("table", "wide", "json", "jsonl", "yaml", "csv", "name")
 TEMPLATE = "template="
 UNKNOWN = "-"
 EXACT_BELOW_MS = 10
-"""Times that were measured finer than to a millisecond are told so where that matters."""
+"""Shorter durations are shown with fractions of a millisecond."""
 
 
 def check(form: str) -> str:
-    """ConfigurationError for a format nobody knows."""
+    """ConfigurationError for an unknown format."""
     if form in FORMATS or form.startswith(TEMPLATE):
         return form
     raise ConfigurationError(f"-o {form}: give one of {', '.join(FORMATS)} or template='$name ...'")
@@ -40,7 +40,7 @@ def check(form: str) -> str:
 
 def write(
     kind: str,
-    found: Found[Any],
+    found: Result[Any],
     columns: Sequence[str],
     form: str,
     *,
@@ -48,12 +48,12 @@ def write(
     now_ms: int,
     stream: TextIO | None = None,
 ) -> None:
-    """The whole answer. In formats without an envelope warnings and failures are the caller's to tell."""
+    """Write a whole result. In formats without an envelope the caller reports warnings and failures."""
     stream = stream or sys.stdout
     text = safe(stream)
     if form in ("json", "yaml"):
-        told = envelope(kind, found, cluster, now_ms)
-        text.write(_json(told) + "\n" if form == "json" else _yaml(told))
+        document = envelope(kind, found, cluster, now_ms)
+        text.write(_json(document) + "\n" if form == "json" else _yaml(document))
         return
     items = [plain(item, kind) for item in found.items]
     if form == "table" and kind in texts.TEXTS:
@@ -71,7 +71,7 @@ def headings(columns: Sequence[str], form: str) -> list[str]:
 
 
 def line(item: dict[str, Any], columns: Sequence[str], form: str) -> str:
-    """One item of a stream, without the end of the line. In JSON an object by itself, in YAML a document."""
+    """One item of a stream, without the end of the line. In JSON an object of its own, in YAML a document."""
     if form == "csv":
         return _csv_row(_csv(value_of(item, path_of(column))) for column in columns)
     if form == "yaml":
@@ -98,14 +98,14 @@ def path_of(column: str) -> str:
 
 
 def value_of(item: Any, path: str) -> Any:
-    """What stands at a path; None where nothing does."""
+    """The value at a path; None if there is none."""
     for part in path.split("."):
         item = item.get(part) if isinstance(item, dict) else None
     return item
 
 
 def formatted(path: str, value: Any) -> str:
-    """A value as a table tells it."""
+    """A value as a table shows it."""
     if value is None:
         return UNKNOWN
     if isinstance(value, bool):
@@ -126,7 +126,8 @@ def formatted(path: str, value: Any) -> str:
 
 
 def moment(at_ms: int) -> str:
-    """`2026-11-22 06:14:00`, local time; the number itself for a time no calendar has, as a producer may tell one."""
+    """`2026-11-22 06:14:00`, local time; the number itself if it is outside the calendar, as a producer may send
+    any."""
     try:
         return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
@@ -159,7 +160,7 @@ def size(count: float) -> str:
 
 
 PROSE = {"sentence", "message", "verdict", "remedy", "command"}
-"""Columns that take several lines on a terminal: half a reason, or half a command, is of no use."""
+"""Columns that wrap in a terminal: half a reason, or half a command, is useless."""
 
 
 def _table(items: list[dict[str, Any]], columns: Sequence[str], stream: TextIO, *, wide: bool) -> None:
@@ -182,7 +183,7 @@ def _table(items: list[dict[str, Any]], columns: Sequence[str], stream: TextIO, 
         )
     for item in items:
         table.add_row(*(cell(path_of(column), value_of(item, path_of(column))) for column in shown))
-    # Through a pipe lines are as long as their values: a script must not find one cut.
+    # In a pipe lines are as long as their values: scripts must get them uncut.
     console = Console(
         file=stream, highlight=False, markup=False, emoji=False, width=None if on_terminal else _width(table)
     )
@@ -192,18 +193,18 @@ def _table(items: list[dict[str, Any]], columns: Sequence[str], stream: TextIO, 
 
 
 def cell(path: str, value: Any) -> str:
-    """Text of a message must not steer the terminal."""
+    """Escaped: text of a message must not control the terminal."""
     return printable(formatted(path, value).replace("\n", " ").replace("\t", " "))
 
 
 def _width(table: Any) -> int:
-    """Room for every cell in full."""
+    """Wide enough for every cell in full."""
     lines = [list(column.cells) for column in table.columns]
     widths = [
         max(map(len, [str(column.header), *map(str, cells)]))
         for column, cells in zip(table.columns, lines, strict=True)
     ]
-    return max(1, 2 * sum(widths) + 4 * len(widths))  # wide characters take two places
+    return max(1, 2 * sum(widths) + 4 * len(widths))  # wide characters take two columns
 
 
 def _csv_row(values: Iterable[Any]) -> str:

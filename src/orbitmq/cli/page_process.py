@@ -1,7 +1,7 @@
-"""The web page beside `orbitmq up`: a process of its own, begun when somebody looks at it for the first time.
+"""The web page of `orbitmq up`: a process of its own that starts at the first connection.
 
-The socket listens from the start, so the address can be printed; nothing is imported and no memory is taken before the
-first connection, and no page, however large, holds up the broker.
+The socket listens from the start, so the address can be printed. Nothing is imported and no memory is used before the
+first connection, and no page, however large, blocks the broker.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from orbitmq.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 5.0  # before one that has ended is begun anew
-FAILURES_MAX = 3  # in a row; then nothing listens any more
+RESTART_SECONDS = 5.0  # before a restart
+FAILURES_MAX = 3  # in a row; then the socket is closed
 STOP_SECONDS = 5.0
 BACKLOG = 64
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """ConfigurationError when the port cannot be had."""
+    """ConfigurationError if it cannot listen on the port."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         made = socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -36,7 +36,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 @asynccontextmanager
 async def dashboard(listening: socket.socket | None, name_server: str) -> AsyncIterator[None]:
-    """Serves the page over `name_server` on this socket as long as the context is open; None serves nothing."""
+    """Serves the page of `name_server` on this socket while the context is open; serves nothing if it is None."""
     if listening is None:
         yield
         return
@@ -52,26 +52,27 @@ async def dashboard(listening: socket.socket | None, name_server: str) -> AsyncI
 async def _serve(listening: socket.socket, name_server: str) -> None:
     failures = 0
     while failures < FAILURES_MAX:
-        await _somebody(listening)
+        await _wait_for_connection(listening)
         code = await _run(listening, name_server)
         failures = failures + 1 if code else 0
         _log.warning("event=dashboard_ended exit_code=%d", code)
-        await asyncio.sleep(AGAIN_SECONDS)
+        await asyncio.sleep(RESTART_SECONDS)
     listening.close()
 
 
-async def _somebody(listening: socket.socket) -> None:
-    """Until a connection waits to be accepted."""
-    loop, comes = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(listening.fileno(), comes.set)
+async def _wait_for_connection(listening: socket.socket) -> None:
+    """Wait until there is a connection to accept."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(listening.fileno(), ready.set)
     try:
-        await comes.wait()
+        await ready.wait()
     finally:
         loop.remove_reader(listening.fileno())
 
 
 async def _run(listening: socket.socket, name_server: str) -> int:
-    """The child and its exit code. It ends with its standard input, should this process be killed."""
+    """Run the child until it ends; return its exit code. It ends with its standard input, also if this process is
+    killed."""
     number = listening.fileno()
     command = (sys.executable, "-m", "orbitmq", "dashboard", "--fd", str(number), "-n", name_server)
     child = await asyncio.create_subprocess_exec(

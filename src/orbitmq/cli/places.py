@@ -1,6 +1,6 @@
-"""Where the command line keeps what is its user's: what it remembers, and what it may forget.
+"""The user's directories of the command line, for state and for caches.
 
-XDG_STATE_HOME and XDG_CACHE_HOME are followed. Must not know what is kept.
+XDG_STATE_HOME and XDG_CACHE_HOME are followed. Must not know what is in them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 
 
 def state_folder(name: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """`~/.local/state/orbitmq/NAME`: what would be missed."""
+    """`~/.local/state/orbitmq/NAME`: files to keep."""
     return _home("XDG_STATE_HOME", "~/.local/state", environment) / "orbitmq" / name
 
 
 def cache_folder(name: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """`~/.cache/orbitmq/NAME`: what can be had again."""
+    """`~/.cache/orbitmq/NAME`: files that can be created again."""
     return _home("XDG_CACHE_HOME", "~/.cache", environment) / "orbitmq" / name
 
 

@@ -1,4 +1,4 @@
-"""The command `broker promote`: a slave becomes the master of its broker name. Asks the slave, which decides."""
+"""The command `broker promote`: makes a slave the master of its broker name. The slave decides whether to do it."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER, StoreOptions
 from orbitmq.wire.mastership import PromotionReport
 
 SERVES_SECONDS = 30
-"""A broker that opens a log it has closed cleanly takes about one."""
-ASK_SECONDS, ASK_MS = 0.2, 3000.0
+"""A broker takes about one second to open a log that was closed cleanly."""
+POLL_SECONDS, REQUEST_MS = 0.2, 3000.0
 MEANINGS = {
-    ASYNC_MASTER: ("    a send is answered SEND_OK when this broker has it, whether or not a slave does",),
+    ASYNC_MASTER: ("    a send returns SEND_OK when this broker has the message, whether or not a slave does",),
     SYNC_MASTER: (
-        "    a send is answered SEND_OK when a slave has it, too. Until a slave follows, each send is stored here and",
-        "    answered SLAVE_NOT_AVAILABLE: start the former master as a slave, or promote with --async",
+        "    a send returns SEND_OK when a slave has the message, too. Until a slave replicates, each send is stored",
+        "    here and returns SLAVE_NOT_AVAILABLE: start the former master as a slave, or promote with --async",
     ),
 }
-"""What an answer means."""
+"""What the response to a send guarantees."""
 
 
 def promote(config: Path | None, address: str | None, *, dry_run: bool, force: bool, sync: bool | None) -> None:
-    """Ends the process with 1 when it is not done, or would not be."""
+    """Ends the process with 1 if the slave is not promoted, or would not be."""
     with one_line_errors("broker promote"):
         pairs, _ = configuration.read(config, {}, BrokerOptions, StoreOptions, TlsOptions)
         options, tls = BrokerOptions.parse(pairs), TlsOptions.parse(with_tls_file(pairs))
@@ -54,14 +54,14 @@ def promote(config: Path | None, address: str | None, *, dry_run: bool, force: b
             EXIT_FAILED,
         )
     if report.doubts and not force:
-        fail("broker promote", "refused: give --force to do it nevertheless", EXIT_FAILED)
+        fail("broker promote", "refused: use --force to do it anyway", EXIT_FAILED)
     print("it would be done" if dry_run else _done(report, serves=serves))
 
 
 async def _promote(
     tls: TlsOptions, address: str, servers: Sequence[str], *, dry_run: bool, force: bool, role: str
 ) -> tuple[PromotionReport, bool]:
-    """What the slave says, and whether it has become the master since."""
+    """The slave's report, and whether it has become the master since."""
     remoting = Remoting(tls=client_context(tls) if tls.mode == ENFORCING else None)
     try:
         report = await promote_slave(remoting, address, dry_run=dry_run, force=force, role=role)
@@ -72,29 +72,29 @@ async def _promote(
 
 
 async def _serves(remoting: Remoting, address: str, servers: Sequence[str], report: PromotionReport) -> bool:
-    """Wait until clients find it: the name servers have it as the master; without any, that it answers again as one."""
+    """Wait until the name servers have it as the master; without any, until it responds as a master."""
     ends = time.monotonic() + SERVES_SECONDS
     while time.monotonic() < ends:
-        with contextlib.suppress(OrbitMQError):  # it starts anew, and is asked again
+        with contextlib.suppress(OrbitMQError):  # it restarts, so retry
             if await _is_master(remoting, address, servers, report):
                 return True
-        await asyncio.sleep(ASK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
     return False
 
 
 async def _is_master(remoting: Remoting, address: str, servers: Sequence[str], report: PromotionReport) -> bool:
     if not servers:
-        settings = (await broker_settings(remoting, address, timeout_ms=ASK_MS)).values
+        settings = (await broker_settings(remoting, address, timeout_ms=REQUEST_MS)).values
         return settings.get("brokerRole") != "SLAVE"
     for server in servers:
-        known = (await cluster_info(remoting, server, timeout_ms=ASK_MS)).brokers.get(report.broker_name)
+        known = (await cluster_info(remoting, server, timeout_ms=REQUEST_MS)).brokers.get(report.broker_name)
         if known is None or known.addresses.get(MASTER_ID) != report.address:
             return False
     return True
 
 
 def _lines(report: PromotionReport) -> list[str]:
-    known = f"{report.master_end} ({report.master_end_age_s} s ago)" if report.master_end >= 0 else "never heard"
+    known = f"{report.master_end} ({report.master_end_age_s} s ago)" if report.master_end >= 0 else "unknown"
     missing = str(report.missing_bytes) if report.master_end >= 0 else "unknown"
     return [
         f"slave of {report.broker_name} at {report.address}",
@@ -107,25 +107,23 @@ def _lines(report: PromotionReport) -> list[str]:
 
 
 def _role_lines(report: PromotionReport) -> list[str]:
-    """The role it gets, why that one, and what an answer to a send means with it."""
+    """Its role as master, why that one, and what the response to a send guarantees with it."""
     if report.role == report.master_role:
         why = "as the master's"
     elif report.master_role:
         why = f"the master's was {report.master_role}"
     else:
-        why = "the master's is not known; --sync or --async says another one"
+        why = "the master's is unknown; --sync or --async sets another one"
     return [f"  its role as the master       {report.role} ({why})", *MEANINGS.get(report.role, ())]
 
 
 def _done(report: PromotionReport, *, serves: bool) -> str:
     if serves and report.saved:
         return f"it is the master of {report.broker_name} now, and clients find it"
-    kept = (
+    suffix = (
         ""
         if report.saved
         else "; its configuration cannot be written and still says SLAVE: set brokerRole and brokerId=0 there"
     )
-    begun = (
-        "it is" if serves else f"after {SERVES_SECONDS} s no client finds it yet; look at its log: it starts anew as"
-    )
-    return f"{begun} the master of {report.broker_name}{kept}"
+    begun = "it is" if serves else f"after {SERVES_SECONDS} s no client finds it yet; see its log: it restarts as"
+    return f"{begun} the master of {report.broker_name}{suffix}"

@@ -1,4 +1,4 @@
-"""A stream for text that others have chosen: what is written into it is shown by `printable`."""
+"""A stream for text from outside: `printable` escapes what is written to it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from orbitmq.runtime.printable import printable
 
 
 def safe(stream: TextIO) -> TextIO:
-    """`stream` itself, with marks where it is a terminal; files and pipes get what there is."""
+    """`stream` itself, escaping text if it is a terminal; files and pipes get the original text."""
     return shown(stream) if stream.isatty() else stream
 
 
 def shown(stream: TextIO) -> TextIO:
-    """The same whatever `stream` is, for texts that people read."""
+    """Escapes text also in files and pipes, for texts that people read."""
     return cast("TextIO", _Shown(stream))
 
 

@@ -1,4 +1,4 @@
-"""A secret from where it is kept: never from the command line, which everybody on the machine can read."""
+"""Reads secrets from a variable or a file, never from the command line, which every user of the machine can read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orbitmq.errors import ConfigurationError
 
 
 def secret_of(variable: str | None, file: Path | None, environment: Mapping[str, str] = os.environ) -> str | None:
-    """None when neither is given; `-` for the file is standard input. ConfigurationError when there is none."""
+    """None if neither is given; `-` for the file is standard input. ConfigurationError if there is no secret."""
     if variable is not None:
         if not environment.get(variable):
             raise ConfigurationError(f"the environment has no {variable}")

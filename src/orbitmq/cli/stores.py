@@ -1,4 +1,4 @@
-"""The `store` commands: what the store's tools find, printed; progress on standard error, if that is a terminal.
+"""The `store` commands: print the results of the store's tools; progress on standard error, if that is a terminal.
 
 Must not know file formats.
 """
@@ -23,7 +23,7 @@ from orbitmq.store.tools.findings import Finding, Report, State, counted
 
 EXIT_DAMAGED = EXIT_FAILED
 EXIT_UNREADABLE = EXIT_USAGE
-FINDINGS_SHOWN = 200  # of each file only what came first; the JSON object has all
+FINDINGS_SHOWN = 200  # the first ones; the JSON object has all
 
 WHAT_STATES_MEAN = {
     State.STOPPED: "its broker has stopped cleanly",
@@ -65,13 +65,13 @@ def dump(
 
     damaged: list[Path] = []
 
-    def tell(path: Path, position: int, text: str) -> None:
+    def report(path: Path, position: int, text: str) -> None:
         damaged.append(path)
         print(printable(f"orbitmq store dump: {path} at {position}: {text}"), file=sys.stderr)
 
-    with one_line_errors("store dump", EXIT_UNREADABLE), _until_nobody_reads():
+    with one_line_errors("store dump", EXIT_UNREADABLE), _until_reader_closes():
         wanted = Wanted(topic, queue_id, _time_ms("--from", begin), _time_ms("--to", end), key)
-        for unit in islice(messages(directory, wanted, tell, commit_logs), limit):
+        for unit in islice(messages(directory, wanted, report, commit_logs), limit):
             sys.stdout.write(printable_json(orjson.dumps(row(unit, with_body=with_body)).decode()) + "\n")
         sys.stdout.flush()
     if damaged:
@@ -101,7 +101,7 @@ def rebuild(directory: Path, commit_logs: Sequence[Path], config: Path | None) -
 
 
 def _time_ms(flag: str, text: str | None) -> int | None:
-    """Milliseconds as they are, or a time in ISO 8601."""
+    """Milliseconds, or a time in ISO 8601."""
     if text is None or text.isdecimal():
         return None if text is None else int(text)
     try:
@@ -145,7 +145,7 @@ def _line(finding: Finding) -> str:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Progress]:
-    """A bar with its rate while work goes on."""
+    """A progress bar with the rate."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bar
@@ -158,9 +158,11 @@ def _progress(what: str) -> Iterator[Progress]:
 
 
 @contextmanager
-def _until_nobody_reads() -> Iterator[None]:
-    """`dump | head` is no failure."""
+def _until_reader_closes() -> Iterator[None]:
+    """`dump | head` is not a failure."""
     try:
         yield
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it flushes
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # or the interpreter reports an error when it flushes

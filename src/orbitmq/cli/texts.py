@@ -1,6 +1,6 @@
-"""Answers that are no rows: what is shown of them instead of a table, from the same plain objects. Knows no session.
+"""Results that are shown as text instead of a table, from the same plain objects. Knows no session.
 
-Texts of messages and clients must not steer the terminal: what cannot be printed is replaced.
+Texts of messages and clients must not control the terminal: characters that cannot be printed are replaced.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from orbitmq.runtime.printable import printable
 Item = dict[str, Any]
 
 BAR = 24
-"""Characters of the longest bar."""
+"""Length of the longest bar, in characters."""
 
 
 def _clean(text: object) -> str:
@@ -35,7 +35,7 @@ def _time(at_ms: int | None) -> str:
 
 
 def history(item: Item) -> str:
-    """The sentence, and below it what happened when."""
+    """The summary, and below it the events by time."""
     lines = [_clean(item["sentence"])]
     events = item["timeline"]
     if events:
@@ -77,7 +77,7 @@ def message(item: Item) -> str:
 
 
 def graph(item: Item) -> str:
-    """The send, decisions and attempts, one below the other, with a bar for how long each took."""
+    """The send, decisions and deliveries, one per line, with a bar for the duration of each."""
     nodes = list(_nodes(item))
     longest = max((node["costTime"] for _, node in nodes), default=0)
     lines = []
@@ -97,8 +97,8 @@ def _nodes(item: Item) -> Iterator[tuple[str, Mapping[str, Any]]]:
         node = producer["traceNode"]
         yield f"{producer['groupName']} at {node['clientHost']} sent it to {node['storeHost']}", node
         for decision in producer["transactionNodeList"]:
-            asked = ", asked" if decision["fromTransactionCheck"] else ""
-            yield f"{producer['groupName']} at {decision['clientHost']} decided{asked}", decision
+            checked = " after a check" if decision["fromTransactionCheck"] else ""
+            yield f"{producer['groupName']} at {decision['clientHost']} decided{checked}", decision
     for group in item["subscriptionNodeList"]:
         for node in group["consumeNodeList"]:
             again = f", retry {node['retryTimes']}" if node["retryTimes"] > 0 else ""

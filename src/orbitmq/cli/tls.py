@@ -1,6 +1,5 @@
-"""What protects the connections of a context: its account, and TLS with its certificates, the same for every command,
-whether it asks nodes itself or begins a client that does.
-"""
+"""Account and TLS of a context's connections, the same for all commands, whether they send requests themselves or run a
+client."""
 
 from __future__ import annotations
 
@@ -14,20 +13,20 @@ from orbitmq.net.tls_options import TlsOptions
 
 
 def tls_context(context: Context) -> ssl.SSLContext | None:
-    """What encrypts every connection; None for plain ones. ConfigurationError names a file that cannot be used."""
+    """The TLS context of connections; None for plain ones. ConfigurationError names a file that cannot be used."""
     options = _options(context)
     return None if options is None else client_context(options)
 
 
 def client_settings(context: Context) -> dict[str, Any]:
-    """Settings of clients that reach the cluster as the commands do. ConfigurationError where they cannot."""
+    """Settings of clients that reach the cluster as the commands do. ConfigurationError if that is impossible."""
     if context.addresses:
         raise ConfigurationError("clients reach brokers where they register: not with --map-addr")
     return protection(context)
 
 
 def protection(context: Context) -> dict[str, Any]:
-    """The same settings, for one that may fail to reach a broker. Host names are not compared, as commands do not."""
+    """The same settings, even if clients may not reach all brokers. Host names are not checked, as in commands."""
     account, tls = context.credentials(), _options(context)
     keys = {} if account is None else {"access_key": account.access_key, "secret_key": account.secret_key}
     if tls is None:
@@ -40,7 +39,6 @@ def protection(context: Context) -> dict[str, Any]:
 
 
 def _options(context: Context) -> TlsOptions | None:
-    """RocketMQ's test mode, in which nothing is checked whatever else is said, is off here unless it is asked for: who
-    writes `tls.client.authServer` into a context relies on it.
-    """
+    """RocketMQ's test mode disables all checks. It is off here unless set, because `tls.client.authServer` in a context
+    must have an effect."""
     return None if context.tls is None else TlsOptions.parse({"tls.test.mode.enable": "false", **context.tls})

@@ -1,6 +1,6 @@
-"""Undo files: what was there before a change that loses it, kept so that it can be brought back.
+"""Undo files: the state before a destructive change, from which it can be restored.
 
-They lie in `~/.local/state/orbitmq/undo` (XDG_STATE_HOME is followed). Must not know what a file undoes.
+They are in `~/.local/state/orbitmq/undo` (XDG_STATE_HOME is followed). Must not know what a file undoes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ FILE_BYTES_MAX = 64 << 20
 
 
 def save(undo: Mapping[str, Any]) -> str:
-    """Write the file and return the words of the command that takes it: `offset undo FILE`. It is there before anything
-    is changed. `undo["command"]` names the command.
-    """
+    """Write the file before anything is changed, and return the command that restores it: `offset undo FILE`.
+    `undo["command"]` names the command."""
     place = state_folder("undo")
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = place / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.monotonic_ns()}.json"
@@ -35,7 +34,7 @@ def save(undo: Mapping[str, Any]) -> str:
 
 
 def load(path: Path, *commands: str) -> dict[str, Any]:
-    """What `save` has written for one of these commands. ConfigurationError for anything else."""
+    """Read a file that `save` wrote for one of these commands. ConfigurationError for anything else."""
     try:
         data = path.read_bytes()[:FILE_BYTES_MAX]
         undo = json.loads(data)

@@ -1,17 +1,17 @@
-"""How a noun gets its verbs: the flags that all of them share, and who carries a call out.
+"""How a noun gets its verbs, with the flags that all of them share.
 
-A module of `cli/nouns/` writes a verb as a coroutine of a session and its own flags, and says here what it is:
+A module of `cli/nouns/` writes a verb as a coroutine with a session and its own flags, and declares it:
 
-    app = noun("topic", "Topics: what there are, where they live, and how they are made.")
+    app = noun("topic", "Topics: list, create, change and delete them.")
 
     @reads(app, "list", "TopicList", ("TOPIC=name", "TYPE=type", "+PERM=perm"))
-    async def list_(session: Session, everything: Annotated[bool, typer.Option("--all")] = False) -> Found[Topic]:
+    async def list_(session: Session, everything: Annotated[bool, typer.Option("--all")] = False) -> Result[Topic]:
         '''Topics of the cluster, system topics with --all. ... Examples: ...'''
         from orbitmq.admin import topics
         return await topics.listed(session, everything=everything)
 
-`reads` answers with `Found`, `changes` with a `Plan`, `streams` and `feeds` yield items one by one. Light on purpose:
-help must be there at once, so next to nothing is imported here but typer; `Session` and items stand in annotations only
+`reads` verbs return a `Result`, `changes` verbs a `Plan`; `streams` and `feeds` verbs yield items one by one. Help must
+print without delay, so this module imports little more than typer; `Session` and items are used in annotations only
 (TYPE_CHECKING).
 """
 
@@ -85,14 +85,14 @@ _REACHING = shared(
     mapped=(Mapped, None),
     timeout=(Timeout, 5.0),
 )
-_TELLING = shared(output=(Output, "table"), quiet=(Quiet, False), verbose=(Verbose, False))
+_PRINTING = shared(output=(Output, "table"), quiet=(Quiet, False), verbose=(Verbose, False))
 _WATCHING = shared(watch=(Watch, None))
 _CHANGING = shared(
     dry_run=(DryRun, False), yes=(Yes, False), verify=(Verify, True), fail_if_unchanged=(FailIfUnchanged, False)
 )
 
-ANSWERS: dict[str, tuple[str, ...]] = {}
-"""Kinds of answers that commands give -> their columns, filled as the nouns are imported."""
+RESULT_COLUMNS: dict[str, tuple[str, ...]] = {}
+"""Kind of a result -> its columns, filled as the nouns are imported."""
 
 
 def noun(name: str, text: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
@@ -101,31 +101,30 @@ def noun(name: str, text: str, cls: type[TyperGroup] = TyperGroup) -> typer.Type
 
 
 def reads(app: typer.Typer, verb: str, kind: str, columns: Sequence[str]) -> Callable[[F], F]:
-    """A verb that asks and changes nothing: `async (session, ...) -> Found[Item]`. `kind` names its JSON."""
+    """A verb that changes nothing: `async (session, ...) -> Result[Item]`. `kind` names its JSON."""
     return _verb(app, verb, kind, columns, "read", _WATCHING)
 
 
 def changes(app: typer.Typer, verb: str) -> Callable[[F], F]:
-    """A verb that changes something: `async (session, ...) -> Plan`. Shown, confirmed, made, read back, told."""
+    """A verb that changes something: `async (session, ...) -> Plan`. The plan is shown, confirmed, made, read back and
+    reported."""
     return _verb(app, verb, "Plan", STEPS, "change", _CHANGING)
 
 
 def streams(app: typer.Typer, verb: str, kind: str, columns: Sequence[str]) -> Callable[[F], F]:
-    """A verb that goes on: an asynchronous generator `(session, aside, ...)` of items, each written as it comes; who
-    does not answer meanwhile it tells through `aside`, a `execution.Aside`.
-    """
+    """A verb that goes on: an asynchronous generator `(session, aside, ...)` of items, each printed as it arrives. It
+    reports nodes that do not respond through `aside`, an `execution.Aside`."""
     return _verb(app, verb, kind, columns, "stream", [])
 
 
 def feeds(app: typer.Typer, verb: str, kind: str, columns: Sequence[str]) -> Callable[[F], F]:
-    """A generator `(session, ...)` that sends something at each step, which a readonly context does not let happen."""
+    """A generator `(session, ...)` that sends something at each step; refused in a readonly context."""
     return _verb(app, verb, kind, columns, "feed", [])
 
 
 def loads(app: typer.Typer, verb: str, kind: str, columns: Sequence[str]) -> Callable[[F], F]:
-    """A verb that sends or consumes a lot and tells what that was like: `async (session, clients, ...) -> Found[Item]`;
-    `clients` are the settings of clients that reach the same cluster. A readonly context does not let it happen.
-    """
+    """A verb that sends or consumes many messages and reports on it: `async (session, clients, ...) -> Result[Item]`.
+    `clients` are the settings of clients that reach the same cluster. Refused in a readonly context."""
     return _verb(app, verb, kind, columns, "load", [])
 
 
@@ -135,7 +134,7 @@ STEPS = ("TARGET=target", "ACTION=action", "SUBJECT=subject", "BEFORE=before", "
 def _verb(
     app: typer.Typer, verb: str, kind: str, columns: Sequence[str], way: str, more: list[inspect.Parameter]
 ) -> Callable[[F], F]:
-    ANSWERS[kind] = tuple(columns)
+    RESULT_COLUMNS[kind] = tuple(columns)
 
     def register(function: F) -> F:
         own = list(inspect.signature(function, eval_str=False).parameters.values())[
@@ -166,7 +165,7 @@ def _verb(
             )
 
         call.__doc__ = function.__doc__
-        call.__signature__ = inspect.Signature([*evaluated, *more, *_TELLING, *_REACHING])  # type: ignore[attr-defined]
+        call.__signature__ = inspect.Signature([*evaluated, *more, *_PRINTING, *_REACHING])  # type: ignore[attr-defined]
         call.__annotations__ = {}
         app.command(verb)(call)
         return function
@@ -175,7 +174,7 @@ def _verb(
 
 
 def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
-    """The annotation's value; those of flags name nothing that is imported for type checking only."""
+    """The annotation's value; annotations of flags use no name that is imported for type checking only."""
     if not isinstance(annotation, str):
         return annotation
     return eval(annotation, function.__globals__)  # noqa: S307 -- our own source, as typing.get_type_hints does

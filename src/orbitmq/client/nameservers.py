@@ -62,7 +62,7 @@ class NameServers:
                 return answer
         self._tell_silence()
         raise ConnectError(
-            f"no name server answers: {'; '.join(failures)}; check namesrv_addr and that one of them runs"
+            f"no name server responds: {'; '.join(failures)}; check namesrv_addr and that one of them runs"
         )
 
     def _tell_silence(self) -> None:

@@ -1,5 +1,5 @@
-"""The web page over `admin/`: what a cluster is doing, where a message is, why nothing is consumed, changes.
+"""The web page on top of `admin/`: the state of a cluster, where a message is, why nothing is consumed, and changes.
 
-Pages are made on the server. What they ask and how they change something stands in `admin/`; here is who may see it,
-how it looks, and nothing else.
+Pages are rendered on the server. Their queries and changes are those of `admin/`; this package decides who may see a
+page and how it looks, and nothing else.
 """

@@ -1,4 +1,4 @@
-"""Who may log in: a TOML file with a role and a hashed password for each name.
+"""The accounts of the page: a TOML file with a role and a hashed password for each name.
 
     [accounts.anna]
     role = "operator"
@@ -27,9 +27,9 @@ from orbitmq.runtime.files import replace_text
 
 FILE_BYTES_MAX = 1 << 20
 PASSWORD_CHARS_MIN = 8
-PASSWORD_BYTES_MAX = 1024  # hashing is work that anybody can ask for
+PASSWORD_BYTES_MAX = 1024  # limits the work of hashing, which needs no login
 NAME_CHARS_MAX = 64
-# 16 MiB and some 50 ms a try, as OWASP's password storage sheet recommends for scrypt with p = 5 or less memory.
+# 16 MiB and some 50 ms per hash, as OWASP's password storage sheet recommends for scrypt with p = 5 or less memory.
 COST, BLOCK, PARALLEL = 1 << 14, 8, 5
 SALT_BYTES = 16
 _KIND = "scrypt"
@@ -37,7 +37,7 @@ _MEMORY_MAX = 64 << 20  # for the hash parameters of an edited file
 
 
 class DashboardAccount(NamedTuple):
-    """One name of the file."""
+    """One account of the file."""
 
     name: str
     role: Role
@@ -45,7 +45,7 @@ class DashboardAccount(NamedTuple):
 
 
 def hashed(password: str, salt: bytes | None = None) -> str:
-    """What stands in the file. ConfigurationError for a password that is too short or too long."""
+    """The hash to store in the file. ConfigurationError for a password that is too short or too long."""
     raw = password.encode()
     if len(password) < PASSWORD_CHARS_MIN or len(raw) > PASSWORD_BYTES_MAX:
         raise ConfigurationError(
@@ -56,10 +56,10 @@ def hashed(password: str, salt: bytes | None = None) -> str:
     return "$".join((_KIND, str(COST), str(BLOCK), str(PARALLEL), _text(salt), _text(found)))
 
 
-def is_right(password: str, kept: str) -> bool:
-    """Whether it is the password that was hashed; the same time for a wrong one. Some 100 ms: not on the event loop."""
+def is_right(password: str, hashed: str) -> bool:
+    """Whether the password matches the hash; takes the same time if it does not. Some 100 ms: not on the event loop."""
     raw = password.encode()
-    kind, *parts = kept.split("$")
+    kind, *parts = hashed.split("$")
     if kind != _KIND or len(parts) != 5 or len(raw) > PASSWORD_BYTES_MAX:
         return False
     cost, block, parallel = map(int, parts[:3])
@@ -67,8 +67,8 @@ def is_right(password: str, kept: str) -> bool:
     return hmac.compare_digest(found, base64.b64decode(parts[4]))
 
 
-NOBODY_HASH = base64.b64encode(bytes(64)).decode()
-NOBODY = f"{_KIND}${COST}${BLOCK}${PARALLEL}${base64.b64encode(bytes(16)).decode()}${NOBODY_HASH}"
+UNKNOWN_NAME_DIGEST = base64.b64encode(bytes(64)).decode()
+UNKNOWN_NAME_HASH = f"{_KIND}${COST}${BLOCK}${PARALLEL}${base64.b64encode(bytes(16)).decode()}${UNKNOWN_NAME_DIGEST}"
 """The hash to compare with for an unknown name, so that the response time does not reveal which names exist."""
 
 
@@ -81,7 +81,7 @@ def _text(data: bytes) -> str:
 
 
 class AccountFile:
-    """The accounts as they are now."""
+    """The current accounts."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -89,7 +89,7 @@ class AccountFile:
         self._accounts: dict[str, DashboardAccount] = {}
 
     def accounts(self) -> Mapping[str, DashboardAccount]:
-        """Read anew when the file has changed. ConfigurationError names what is wrong with it."""
+        """The accounts, read again if the file has changed. ConfigurationError names what is wrong with it."""
         try:
             found = self.path.stat()
             stamp = (found.st_mtime_ns, found.st_size)
@@ -103,7 +103,7 @@ class AccountFile:
                 self._stamp = stamp
         except OSError as error:
             raise ConfigurationError(
-                f"{self.path}: {error.strerror}; `orbitmq dashboard account NAME` makes one"
+                f"{self.path}: {error.strerror}; `orbitmq dashboard account NAME` creates it"
             ) from error
         return self._accounts
 
@@ -125,17 +125,18 @@ def parse(data: bytes, where: str) -> dict[str, DashboardAccount]:
 def _checked(text: str) -> str:
     kind, *parts = text.split("$")
     if kind != _KIND or len(parts) != 5:
-        raise ValueError("a password stands in the file as `orbitmq dashboard account` writes it, hashed")
+        raise ValueError("a password must be in the file as `orbitmq dashboard account` writes it, hashed")
     cost, block, _ = map(int, parts[:3])
     if 128 * cost * block > _MEMORY_MAX:
-        raise ValueError(f"the parameters of a password ask for more than {_MEMORY_MAX >> 20} MiB")
+        raise ValueError(f"the parameters of a password need more than {_MEMORY_MAX >> 20} MiB")
     for part in parts[3:]:
         base64.b64decode(part, validate=True)
     return text
 
 
 def put(path: Path, name: str, role: Role, password: str) -> None:
-    """Write an account, new or instead of the one there; comments of the file stay. Readable by its owner only."""
+    """Write an account, or replace the one of that name; comments of the file stay. Only the owner may read the
+    file."""
     if not name.isprintable() or not 0 < len(name) <= NAME_CHARS_MAX:
         raise ConfigurationError(f"a name has 1 to {NAME_CHARS_MAX} printable characters")
     document = _document(path)
@@ -146,7 +147,7 @@ def put(path: Path, name: str, role: Role, password: str) -> None:
 
 
 def remove(path: Path, name: str) -> None:
-    """ConfigurationError when there is no such account."""
+    """ConfigurationError if there is no such account."""
     document = _document(path)
     if name not in document.get("accounts", {}):
         raise ConfigurationError(f"{path}: there is no account {name}")

@@ -59,15 +59,16 @@ from orbitmq.wire.codes import ResponseCode
 _log = logging.getLogger(__name__)
 
 COOKIE = "orbitmq-session"
-"""Its name, or the beginning of it: ports of a host share their cookies, and two pages must not take each other's."""
+"""The name of the cookie, or its prefix: cookies are shared by all ports of a host, so two dashboards need different
+names."""
 LOCAL_NAME = "local"
 """The user name in the audit log when the page needs no login."""
 LOGIN_BODY_MAX = 4096
 CONFIRM_BODY_MAX = 16 << 10
 FOREIGN_FORM = "the form is not from a page of your session"
-HASHED_AT_ONCE = 2  # each takes 16 MiB and a core for its time
-SAID_MAX = 300  # characters of a sentence that is carried to the next page
-TARGET_MAX = 2000  # characters of an address that a login leads back to
+HASHED_AT_ONCE = 2  # each takes 16 MiB and a core meanwhile
+SAID_MAX = 300  # characters of a text that is shown on the next page
+TARGET_MAX = 2000  # characters of an address that a login redirects to
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +80,19 @@ class DashboardSettings:
     """None: no login, and every user is an administrator; for loopback only."""
     readonly: bool = False
     hosts: frozenset[str] = frozenset()
-    """Names of the page in addresses, besides those of loopback; with accounts and without any, every name is taken."""
+    """Host names of the page, besides those of loopback. With accounts and without a name here, every name is
+    accepted."""
     is_secure: bool = False
-    """Cookies go over TLS only; also where a proxy that is trusted says that the browser came over it."""
+    """Cookies are sent over TLS only; also if a trusted proxy reports that the browser used TLS."""
     cookie: str = COOKIE
     audit: AuditLog = field(default_factory=lambda: AuditLog(None, SystemClock()))
     clock: Clock = field(default_factory=SystemClock)
     save_undo: Callable[[Mapping[str, Any]], str] | None = None
-    """Keeps what undoes a change; returns the words of the command that takes it."""
+    """Writes the undo file of a change; returns the command that reads it."""
 
 
 class Dashboard:
-    """All pages over the places of `settings`."""
+    """All pages for the clusters of `settings`."""
 
     def __init__(self, settings: DashboardSettings) -> None:
         self.settings = settings
@@ -126,7 +128,7 @@ class Dashboard:
             Route("/c/{cluster}/plans/{plan}", self.guarded(self._confirm), methods=["POST"]),
         ]
 
-    # ------------------------------------------------------------------------------------------------------- who it is
+    # --------------------------------------------------------------------------------------------------------- login
 
     def who(self, request: Request) -> Login | None:
         if self.settings.accounts is None:
@@ -136,7 +138,7 @@ class Dashboard:
         if login is None:
             return None
         known = self.settings.accounts.accounts().get(login.name)
-        if known is None or (known.role, known.hashed) != (login.role, login.hashed):  # taken away, or changed
+        if known is None or (known.role, known.hashed) != (login.role, login.hashed):  # removed, or changed
             self.logins.end(key or "")
             return None
         return login
@@ -168,7 +170,7 @@ class Dashboard:
         wait = self.guesses.wait_seconds(name, peer)
         if wait > 0:
             return self._wrong(request, form, f"too many wrong passwords; try again in {wait:.0f} s", 429, wait)
-        self.guesses.wrong(name, peer)  # until it was right: many at once are guesses as well
+        self.guesses.wrong(name, peer)  # counted before the check, so that parallel attempts count, too
         account = await self._account(name, password)
         if account is None:
             self.guesses.wrong(name, peer, tries=0)
@@ -194,8 +196,8 @@ class Dashboard:
         assert self.settings.accounts is not None
         account = self.settings.accounts.accounts().get(name)
         async with self._hashing:
-            kept = accounts.NOBODY if account is None else account.hashed
-            right = await asyncio.to_thread(accounts.is_right, password, kept)
+            hashed = accounts.UNKNOWN_NAME_HASH if account is None else account.hashed
+            right = await asyncio.to_thread(accounts.is_right, password, hashed)
         return account if right else None
 
     def _wrong(self, request: Request, form: Fields, text: str, status: int, wait: float = 0) -> Response:
@@ -230,7 +232,7 @@ class Dashboard:
         return self.guarded(serve)
 
     async def checked(self, request: Request, role: Role, body_bytes_max: int) -> DashboardRequest | Response:
-        """The request, checked; a response where it goes no further. A size of 0 is that of a request to look."""
+        """The checked request; a response if it is rejected. A `size` of 0 is that of a GET request."""
         refuse_host(request, self.settings.hosts, open_to_all=self.settings.accounts is not None)
         login = self.who(request)
         if login is None:
@@ -349,7 +351,7 @@ class Dashboard:
     def _error(self, request: Request, status: int, failure: Failure) -> Response:
         try:
             login = self.who(request)
-        except OrbitMQError:  # the accounts cannot be read: that is the error that is shown
+        except OrbitMQError:  # the accounts cannot be read: this error is shown
             login = None
         cluster = None if login is None else self.clusters.get(request.path_params.get("cluster", ""))
         values = {"failure": failure, "status": status, "login": login, "cluster": cluster}
@@ -387,7 +389,7 @@ def _peer(request: Request) -> str:
 
 
 def local_path(text: str) -> str:
-    """Where a login redirects to: a path of this page, whatever the link says."""
+    """The path that a login redirects to: always a path of this page, whatever the link has."""
     is_path = text.startswith("/") and not text.startswith(("//", "/\\"))
     return text if is_path and text.isprintable() else "/"
 
@@ -405,7 +407,7 @@ _MISSING = {ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EX
 
 
 def status_of(error: OrbitMQError) -> int:
-    """The status that fits."""
+    """The HTTP status of an error."""
     if isinstance(error, BrokerError):
         if error.code in _MISSING:
             return HTTPStatus.NOT_FOUND

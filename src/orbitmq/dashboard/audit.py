@@ -1,9 +1,9 @@
-"""The audit log: one JSON line for each login and each change, with who, from where, what, and what became of it.
+"""The audit log: one JSON line for each login and each change, with user, address, action and outcome.
 
     {"at": "2026-11-22T10:00:00.000Z", "who": "anna", "role": "admin", "peer": "127.0.0.1", "cluster": "local",
      "what": "delete topic Orders", "outcome": "done", "steps": [...]}
 
-No secret is in it: steps of accounts say that a secret changes, not to what. Must not know a page.
+It contains no secret: steps of accounts show that a secret changes, not its value. Must not know a page.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from orbitmq.admin.envelope import rfc3339
 from orbitmq.errors import ConfigurationError
 from orbitmq.runtime.clock import Clock
 
-FILE_BYTES_MAX = 64 << 20  # then the file becomes `<name>.1`, and what was that goes: two files at most
-SHOWN_MAX = 500  # lines a page shows
+FILE_BYTES_MAX = 64 << 20  # then the file is renamed to `<name>.1`, replacing the previous one: two files at most
+SHOWN_MAX = 500  # lines on a page
 FIELDS = ("at", "who", "role", "peer", "what", "outcome")
-STEPS_MAX = 200  # of one change in a line; `stepsInAll` has the number of all
+STEPS_MAX = 200  # of one change in a line; `stepsInAll` has their number
 
 
 class AuditLog:
-    """Appends to `path`, readable by its owner only; None keeps the lines in memory, for a page that is tried out."""
+    """Appends to `path`, which only the owner may read. If it is None, keeps the lines in memory, to try out a page."""
 
     def __init__(self, path: Path | None, clock: Clock) -> None:
         self._path = path
@@ -38,7 +38,7 @@ class AuditLog:
         self._writing = threading.Lock()
 
     def open(self) -> None:
-        """Take in the last lines. ConfigurationError when the file cannot be written: no change goes unrecorded."""
+        """Read the last lines. ConfigurationError if the file cannot be written: every change must be recorded."""
         if self._path is None:
             return
         try:
@@ -51,13 +51,13 @@ class AuditLog:
         for line in lines:
             try:
                 entry = json.loads(line)
-            except ValueError:  # the first may be cut, and a full disk may have cut the last
+            except ValueError:  # the first line may be cut, and after a full disk also the last one
                 continue
             if isinstance(entry, dict) and set(FIELDS) <= set(entry):
                 self._latest.append(entry)
 
     def write(self, who: str, role: str, peer: str, what: str, outcome: str, **more: Any) -> None:
-        """Blocks until it is in the file; OSError when it cannot be, and then nothing must be changed."""
+        """Blocks until the line is in the file. On an OSError nothing must be changed."""
         line: dict[str, Any] = {
             "at": rfc3339(self._clock.now_ms()),
             "who": who,
@@ -89,17 +89,17 @@ class AuditLog:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """The file of that name, to append to, with nobody else writing: pages of several processes may share it."""
+    """The file of that name, opened to append and locked: several processes may share it."""
     while True:
         with os.fdopen(os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600), "ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            if _is_there(path, file):
+            if _is_current(path, file):
                 yield file
                 return
 
 
-def _is_there(path: Path, file: BinaryIO) -> bool:
-    """Whether it has not been renamed while the lock was waited for."""
+def _is_current(path: Path, file: BinaryIO) -> bool:
+    """Whether it has not been renamed while waiting for the lock."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
@@ -107,6 +107,6 @@ def _is_there(path: Path, file: BinaryIO) -> bool:
 
 
 def _is_cut(file: BinaryIO) -> bool:
-    """Whether a full disk has cut the last line."""
+    """Whether a full disk has cut off the last line."""
     size = file.seek(0, os.SEEK_END)
     return size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"

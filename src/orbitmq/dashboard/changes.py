@@ -1,8 +1,8 @@
-"""How the page changes something: it records the change, makes it, reads it back and records the outcome.
+"""Makes changes: records the change, makes it, reads it back and records the outcome.
 
-A plan waits until the user confirms it. A form without a plan acts at once. A line in the audit log precedes each
-change: a change that cannot be recorded is not made. A second line holds the outcome; when that one cannot be written,
-the page and the log of the process say so. Knows no HTTP.
+A plan waits until the user confirms it. A form without a plan takes effect immediately. Each change is recorded in the
+audit log first; if that fails, it is not made. A second line has the outcome; if that one cannot be written, the page
+and the process log report it. Knows no HTTP.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from orbitmq.admin.envelope import plain
 from orbitmq.admin.plans import Plan, Step, StepOutcome
-from orbitmq.admin.results import Failure, Found
+from orbitmq.admin.results import Failure, Result
 from orbitmq.dashboard.audit import STEPS_MAX, AuditLog
 from orbitmq.dashboard.logins import PendingPlan
 from orbitmq.dashboard.routes import DashboardRequest, PageResult, PageRoute, Redirect
@@ -38,8 +38,8 @@ def keep(page: PageRoute, request: DashboardRequest, plan: Plan, now: float) -> 
 
 
 def pending(request: DashboardRequest) -> PendingPlan:
-    """The plan that the path names. NotFound when it has expired, Forbidden when the role is too low."""
-    one = request.login.kept(request.path["plan"], time.monotonic())
+    """The plan in the path. NotFound if it has expired, Forbidden if the role is too low."""
+    one = request.login.plan(request.path["plan"], time.monotonic())
     if one is None or one.cluster != request.cluster.name:
         raise NotFound("this plan has expired", "plans are kept for ten minutes; submit the form again")
     if request.login.role < one.role:
@@ -48,14 +48,14 @@ def pending(request: DashboardRequest) -> PendingPlan:
 
 
 def text_to_type(request: DashboardRequest, plan: Plan) -> str | None:
-    """What the user has to type before the plan is made; None when a click is enough."""
+    """What the user has to type to confirm the plan; None if a click is enough."""
     return plan.destroys or (request.cluster.name if request.cluster.access.protected else None)
 
 
 class Changes:
     """Makes changes and records them in `audit`.
 
-    `save_undo` keeps what undoes a change and returns the words of the command that takes it.
+    `save_undo` writes the undo file of a change and returns the command that reads it.
     """
 
     def __init__(self, audit: AuditLog, save_undo: Callable[[Mapping[str, Any]], str] | None = None) -> None:
@@ -63,17 +63,17 @@ class Changes:
         self._save_undo = save_undo
 
     async def confirm(self, request: DashboardRequest, one: PendingPlan, peer: str) -> None:
-        """Make the plan, once. Conflict when the text that confirms it was not typed."""
+        """Make the plan, once. Conflict if the confirmation text was not typed."""
         wanted = text_to_type(request, one.plan)
         if wanted is not None and request.form.text("typed") != wanted:
             raise Conflict(f"nothing was changed: you did not type {wanted}", "go back and type it as shown")
         if one.result is None and not one.is_running:
             one.is_running = True
-            # Closing the browser meanwhile must not stop it half way.
+            # A closed browser must not interrupt it.
             await asyncio.shield(asyncio.create_task(self.make(request, one, peer)))
 
     async def make(self, request: DashboardRequest, one: PendingPlan, peer: str) -> None:
-        """Make the plan. After its first step there is a result, whatever happens: it is not made again."""
+        """Make the plan. After the first step there is always a result, so that it is not made again."""
         try:
             await self._record(request, peer, one.plan.title, "begun")
             await self._keep_undo(request, one, peer)
@@ -90,7 +90,7 @@ class Changes:
             one.is_running = False
 
     async def _keep_undo(self, request: DashboardRequest, one: PendingPlan, peer: str) -> None:
-        """Conflict when it cannot be kept; nothing is changed then."""
+        """Conflict if the undo file cannot be written; nothing is changed then."""
         if one.plan.undo is None or self._save_undo is None:
             return
         try:
@@ -103,25 +103,25 @@ class Changes:
             ) from error
 
     async def act(self, page: PageRoute, request: DashboardRequest, peer: str) -> PageResult:
-        """What a form without a plan does."""
+        """Runs a form without a plan."""
         what = page.says.format(**request.path)
         if request.cluster.access.protected:
             name = request.cluster.name
-            raise Conflict(f"{name} is protected: a form that acts at once cannot change it", "use the command line")
+            raise Conflict(f"{name} is protected: a form without a preview cannot change it", "use the command line")
         await self._record(request, peer, what, "begun")
         try:
-            answer = await page.endpoint(request)
+            result = await page.endpoint(request)
         except Exception as error:
             await self._record_outcome(request, peer, what, "failed", errors=[str(error)])
             raise
         request.cluster.forget()
-        said = {"said": answer.said} if isinstance(answer, Redirect) and answer.said else {}
-        if not await self._record_outcome(request, peer, what, "done", **said) and isinstance(answer, Redirect):
-            return Redirect(answer.path, f"{answer.said} {UNRECORDED}".strip())
-        return answer
+        said = {"said": result.said} if isinstance(result, Redirect) and result.said else {}
+        if not await self._record_outcome(request, peer, what, "done", **said) and isinstance(result, Redirect):
+            return Redirect(result.path, f"{result.said} {UNRECORDED}".strip())
+        return result
 
     async def _record(self, request: DashboardRequest, peer: str, what: str, outcome: str, **more: Any) -> None:
-        """Conflict when it cannot be written."""
+        """Conflict if the line cannot be written."""
         login, cluster = request.login, request.cluster.name
         try:
             await asyncio.to_thread(
@@ -134,7 +134,7 @@ class Changes:
             ) from error
 
     async def _record_outcome(self, request: DashboardRequest, peer: str, what: str, outcome: str, **more: Any) -> bool:
-        """Whether it could be written. The change is made either way and must not be repeated for that."""
+        """Whether the outcome could be recorded. The change has been made and must not be repeated if not."""
         try:
             await self._record(request, peer, what, outcome, **more)
         except Conflict as error:
@@ -143,7 +143,7 @@ class Changes:
         return True
 
 
-async def _made(plan: Plan) -> Found[Step]:
+async def _made(plan: Plan) -> Result[Step]:
     """Make the plan and read it back. An unexpected error fails its step; the steps after it are skipped."""
     so_far: list[Step] = []
     try:
@@ -159,7 +159,7 @@ async def _made(plan: Plan) -> Found[Step]:
         failure = Failure(
             target, None, "FAILED", f"unexpected error in the dashboard: {error!r}", _LOOK, retryable=False
         )
-        return Found([*so_far, *steps], list(plan.warnings), [*plan.failures, failure])
+        return Result([*so_far, *steps], list(plan.warnings), [*plan.failures, failure])
     try:
         return await plan.verify(made)
     except Exception as error:

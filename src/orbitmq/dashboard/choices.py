@@ -1,6 +1,6 @@
-"""The brokers that a request names: only registered ones are contacted, whatever the address in the request.
+"""The brokers that a request names: only registered ones are contacted, even if the request has another address.
 
-Must not know what is requested from them.
+Must not know the requests that are sent to them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from orbitmq.errors import BadField, NotFound
 
 
 async def registered(session: Session, text: str) -> Node:
-    """The broker of this name (its master, else a slave), `name:id` or address. NotFound for any other one: the page
-    connects to nobody because a link says so. BrokerAway for one that is missed.
-    """
+    """The broker of this name (its master, else a slave), `name:id` or address. NotFound for an unregistered one,
+    because a link must not make the page connect elsewhere. BrokerAway for one that is missing."""
     nodes = await session.nodes()
     for node in sorted(nodes, key=lambda one: one.is_away):
         if text in (node.name, f"{node.name}:{node.id}", node.address):
@@ -23,7 +22,7 @@ async def registered(session: Session, text: str) -> Node:
 
 
 async def registered_names(session: Session, texts: Iterable[str]) -> list[str]:
-    """These broker names. BadField for one that nobody has registered."""
+    """These broker names. BadField for one that is not registered."""
     known = {node.name for node in await session.nodes()}
     names = list(texts)
     for name in names:

@@ -1,6 +1,6 @@
 """The clusters of the dashboard by name: how to reach each, and a cache of results.
 
-A page that needs thousands of requests shows a cached result with its age and refreshes it in the background. Must not
+A page that needs thousands of requests shows a cached result with its age, and refreshes it in the background. Must not
 know what is requested.
 """
 
@@ -26,11 +26,11 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-FRESH_SECONDS = 5.0  # shown without asking again
+FRESH_SECONDS = 5.0  # results of this age are shown without a new request
 STALE_SECONDS = 120.0  # older results are not shown: the page waits for a new one
-VERDICTS_SECONDS = 10.0  # the same for the verdicts of groups: each costs its members a question
-PATIENCE_SECONDS = 0.5  # how long a page waits for a result that it can show later
-KEPT_MAX = 200  # cached results of one cluster; the least recently used is removed
+VERDICTS_SECONDS = 10.0  # the same for the verdicts of groups, which need a request to each member
+WAIT_SECONDS = 0.5  # how long a page waits for a result that it can show later
+CACHED_MAX = 200  # cached results of one cluster; the least recently used is removed
 SAMPLE_SECONDS = 15.0
 SAMPLES = 120  # of each metric: half an hour at the default interval
 SERIES_MAX = 20_000  # brokers, and groups with a lag; further ones have no curve
@@ -42,7 +42,7 @@ class Cached(Generic[T]):
 
     value: T
     at: float
-    """The loop's time."""
+    """Event loop time."""
 
     @property
     def age_seconds(self) -> float:
@@ -50,7 +50,7 @@ class Cached(Generic[T]):
 
 
 class History:
-    """The last samples of metrics by name; None where a sample did not have the metric."""
+    """The last samples of metrics by name; None if a sample did not have the metric."""
 
     def __init__(self, samples: int = SAMPLES) -> None:
         self._samples = samples
@@ -70,7 +70,7 @@ class History:
             del self._series[name]
 
     def of(self, name: str) -> list[float | None]:
-        """The oldest first; empty for what was never seen."""
+        """The oldest first; empty for an unknown metric."""
         return list(self._series.get(name, ()))
 
 
@@ -80,20 +80,20 @@ class ClusterAccess:
 
     name_servers: Sequence[str]
     remoting: Callable[[], Remoting]
-    """Makes the connections; called on the event loop."""
+    """Creates the connections; called on the event loop."""
     cluster: str | None = None
     timeout_ms: float = 5000.0
     readonly: bool = False
     protected: bool = False
-    """Every change asks for the place's name."""
+    """Every change prompts for the name of the cluster."""
     memory: Memory | None = None
-    """Brokers that were registered recently: when one fails, metrics are marked as partial."""
+    """Brokers that were registered recently: if one fails, results are marked as partial."""
     has_account: bool = False
     """Requests are signed with an account, which every user of the page then uses."""
 
 
 class DashboardCluster:
-    """One cluster of the page. `name` stands in its addresses."""
+    """One cluster of the page. `name` is part of its addresses."""
 
     def __init__(
         self, name: str, access: ClusterAccess, *, sample_seconds: float = SAMPLE_SECONDS, clock: Clock | None = None
@@ -106,18 +106,18 @@ class DashboardCluster:
         """The progress of groups at earlier checks, for the next ones."""
         self._remoting: Remoting | None = None
         self._sample_seconds = sample_seconds
-        self._kept: OrderedDict[str, Cached[Any]] = OrderedDict()
-        self._asking: dict[tuple[str, int], asyncio.Task[Any]] = {}
+        self._cache: OrderedDict[str, Cached[Any]] = OrderedDict()
+        self._requests: dict[tuple[str, int], asyncio.Task[Any]] = {}
         self._changes = 0
         self._sampling: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to sample; 0 seconds between samples is never."""
+        """Start sampling, unless the interval is 0 seconds."""
         if self._sample_seconds > 0:
             self._sampling = asyncio.create_task(self._sample())
 
     async def stop(self) -> None:
-        for task in [self._sampling, *self._asking.values()]:
+        for task in [self._sampling, *self._requests.values()]:
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -125,7 +125,7 @@ class DashboardCluster:
             await self._remoting.close()
 
     def session(self) -> Session:
-        """A look of its own, over shared connections."""
+        """A new session over shared connections."""
         if self._remoting is None:
             self._remoting = self.access.remoting()
         return Session(
@@ -139,82 +139,80 @@ class DashboardCluster:
     async def cached(
         self, key: str, make: Callable[[Session], Awaitable[T]], fresh_seconds: float = FRESH_SECONDS
     ) -> Cached[T]:
-        """A fresh answer to `key`; the last one, where a new one takes longer than a page should; the first time, and
-        after a pause, it is waited for. What `make` raises meanwhile is raised.
-        """
+        """A fresh result for `key`; the last one if a new one takes too long. Waits if there is no last one that may be
+        shown. Exceptions of `make` are raised."""
         found = await self.cached_soon(key, make, fresh_seconds)
-        return await asyncio.shield(self._ask(key, make)) if found is None else found
+        return await asyncio.shield(self._request(key, make)) if found is None else found
 
     async def cached_soon(
         self,
         key: str,
         make: Callable[[Session], Awaitable[T]],
         fresh_seconds: float = FRESH_SECONDS,
-        patience_seconds: float = PATIENCE_SECONDS,
+        wait_seconds: float = WAIT_SECONDS,
     ) -> Cached[T] | None:
-        """A fresh answer, where that takes no longer than the patience; else the last one, None where there is none
-        that may be shown. Whoever asks again finds the new one.
-        """
-        found: Cached[T] | None = self._kept.get(key)
+        """A fresh result if it arrives in time; else the last one, or None if there is none that may be shown. The
+        request goes on in the background, for the next call."""
+        found: Cached[T] | None = self._cache.get(key)
         if found is not None and found.age_seconds <= fresh_seconds:
-            self._kept.move_to_end(key)
+            self._cache.move_to_end(key)
             return found
-        asking = self._ask(key, make)
-        done, _ = await asyncio.wait({asking}, timeout=patience_seconds)
+        request = self._request(key, make)
+        done, _ = await asyncio.wait({request}, timeout=wait_seconds)
         if done:
-            return asking.result()
-        asking.add_done_callback(_log_failure)
+            return request.result()
+        request.add_done_callback(_log_failure)
         return None if found is None or found.age_seconds > STALE_SECONDS else found
 
-    def _ask(self, key: str, make: Callable[[Session], Awaitable[T]]) -> asyncio.Task[Cached[T]]:
+    def _request(self, key: str, make: Callable[[Session], Awaitable[T]]) -> asyncio.Task[Cached[T]]:
         one = (key, self._changes)  # a request sent before a change may not see it
-        task = self._asking.get(one)
+        task = self._requests.get(one)
         if task is None:
-            task = self._asking[one] = asyncio.create_task(self._keep(key, make))
-            task.add_done_callback(lambda _: self._asking.pop(one, None))
+            task = self._requests[one] = asyncio.create_task(self._fetch(key, make))
+            task.add_done_callback(lambda _: self._requests.pop(one, None))
         return task
 
-    async def _keep(self, key: str, make: Callable[[Session], Awaitable[T]]) -> Cached[T]:
+    async def _fetch(self, key: str, make: Callable[[Session], Awaitable[T]]) -> Cached[T]:
         changes = self._changes
         cached = Cached(await make(self.session()), asyncio.get_running_loop().time())
         if changes != self._changes:
             return cached
-        self._kept[key] = cached
-        self._kept.move_to_end(key)
-        while len(self._kept) > KEPT_MAX:
-            self._kept.popitem(last=False)
+        self._cache[key] = cached
+        self._cache.move_to_end(key)
+        while len(self._cache) > CACHED_MAX:
+            self._cache.popitem(last=False)
         return cached
 
     def forget(self) -> None:
-        """After a change: nothing that was found before it is shown again."""
+        """After a change: drop all results from before."""
         self._changes += 1
-        self._kept.clear()
+        self._cache.clear()
 
     async def moment(self) -> Cached[Any]:
-        """`cluster_view.moment` with all groups, kept: a `Found[ClusterView]`."""
+        """`cluster_view.moment` with all groups, cached: a `Result[ClusterView]`."""
         return await self.cached("moment", lambda session: moment(session, shown=None))
 
-    async def verdicts(self, patience_seconds: float = PATIENCE_SECONDS) -> Cached[GroupVerdicts] | None:
-        """The verdict of every group; None while they are looked at for the first time."""
+    async def verdicts(self, wait_seconds: float = WAIT_SECONDS) -> Cached[GroupVerdicts] | None:
+        """The verdict of every group; None while the first check is running."""
         return await self.cached_soon(
             "verdicts",
             lambda session: group_verdicts(session, clock=self.clock, paces=self.paces, watch_seconds=0),
             VERDICTS_SECONDS,
-            patience_seconds,
+            wait_seconds,
         )
 
     async def _sample(self) -> None:
-        logged = ""  # a lasting fault is logged once
+        logged = ""  # a permanent error is logged once
         while True:
             try:
                 (now,) = (await self.cached("moment", _moment, self._sample_seconds / 2)).value.items
                 self.history.add(samples_of(now))
-                await self.verdicts(patience_seconds=0)
+                await self.verdicts(wait_seconds=0)
                 logged = ""
             except OrbitMQError as error:  # the page shows it
                 _log.info("event=sample_failed place=%s error=%s", self.name, error)
                 self.history.add({})
-            except Exception as error:  # a fault of ours costs one sample, not all further ones
+            except Exception as error:  # an unexpected error costs one sample, not all later ones
                 if repr(error) != logged:
                     _log.exception("event=sample_failed place=%s", self.name)
                 logged = repr(error)
@@ -232,7 +230,7 @@ def _log_failure(task: asyncio.Task[Any]) -> None:
 
 
 def samples_of(now: ClusterView) -> dict[str, float | None]:
-    """What is sampled of a moment: `in/<broker>:<id>`, `out/<broker>:<id>`, `delay/<broker>:<id>`, `lag/<group>`."""
+    """The metrics of a sample: `in/<broker>:<id>`, `out/<broker>:<id>`, `delay/<broker>:<id>`, `lag/<group>`."""
     samples: dict[str, float | None] = {}
     for broker in now.brokers:
         samples[f"in/{broker.broker}:{broker.broker_id}"] = broker.in_per_s

@@ -1,7 +1,7 @@
 """Timeouts of a connection for its request and for reading the response, and which connection is closed at the limit.
 
-uvicorn waits for headers and bodies as long as they take, and refuses further connections when there are too many: some
-hundred that send nothing would keep everybody else out. Knows no page.
+uvicorn waits for headers and bodies without a limit, and refuses further connections when there are too many: a few
+hundred idle connections would lock out everybody else. Knows no page.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ import asyncio
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-CONNECTIONS_MAX = (
-    200  # browsers hold six each; that many with a request under way, and further ones are told to come back
-)
-REQUEST_SECONDS = 15.0  # from the connection or the last answer to the end of a request; forms are small
-READ_SECONDS = 30.0  # for a browser that has an answer waiting to take some of it
+CONNECTIONS_MAX = 200  # browsers open six each; if so many have a request in flight, further ones get an error
+REQUEST_SECONDS = 15.0  # from the connection or the last response to the end of a request; forms are small
+READ_SECONDS = 30.0  # for a browser to read some of a pending response
 
 
 class BoundedConnection(H11Protocol):
@@ -23,7 +21,7 @@ class BoundedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.since = self.loop.time()
-        self._asking: asyncio.TimerHandle | None = None
+        self._receiving: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
         if len(self.connections) >= CONNECTIONS_MAX:
             self._take_place()
@@ -31,7 +29,7 @@ class BoundedConnection(H11Protocol):
 
     @property
     def has_request(self) -> bool:
-        """Whether it has a whole request that is being answered."""
+        """Whether its request is complete and the response is not."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.more_body and not cycle.response_complete
 
@@ -40,7 +38,7 @@ class BoundedConnection(H11Protocol):
         self.transport.abort()
 
     def _take_place(self) -> None:
-        """Close the connection that has been idle longest; none when all of them have a request in flight."""
+        """Close the connection that has been idle longest; none if all of them have a request in flight."""
         others = [
             one
             for one in self.connections
@@ -55,17 +53,17 @@ class BoundedConnection(H11Protocol):
 
     def on_response_complete(self) -> None:
         self.since = self.loop.time()
-        _ended(self._asking)
-        self._asking = None
+        _ended(self._receiving)
+        self._receiving = None
         super().on_response_complete()
         self._look()
 
     def _look(self) -> None:
         if self.has_request or self.transport.is_closing():
-            _ended(self._asking)
-            self._asking = None
-        elif self._asking is None:
-            self._asking = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+            _ended(self._receiving)
+            self._receiving = None
+        elif self._receiving is None:
+            self._receiving = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -77,7 +75,7 @@ class BoundedConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        _ended(self._asking)
+        _ended(self._receiving)
         _ended(self._reading)
 
 

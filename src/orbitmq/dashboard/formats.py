@@ -1,6 +1,6 @@
 """How values look on a page: numbers, sizes, times, curves. Everything that comes from a cluster is escaped.
 
-An unknown value is a dash that says so. Knows no page.
+An unknown value is shown as a dash. Knows no page.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from orbitmq.admin.envelope import rfc3339
 from orbitmq.dashboard.roles import Role
 from orbitmq.runtime.printable import printable
 
-UNKNOWN = Markup('<span class="unknown" title="not known">–</span>')
+UNKNOWN = Markup('<span class="unknown" title="unknown">–</span>')
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SPANS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 CURVE_WIDTH, CURVE_HEIGHT = 120, 24
 
 
 def environment() -> Environment:
-    """Templates of this room; a name that a page did not give is an error, not an empty place."""
+    """Templates of this package; an undefined name is an error, not an empty text."""
     made = Environment(
         loader=PackageLoader("orbitmq.dashboard"),
         autoescape=select_autoescape(default=True, default_for_string=True),
@@ -53,28 +53,28 @@ def environment() -> Environment:
 
 
 def part(text: object) -> str:
-    """A name as a part of an address: `/`, `%` and `?` in it are escaped."""
+    """A name as part of an address: `/`, `%` and `?` in it are escaped."""
     return quote(str(text), safe="")
 
 
 class _Exact(str):
-    """Goes into the page as it is, but for HTML's own signs."""
+    """Inserted unchanged, except for HTML's own characters."""
 
     __slots__ = ()
 
 
 def exact(text: object) -> _Exact:
-    """The value of a field, which comes back with the form."""
+    """The value of a form field, which the form sends back unchanged."""
     return _Exact(text)
 
 
 def shown(value: Any) -> Any:
-    """Every text of a page but markup and values of fields, for anything in it may come from a peer."""
+    """Every text of a page except markup and values of fields, because it may come from a peer."""
     return printable(value, lines=True) if isinstance(value, str) and not isinstance(value, (Markup, _Exact)) else value
 
 
 def known(value: Any) -> Any:
-    """The value, or the dash of what is not known."""
+    """The value, or a dash if it is unknown."""
     return UNKNOWN if value is None else value
 
 
@@ -84,7 +84,7 @@ def count(value: int | float | None) -> str | Markup:
 
 
 def rate(value: float | None) -> str | Markup:
-    """A second: `1,234` or `0.3`."""
+    """Per second: `1,234` or `0.3`."""
     if value is None:
         return UNKNOWN
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
@@ -122,7 +122,7 @@ def span(value_ms: float | None) -> str | Markup:
 
 
 def at(value_ms: int | None) -> Markup:
-    """A point in time: `2026-11-22 10:00:00`, of UTC until the browser turns it into its own."""
+    """A point in time: `2026-11-22 10:00:00`, in UTC until the browser converts it to local time."""
     text = None if value_ms is None else rfc3339(value_ms)
     if text is None or value_ms is None:
         return UNKNOWN
@@ -131,13 +131,13 @@ def at(value_ms: int | None) -> Markup:
 
 
 def ago(value_ms: int | None, now_ms: int) -> Markup | str:
-    """How long ago it was: `3 min 20 s ago`."""
+    """The age of a time: `3 min 20 s ago`."""
     passed = 0 if value_ms is None else now_ms - value_ms
     return _in_words(value_ms, f"in {span(-passed)}" if passed < 0 else f"{span(passed)} ago")
 
 
 def since(value_ms: int | None, now_ms: int) -> Markup | str:
-    """How long it has lasted: `3 min 20 s`."""
+    """The time since then: `3 min 20 s`."""
     return _in_words(value_ms, span(0 if value_ms is None else max(0, now_ms - value_ms)))
 
 
@@ -149,7 +149,7 @@ def _in_words(value_ms: int | None, words: object) -> Markup:
 
 
 def curve(values: Sequence[float | None], what: str) -> Markup:
-    """The last samples as a small line, gaps where there was none; `what` tells it to those who do not see it."""
+    """The last samples as a small curve, with gaps for missing ones; `what` is its name for screen readers."""
     present = [value for value in values if value is not None]
     if len(present) < 2:
         return Markup('<span class="unknown" title="{0}: too few samples yet">–</span>').format(what)

@@ -53,16 +53,16 @@ class Headers:
 
 
 def refuse_host(request: Request, hosts: AbstractSet[str], *, open_to_all: bool) -> None:
-    """HTTPException for a name that is not ours: a foreign site may have its name point to this machine, and would then
-    read the page as its own. Where there are accounts it gains nothing, and any name is taken unless some are given.
-    """
+    """HTTPException for an unknown host name: the name of a foreign site may point to this machine, and that site could
+    then read the page (DNS rebinding). With accounts this gains nothing, so every name is accepted unless some are
+    given."""
     host = request.headers.get("host", "")
     name, _, port = (host, "", "") if host.endswith("]") or ":" not in host else host.rpartition(":")
     if port and not (port.isascii() and port.isdigit()):
         name = host
     if name.lower() in LOOPBACK_NAMES or name.lower() in hosts or (open_to_all and not hosts and _is_name(name)):
         return
-    raise HTTPException(421, f"this page is not {name[:100]!r}; start it with --allowed-host if it is to be")
+    raise HTTPException(421, f"this page is not {name[:100]!r}; start it with --allowed-host to allow this name")
 
 
 def _is_name(text: str) -> bool:
@@ -77,7 +77,7 @@ def _is_name(text: str) -> bool:
 
 
 def is_ours(request: Request) -> bool:
-    """Whether the browser says that one of our pages has sent it; clients that say nothing are not browsers."""
+    """Whether a page of ours has sent it, according to the browser; clients without these headers are not browsers."""
     site = request.headers.get("sec-fetch-site")
     if site is not None and site not in ("same-origin", "none"):
         return False
@@ -88,9 +88,8 @@ def is_ours(request: Request) -> bool:
 
 
 def is_looked_at(request: Request) -> bool:
-    """Whether a person opens it or one of our pages asks for it. Other sites may lead to it, but not have a browser ask
-    for it behind a picture: a search is work for brokers.
-    """
+    """Whether the user or a page of ours requests it. Other sites may link to it, but not load it in the background,
+    for example as a picture, because a search is work for brokers."""
     headers = request.headers
     if headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
         return True
@@ -98,12 +97,12 @@ def is_looked_at(request: Request) -> bool:
 
 
 def query_of(request: Request) -> str:
-    """The query as it came: `request.url` is put together from what the client says of the host, too."""
+    """The query as received: `request.url` also contains the host that the client sent."""
     return str(request.scope["query_string"].decode("latin-1"))
 
 
 async def body_of(request: Request, bytes_max: int) -> str:
-    """A form's text. HTTPException when it is larger, or no form."""
+    """The text of a form. HTTPException if it is too large, or not a form."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind not in ("", "application/x-www-form-urlencoded"):
         raise HTTPException(415, "forms are sent as application/x-www-form-urlencoded")

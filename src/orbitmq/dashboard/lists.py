@@ -1,4 +1,4 @@
-"""Long lists: sorted by a column, a page of rows at a time, the filters in every link. Knows no kind of row."""
+"""Long lists: sorted by a column, in pages of rows, with the filters in every link. Knows no kind of row."""
 
 from __future__ import annotations
 
@@ -12,49 +12,49 @@ from orbitmq.dashboard.routes import DashboardRequest
 T = TypeVar("T")
 
 ROWS = 100
-"""On one page: more is not read, and a phone would take long to draw it."""
+"""Rows on a page: users do not read more, and a phone would take long to render it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[T]):
-    """A column of a list; one that has a `word` can be sorted by, and the word stands in `?sort=`."""
+    """A column of a list. With a `word` the list can be sorted by it, as `?sort=WORD`."""
 
     heading: str
     word: str | None = None
     of: Callable[[T], Any] | None = None
     is_number: bool = False
-    """Stands right, and the largest comes first when it is sorted by."""
+    """Aligned to the right, and sorted with the largest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """The rows of one page, and where the others are."""
+    """The rows of one page, and links to the others."""
 
     rows: list[T]
     first: int
-    """How many rows stand before them."""
+    """The number of rows before them."""
     total: int
     columns: Sequence[Column[T]]
     sort: str
-    """The word of a column, `-` before it for the largest first."""
+    """The word of a column, with a leading `-` for the largest first."""
     path: str
-    """Path below the cluster, with the filters, and ending so that another field can follow."""
+    """Path below the cluster, with the filters; another field can be appended."""
     page: int = ROWS
 
     @property
     def here(self) -> str:
-        """The same in the order it is shown in."""
+        """The same with the current order."""
         return f"{self.path}{urlencode({'sort': self.sort})}&"
 
     def link(self, column: Column[T]) -> str | None:
-        """Where the list is sorted by this column, and the other way round where it is already."""
+        """The link to sort by this column; in reverse order if the list is sorted by it."""
         if column.word is None:
             return None
         turned = column.is_number if self.sort.lstrip("-") != column.word else not self.sort.startswith("-")
         return f"{self.path}{urlencode({'sort': ('-' if turned else '') + column.word})}"
 
     def order(self, column: Column[T]) -> str | None:
-        """What `aria-sort` says of the column."""
+        """The value of `aria-sort` of the column."""
         if column.word is None or self.sort.lstrip("-") != column.word:
             return None
         return "descending" if self.sort.startswith("-") else "ascending"
@@ -63,9 +63,10 @@ class Listing(Generic[T]):
 def listing(
     request: DashboardRequest, path: str, rows: Iterable[T], columns: Sequence[Column[T]], *, keep: Sequence[str] = ()
 ) -> Listing[T]:
-    """What `sort` and `from` of the query ask for; `keep` names its filters. Without `sort` the order is as it comes.
+    """The page that `sort` and `from` of the query select; `keep` names its filters. Without `sort`, rows keep their
+    order.
 
-    Unknown values stand last, whichever way it is sorted.
+    Unknown values are last in both directions.
     """
     words = [sign + column.word for column in columns if column.word is not None for sign in ("", "-")]
     sort = request.query.choice("sort", ["", *words])

@@ -1,4 +1,4 @@
-"""Who is logged in: sessions behind a cookie, the token that each form carries, and brakes for those who guess.
+"""Logins: sessions behind a cookie, the token in each form, and delays after wrong passwords.
 
 Everything is in memory and ends with the process. Must not know HTTP.
 """
@@ -13,20 +13,20 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from orbitmq.admin.plans import Plan, Step
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.dashboard.roles import Role
 
-LOGINS_MAX = 1000  # the one that was idle longest gives way
+LOGINS_MAX = 1000  # the one that was idle longest is removed
 IDLE_SECONDS = 2 * 3600.0
 LIFE_SECONDS = 12 * 3600.0
-PLANS_MAX = 20  # a login's previews; the oldest gives way
-SAID_KEPT = 20  # a login's sentences that are shown after a change; the oldest gives way
-PLAN_SECONDS = 600.0  # what is shown grows old: a plan is made within ten minutes or not at all
-GUESSED_MAX = 10_000  # names and addresses that are remembered for wrong passwords
+PLANS_MAX = 20  # plans of a login; the oldest is removed
+TEXTS_MAX = 20  # texts of a login that are shown after a change; the oldest is removed
+PLAN_SECONDS = 600.0  # a plan expires after ten minutes
+GUESSED_MAX = 10_000  # names and addresses with wrong passwords that are remembered
 
 
 class Brake(NamedTuple):
-    """How many wrong tries are free, and how long a further one waits at most."""
+    """The number of wrong passwords without a delay, and the longest delay of further ones."""
 
     free_tries: int
     wait_seconds_max: float
@@ -44,52 +44,52 @@ class PendingPlan:
     back: str
     role: Role
     shown_at: float
-    result: Found[Step] | None = None
+    result: Result[Step] | None = None
     undo: str | None = None
-    """The words of the command that undoes it."""
+    """The command that undoes it."""
     is_running: bool = False
 
 
 @dataclass(slots=True)
 class Login:
-    """One browser."""
+    """The session of one browser."""
 
     name: str
     role: Role
     hashed: str
-    """The password it was begun with, as the accounts keep it: another one ends it."""
+    """The hashed password at the login: if it changes, the session ends."""
     csrf: str
     began: float
     seen: float
     pending: OrderedDict[str, PendingPlan] = field(default_factory=OrderedDict)
     said: OrderedDict[str, str] = field(default_factory=OrderedDict)
-    """Sentences by the key that stands in the address: nobody else can put words into the mouth of a page."""
+    """Texts by the key in the address: other sites cannot make the page show a text of theirs."""
 
     def is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode(), self.csrf.encode())
 
     def say(self, text: str) -> str:
-        """The key under which the next page finds this sentence."""
-        while len(self.said) >= SAID_KEPT:
+        """Keep a text for the next page; return its key."""
+        while len(self.said) >= TEXTS_MAX:
             self.said.popitem(last=False)
         key = secrets.token_urlsafe(12)
         self.said[key] = text
         return key
 
     def keep(self, one: PendingPlan) -> str:
-        """The id under which a plan waits to be confirmed."""
-        for old in [key for key, kept in self.pending.items() if self._is_old(kept, one.shown_at)]:
+        """Keep a plan until it is confirmed; return its id."""
+        for old in [key for key, plan in self.pending.items() if self._is_old(plan, one.shown_at)]:
             del self.pending[old]
         if len(self.pending) >= PLANS_MAX:
-            at_rest = [key for key, kept in self.pending.items() if not kept.is_running]
+            at_rest = [key for key, plan in self.pending.items() if not plan.is_running]
             made = [key for key in at_rest if self.pending[key].result is not None]
             del self.pending[(made or at_rest or list(self.pending))[0]]
         key = secrets.token_urlsafe(12)
         self.pending[key] = one
         return key
 
-    def kept(self, key: str, now: float) -> PendingPlan | None:
-        """The plan of this id; None when there is none, or it has grown old without being made."""
+    def plan(self, key: str, now: float) -> PendingPlan | None:
+        """The plan of this id; None if there is none, or if it has expired."""
         one = self.pending.get(key)
         if one is not None and one.result is None and self._is_old(one, now):
             del self.pending[key]
@@ -102,7 +102,7 @@ class Login:
 
 
 class Logins:
-    """`clock` gives seconds that only grow."""
+    """`clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -112,7 +112,7 @@ class Logins:
         return len(self._logins)
 
     def begin(self, name: str, role: Role, hashed: str = "") -> tuple[str, Login]:
-        """A new session: the value of its cookie, and who it is. Those that have ended go with what they held."""
+        """A new session: the value of its cookie, and the login. Expired sessions are removed."""
         now = self._clock()
         for old in [key for key, login in self._logins.items() if _has_ended(login, now)]:
             del self._logins[old]
@@ -123,7 +123,7 @@ class Logins:
         return key, login
 
     def find(self, key: str) -> Login | None:
-        """Who it is, unless the session has ended."""
+        """The login of a cookie, unless its session has ended."""
         login = self._logins.get(key)
         if login is None:
             return None
@@ -144,16 +144,15 @@ def _has_ended(login: Login, now: float) -> bool:
 
 
 class Guesses:
-    """Wrong passwords: after a few of a name from an address, after more from an address, and after many of a name from
-    anywhere, each further one has to wait longer. Of a name alone not long, or anybody could lock its owner out.
-    """
+    """Delays after wrong passwords: after a few for a name from an address, after more from an address, and after many
+    for a name from all addresses. That of a name alone is short, or anyone could lock its owner out."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def wait_seconds(self, name: str, peer: str) -> float:
-        """How long the next try of the name from this address has to wait; 0 when it may come now."""
+        """How long the next attempt for the name from this address has to wait; 0 if it may be made now."""
         now = self._clock()
         return max([0.0, *(self._until(kind, who) - now for kind, who in _brakes(name, peer))])
 
@@ -164,7 +163,7 @@ class Guesses:
         return at + min(kind.wait_seconds_max, 2.0 ** (count - kind.free_tries))
 
     def wrong(self, name: str, peer: str, tries: int = 1) -> None:
-        """Counts `tries`; the wait begins anew."""
+        """Count `tries`; the delay starts again."""
         now = self._clock()
         for _, who in _brakes(name, peer):
             count, _ = self._wrong.pop(who, (0, 0.0))

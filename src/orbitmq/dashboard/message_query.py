@@ -1,4 +1,4 @@
-"""Messages on pages: which ones the fields of a request ask for, a row of each, files of them. Knows no template."""
+"""Messages on pages: the ones that a request selects, a row of each, files of them. Knows no template."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from orbitmq.errors import AdminError, BadField, BrokerAway, NotFound
 from orbitmq.message.model import MessageExt
 
 ROWS = ("20", "50", "100", "200")
-BUDGET_MAX = 100_000  # messages one page reads: some ten seconds of a broker
+BUDGET_MAX = 100_000  # messages that one page reads: some ten seconds for a broker
 BEGINNING_BYTES = 160  # of a body in a list
-UNPACKED_MAX = 1 << 20  # of a body in a list: larger ones are unpacked where one message is shown
-FILE_BYTES_MAX = 32 << 20  # of bodies in one file; of further ones the beginning, marked as such
+UNPACKED_MAX = 1 << 20  # of a body in a list: larger ones are decompressed only on the page of the message
+FILE_BYTES_MAX = 32 << 20  # of bodies in one file; further ones are truncated and marked
 ID_CHARS_MAX = 64  # of an offset id: 32, with an IPv6 address 56
 FILTERS = ("topic", "broker", "queue", "tag", "key", "property", "text")
 FIELDS = (*FILTERS, "begin", "end", "offset", "order", "rows", "budget")
@@ -47,7 +47,7 @@ class MessageQuery:
     budget: int
     mark: PageCursor | None
     fields: Mapping[str, str]
-    """As they were given, for the form and for links; without the mark."""
+    """As given, for the form and for links; without the mark."""
 
     @property
     def is_key_only(self) -> bool:
@@ -64,9 +64,9 @@ class MessageQuery:
         return wanted.key is not None and all(one is None for one in others)
 
     def link(self, path: str, names: Sequence[str] = FIELDS, **more: str | None) -> str:
-        """The same fields at another address."""
-        kept = {name: self.fields[name] for name in names if self.fields.get(name)}
-        return f"{path}?{urlencode({**kept, **{name: one for name, one in more.items() if one}})}"
+        """A link to another page with the same fields."""
+        selected = {name: self.fields[name] for name in names if self.fields.get(name)}
+        return f"{path}?{urlencode({**selected, **{name: one for name, one in more.items() if one}})}"
 
 
 def message_query(request: DashboardRequest) -> MessageQuery:
@@ -117,13 +117,13 @@ class Row:
 
     message: StoredMessage
     beginning: str
-    """Of the body."""
+    """Size of the body."""
     is_text: bool
     is_cut: bool
 
 
 def row(message: MessageExt) -> Row:
-    """Its body's first bytes; of one that unpacks to much nothing but that it is packed."""
+    """The first bytes of its body; if it is too large to decompress, only that it is compressed."""
     body = body_view(message.body, message.sys_flag, limit=BEGINNING_BYTES, unpacked_max=UNPACKED_MAX)
     view = shown(message, None)
     if body.problem is not None:
@@ -132,14 +132,14 @@ def row(message: MessageExt) -> Row:
 
 
 async def rows(messages: Sequence[MessageExt]) -> list[Row]:
-    """Of each, beside the event loop: two hundred bodies may unpack to as many MiB."""
+    """One row each, off the event loop: two hundred bodies may decompress to as many MiB."""
     return await asyncio.to_thread(lambda: [row(one) for one in messages])
 
 
 async def one_message(session: Session, offset_id: str) -> MessageExt:
-    """The message at the place an offset id names, its body as it is stored. BrokerAway when a broker is offline."""
+    """The message of an offset id, its body as stored. BrokerAway if its broker does not respond."""
     if len(offset_id) > ID_CHARS_MAX:
-        raise NotFound("this is no offset id")
+        raise NotFound("this is not an offset id")
     found = await by_offset_id(session, offset_id)
     if found.items:
         return found.items[0]
@@ -152,7 +152,7 @@ async def one_message(session: Session, offset_id: str) -> MessageExt:
 
 
 def files(messages: Iterable[MessageExt], name: str, form: str) -> Download:
-    """All of them as a file: JSON lines that `orbitmq msg send --jsonl` takes, or CSV for a spreadsheet."""
+    """All of them as a file: JSON lines for `orbitmq msg send --jsonl`, or CSV for a spreadsheet."""
     views, left = [], FILE_BYTES_MAX
     for message in messages:
         view = shown(message, BodyForm.AUTO, limit=max(left, SHOWN_BYTES))
@@ -175,7 +175,7 @@ def _csv(views: Iterable[Mapping[str, object]]) -> str:
 
 
 def _cell(value: object) -> object:
-    """A text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    """Prefixes an apostrophe to a text that a spreadsheet would take for a formula."""
     if isinstance(value, list):
         value = " ".join(map(str, value))
     elif isinstance(value, dict):

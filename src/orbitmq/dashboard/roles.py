@@ -1,4 +1,4 @@
-"""Who may do what: three roles, each with what the one before it may."""
+"""Three roles, each with the permissions of the one before it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from enum import IntEnum
 
 
 class Role(IntEnum):
-    """The higher, the more is allowed."""
+    """A higher value has more permissions."""
 
     VIEWER = 1
     """Sees everything but secrets, message bodies included, and changes nothing."""
     OPERATOR = 2
-    """Sends and sends again, moves offsets, redelivers dead letters, asks clients for their stacks."""
+    """Sends and resends messages, moves offsets, redelivers dead letters, requests stacks of clients."""
     ADMIN = 3
     """Creates, changes and deletes topics, groups, accounts and settings; reads the audit log."""
 
@@ -21,7 +21,7 @@ class Role(IntEnum):
 
 
 def role_of(word: str) -> Role:
-    """ValueError names the roles there are."""
+    """ValueError names the roles that exist."""
     for role in Role:
         if role.word == word:
             return role

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.audit import AuditLog
 from orbitmq.dashboard.clusters import DashboardCluster
@@ -34,7 +34,7 @@ TEXT_MAX = 4096  # characters of a field that does not say otherwise
 
 
 class Fields(Mapping[str, str]):
-    """The fields of a query or a form. BadField names the one that is wrong."""
+    """The fields of a query or a form. BadField names an invalid one."""
 
     def __init__(self, text: str = "") -> None:
         try:
@@ -60,7 +60,7 @@ class Fields(Mapping[str, str]):
         return value or default
 
     def raw(self, name: str, *, at_most: int = TEXT_MAX) -> str:
-        """The value as typed, with line ends as `\\n`; empty when the field is missing."""
+        r"""The value as typed, with line ends as `\n`; empty if the field is missing."""
         value = self._values.get(name, [""])[0].replace("\r\n", "\n")
         if len(value) > at_most:
             raise BadField(f"{name} has {len(value)} characters, more than {at_most}")
@@ -110,33 +110,33 @@ class DashboardRequest:
     now_ms: int
     audit: AuditLog
     readonly: bool
-    """Changes are refused, whatever the role."""
+    """Changes are refused for every role."""
 
     def may(self, role: Role) -> bool:
-        """Whether the user has the permissions of this role to make changes."""
+        """Whether the user's role is at least this one, and so allows its changes."""
         return self.login.role >= role and not self.readonly
 
 
 class PageContent:
-    """The values for the template of a page, and the results they come from, whose failures are shown on top."""
+    """The values for the template of a page, and the results they come from, whose failures are shown at the top."""
 
     def __init__(
         self,
         values: Mapping[str, Any] | None = None,
-        *found: Found[Any],
+        *found: Result[Any],
         age_seconds: float | None = None,
         status: int = 200,
     ) -> None:
         self.values = dict(values or {})
         self.found = found
         self.age_seconds = age_seconds
-        """The age of the values; None when they were requested just now."""
+        """The age of the values; None if they were requested just now."""
         self.status = status
 
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """Redirect to another page of the cluster, which shows `said` on top."""
+    """Redirect to another page of the cluster, which shows `said` at the top."""
 
     path: str
     said: str = ""
@@ -168,13 +168,13 @@ class PageRoute:
     body_bytes_max: int = 64 << 10
     """Of a form."""
     back: str = ""
-    """Where the user returns to when a plan is not made; fields of the path are filled in."""
+    """Where the Cancel button of a plan leads; fields of the path are filled in."""
     says: str = field(default="")
     """The text for the audit log; fields of the path are filled in."""
 
 
 PAGES: list[PageRoute] = []
-"""All of them, in the order the modules of `pages/` are imported."""
+"""All of them, in the order in which the modules of `pages/` are imported."""
 
 
 def shows(path: str, template: str, role: Role = Role.VIEWER) -> Callable[[Endpoint], Endpoint]:
@@ -200,7 +200,7 @@ def plans(path: str, role: Role, *, back: str, body_bytes_max: int = 64 << 10) -
 def does(
     path: str, role: Role, *, says: str, template: str | None = None, body_bytes_max: int = 64 << 10
 ) -> Callable[[Endpoint], Endpoint]:
-    """A form that acts at once; `says` is the text for the audit log."""
+    """A form that takes effect immediately; `says` is the text for the audit log."""
 
     def register(endpoint: Endpoint) -> Endpoint:
         PAGES.append(

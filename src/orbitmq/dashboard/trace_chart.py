@@ -1,6 +1,6 @@
-"""Traces as bars: when each part of a message's life began, how long it took, and where it stands on a line of time.
+"""Traces as bars: the start of each step of a message, its duration, and its position on a time axis.
 
-Pure: records in, lengths out; a template draws them.
+Pure: takes records, returns lengths; a template draws them.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from dataclasses import dataclass
 from orbitmq.admin.traces import ENDINGS, FAILED, UNKNOWN, Traced, TraceNode, graph, ids
 
 WIDTH = 1000
-"""Of the whole line of time, in units of the drawing."""
+"""Length of the time axis, in units of the drawing."""
 NARROWEST = 6
-"""Of a bar: what took no time is seen, too."""
+"""Shortest bar, so that a step without a duration is visible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One part of a message's life."""
+    """One step of a message."""
 
     what: str
-    """sent, decided, checked, or consumed with the attempt's number."""
+    """sent, decided, checked, or consumed with the number of the attempt."""
     group: str
     client: str | None
     begin_ms: int | None
     cost_ms: int | None
     status: str
-    """success, failed or unknown; of a transaction what was decided."""
+    """success, failed or unknown; the decision for a transaction."""
     ending: str | None
-    """How a listener that failed has ended."""
+    """How a listener failed."""
     x: int
     width: int
     since_ms: int | None
-    """After the beginning of the first."""
+    """Milliseconds since the start of the first step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class _Part:
 
 
 def charts(records: Sequence[Traced]) -> list[Chart]:
-    """One chart a message: a key may be that of several."""
+    """One chart for each message, because several may have the same key."""
     names = list(dict.fromkeys(name for one in ids(records) for name in one.split(",") if name))
     return [_chart(name, [one for one in records if name in one.msg_id.split(",")]) for name in names]
 
@@ -84,7 +84,7 @@ def _chart(msg_id: str, records: Sequence[Traced]) -> Chart:
 
 
 def _parts(records: Sequence[Traced]) -> Iterable[_Part]:
-    """In the order of their beginnings; what has none stands at the end."""
+    """By start time; steps without one are last."""
     traced = graph(records)
     found: list[_Part] = []
     if traced.producer_node is not None:

@@ -1,7 +1,7 @@
 """Reads the metrics of `table_native.BROKER` from a running broker. Must not know how they are served.
 
-Two histograms and the counters of transactions live here: the broker reports each put and each decision to them.
-Everything else it counts anyway.
+Only two histograms and the counters of transactions are kept here: the broker reports each put and each decision to
+them. It counts everything else anyway.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from orbitmq.wire.bodies import ConsumeType
 PUT_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 MESSAGE_BYTES = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)  # RocketMQ's
 FINISH_MS = (1, 5, 10, 50, 100, 500, 1000, 5000, 10_000, 60_000, 600_000, 3_600_000)
-TOPICS_MAX = 10_000  # with transactions; the names come from the network. Further ones are counted together
+TOPICS_MAX = 10_000  # with transactions; clients choose topic names. Further topics are counted together
 OTHERS = ""  # their name
 STORAGE = ("local", "disk")
-UNTOLD = "unspecified"  # the kind of a message stands in its properties, which a send does not look into
-QUEUES_A_STEP = 20  # looked at before others may get their turn: some two milliseconds
+UNSPECIFIED = "unspecified"  # the type of a message is in its properties, which a send does not parse
+QUEUES_A_STEP = 20  # read before other tasks get a turn: some two milliseconds
 MODES = {ConsumeType.CONSUME_PASSIVELY: "push", ConsumeType.CONSUME_ACTIVELY: "pull"}
 
 
 class BrokerMetrics:
-    """To be made before the broker starts. `queue_series`: how many queues have a series of their own."""
+    """Create this before the broker starts. `queue_series`: the number of queues that have a series of their own."""
 
     def __init__(
         self, broker: Broker, queue_series: int = 0, clock: Clock | None = None, files: Files | None = None
@@ -62,19 +62,19 @@ class BrokerMetrics:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Of every series."""
+        """Labels of every series."""
         options = self._broker.options
         return {"cluster": options.broker_cluster_name, "node_type": "broker", "node_id": options.broker_name}
 
     async def prepare(self) -> None:
-        """Collect what may block, before the readers are called."""
+        """Collect what may block; called before the readers."""
         self._disks = await asyncio.to_thread(self._disk_usage)
 
     def _disk_usage(self) -> dict[str, float]:
         return {str(path): self._files.used_ratio(path) for path in self._broker.store.options.commit_log_directories}
 
     def failure(self) -> str | None:
-        """Why the broker is unhealthy; None when it is healthy."""
+        """Why the broker is unhealthy; None if it is healthy."""
         return "its disk has failed: it stores no messages until it is restarted" if self._is_poisoned else None
 
     @property
@@ -84,7 +84,7 @@ class BrokerMetrics:
     # ------------------------------------------------------------------------------------------------------ counting
 
     def _put(self, messages: int, size: int, seconds: float) -> None:
-        if seconds:  # a delayed message that was delivered is not timed
+        if seconds:  # the delivery of a delayed message is not timed
             self._put_seconds.observe(seconds)
         self._sizes.observe(size / messages, messages)
 
@@ -97,7 +97,7 @@ class BrokerMetrics:
     # ------------------------------------------------------------------------------------------------------- reading
 
     def readers(self) -> Readers:
-        """One a metric of the table."""
+        """One reader for each metric of the table."""
         broker, store = self._broker, self._broker.store
         log = store.commit_log
         return {
@@ -146,9 +146,9 @@ class BrokerMetrics:
         }
 
     def _in(self, which: int) -> Iterator[Sample]:
-        """Of each topic its messages (0) or bytes (1)."""
+        """Messages (0) or bytes (1) of each topic."""
         for topic, flow in list(self._broker.statistics.puts.table.items()):
-            yield (topic, UNTOLD, _flag(is_system_topic(topic))), (flow.messages, flow.bytes)[which]
+            yield (topic, UNSPECIFIED, _flag(is_system_topic(topic))), (flow.messages, flow.bytes)[which]
 
     def _out(self, which: int) -> Iterator[Sample]:
         for (topic, group), flow in list(self._broker.statistics.gets.table.items()):
@@ -202,7 +202,7 @@ class BrokerMetrics:
 
     def _delayed(self) -> Iterable[Sample]:
         store = self._broker.store
-        done = self._broker.delay_offsets  # of a level that nothing was delivered of: none
+        done = self._broker.delay_offsets  # missing for a level from which nothing was delivered
         waiting = (
             store.max_offset(SCHEDULE_TOPIC, queue_id)
             - done.get(queue_id + 1, store.min_offset(SCHEDULE_TOPIC, queue_id))
@@ -237,7 +237,7 @@ class BrokerMetrics:
     # ----------------------------------------------------------------------------------------------------------- lag
 
     def _consumed(self) -> Iterator[tuple[TopicConfig, str]]:
-        """Topics that exist, each with the groups that have offsets there and, if online, subscribe it."""
+        """Existing topics, each with the groups that have offsets there and, if online, subscribe to it."""
         broker = self._broker
         for name, group in broker.offsets.pairs():
             topic = broker.topics.get(name)

@@ -1,4 +1,4 @@
-"""Metrics of the memory of connections, refusals and event loop delay, for either daemon. Knows no daemon."""
+"""Metrics of the memory of connections, of refusals and of event loop delay, for both daemons. Knows no daemon."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from orbitmq.runtime.refusals import Refusals
 
 
 def memory(budgets: Budgets) -> list[Sample]:
-    """Bytes of each kind."""
+    """Bytes by kind."""
     return [((str(one.kind),), one.taken) for one in (budgets.incomplete, budgets.open, budgets.unread)]
 
 
 def refusals(refused: Refusals) -> list[Sample]:
-    """How often each limit has refused something; limits that never did are included."""
+    """Number of refusals by limit, including limits that were never reached."""
     return [((str(limit),), count) for limit, count in refused.counts.items()]
 
 
 def loop_delays(lateness: Lateness) -> list[Sample]:
-    """By the clock on the wall, and the part of it in which the loop's thread had a processor."""
+    """The delay in wall-clock time, and its part in which the thread of the loop had a processor."""
     return [(("wall",), Buckets.of(lateness.delays)), (("cpu",), Buckets.of(lateness.busy_delays))]

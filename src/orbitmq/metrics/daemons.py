@@ -1,6 +1,6 @@
 """Serves the metrics page of the daemons of a process if the options say so. Must not know how daemons are run.
 
-What makes the page is loaded only then: a broker without it shall not carry it.
+The modules for the page are imported only then, to save memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _log = logging.getLogger(__name__)
 
 
 def parts_of(options: MetricsOptions, *daemons: Broker | NameServer) -> tuple[MetricsSection, ...]:
-    """Create these before a broker starts, so that everything is counted. Empty when metrics are off."""
+    """The metrics of brokers; create them before the brokers start, so that everything is counted. Empty if metrics are
+    off."""
     return tuple(_part(options, daemon) for daemon in daemons) if options.is_on else ()
 
 
@@ -34,9 +35,9 @@ def _part(options: MetricsOptions, daemon: Broker | NameServer) -> MetricsSectio
 
 @asynccontextmanager
 async def served(options: MetricsOptions, parts: tuple[MetricsSection, ...]) -> AsyncIterator[str | None]:
-    """Serve metrics while the context lasts; yields the address of the page, None when metrics are off.
+    """Serve metrics while the context is open. Yields the address of the page, None if metrics are off.
 
-    ConfigurationError when the port cannot be had.
+    ConfigurationError if it cannot listen on the port.
     """
     if not options.is_on:
         yield None

@@ -23,9 +23,9 @@ from orbitmq.net.remoting import Remoting
 _log = logging.getLogger(__name__)
 
 JOB = "exporter"
-NAME_SERVERS = "name servers"  # the target of failures to reach them
-STALE_ROUNDS = 3  # age in rounds after which a result is no longer served
-STALE_SECONDS_MIN = 180.0  # but not before; a broker that restarts has its metrics back by then
+NAME_SERVERS = "name servers"  # the target of failed requests to name servers
+STALE_ROUNDS = 3  # results older than so many rounds are no longer served
+STALE_SECONDS_MIN = 180.0  # but never after less than this time; a broker that restarts responds again by then
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ExporterSettings:
 
     interval_seconds: float = 15.0
     deadline_seconds: float = 30.0
-    """For the requests to one broker in one round; the remaining ones come first in the next."""
+    """Time for the requests to one broker in one round; the remaining ones come first in the next."""
     forget_seconds: float = 3600.0
     """How long a broker that is no longer registered is reported as down."""
     queue_series: int = 1000
@@ -47,7 +47,7 @@ class ExporterSettings:
 
 
 class Exporter:
-    """`start` serves at once; the first round follows. `first_round` is set when it is over."""
+    """`start` serves immediately; the first round follows. `first_round` is set when it is over."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Exporter:
         return self.page.port
 
     async def start(self, host: str, port: int) -> None:
-        """ConfigurationError when the port cannot be had."""
+        """ConfigurationError if it cannot listen on the port."""
         await self.page.start(host, port, "--port")
         self._rounds = asyncio.create_task(self._run())
 
@@ -99,13 +99,13 @@ class Exporter:
             begun = self._timer()
             try:
                 await self.round()
-            except Exception:  # the next round must still come
+            except Exception:  # go on with the next round
                 _log.exception("event=round_failed")
             self.first_round.set()
             await asyncio.sleep(max(0.0, begun + self.settings.interval_seconds - self._timer()))
 
     async def round(self) -> None:
-        """Ask who there is, then all of them at the same time."""
+        """Query the name servers, then poll all brokers concurrently."""
         begun = self._timer()
         await self._find()
         data = {poller.node for poller in self._view().data}
@@ -115,7 +115,7 @@ class Exporter:
         self._scrapes.durations[JOB] = self._timer() - begun
 
     async def _find(self) -> None:
-        """Take in brokers that are registered, and forget those that are not since long."""
+        """Add registered brokers; remove those that have not been registered for a long time."""
         try:
             nodes = await Session(self._remoting, self._name_servers, cluster=self._cluster).nodes()
         except OrbitMQError as error:
@@ -144,14 +144,14 @@ class Exporter:
 
     def _failed(self, target: str, reason: str) -> None:
         self._scrapes.errors[JOB, target] += 1
-        _log.info("event=question_failed target=%s reason=%.300s", target, reason)
+        _log.info("event=request_failed target=%s reason=%.300s", target, reason)
 
     def _view(self) -> View:
         now = self._timer()
         return View(self._pollers.values(), now, now - self.settings.stale_seconds)
 
     def _failure(self) -> str | None:
-        """Why nothing new is known."""
+        """Why there are no new results."""
         last = self._begun if self._name_servers_at is None else self._name_servers_at
         age = self._timer() - last
-        return f"no name server has answered for {age:.0f} s" if age > self.settings.stale_seconds else None
+        return f"no name server has responded for {age:.0f} s" if age > self.settings.stale_seconds else None

@@ -1,6 +1,5 @@
 """Reads the metrics of `table_exporter` from pollers. Results that are too old are left out, and so is a sum over
-brokers unless the part of every broker is known: a sum is never too small. Sends no request.
-"""
+brokers unless the part of every broker is known: a sum is never too small. Sends no request."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from orbitmq.metrics.runtime_metrics import READ
 from orbitmq.metrics.versions import version_name
 from orbitmq.wire.bodies import ConsumerConnection, ConsumeStatus, MessageModel
 
-BROADCASTING, CLUSTERING = "0", "1"  # how RocketMQ's exporter writes the two
+BROADCASTING, CLUSTERING = "0", "1"  # RocketMQ's exporter writes them like this
 _CLIENT_METRICS: dict[str, Callable[[ConsumeStatus], float]] = {
     "rocketmq_client_consume_fail_msg_count": lambda status: status.consume_failed_msgs,
     "rocketmq_client_consume_fail_msg_tps": lambda status: status.consume_failed_tps,
@@ -29,7 +28,7 @@ _CLIENT_METRICS: dict[str, Callable[[ConsumeStatus], float]] = {
 
 
 class GroupMembers:
-    """The members of a group as all brokers together know them."""
+    """The members of a group at all brokers."""
 
     def __init__(self, found: Iterable[ConsumerConnection | None]) -> None:
         known = [members for members in found if members is not None]
@@ -38,9 +37,8 @@ class GroupMembers:
 
 
 class View:
-    """A view of all pollers: `data` are those of one broker of each name, the master while it responds; what came
-    after `since` is not too old.
-    """
+    """A snapshot of all pollers. `data` has one poller of each broker name, that of the master while it responds;
+    results received after `since` are not too old."""
 
     def __init__(self, pollers: Iterable[BrokerPoller], now: float, since: float) -> None:
         self.pollers = list(pollers)
@@ -59,7 +57,7 @@ class View:
             yield poller.get("members", group, since=self.since)
 
     def pairs(self, poller: BrokerPoller) -> Iterator[tuple[str, str]]:
-        """Topics and groups of one broker that exist there; without topics the online members do not subscribe."""
+        """Topics and groups of one broker that exist there, without topics that online members do not subscribe to."""
         for topic, group in list(poller.offsets):
             if topic in poller.topics and group in poller.groups:
                 members = poller.get("members", group, since=self.since)
@@ -76,7 +74,7 @@ class View:
         return found
 
     def lags(self, poller: BrokerPoller, topic: str, group: str) -> list[ReadQueueLag] | None:
-        """Queue by queue; None when the broker's part is not known."""
+        """The lag of each queue; None if the broker's part is unknown."""
         ranges = poller.get("ranges", topic, since=self.since)
         offsets = poller.get("offsets", since=self.since)
         if ranges is None or offsets is None or topic not in poller.topics:
@@ -85,9 +83,8 @@ class View:
 
 
 class ExporterMetrics:
-    """`view` gives the newest look; `steady_labels` leaves values empty that change all the time and make new series:
-    the number of members and their addresses.
-    """
+    """`view` returns the current snapshot. `steady_labels` leaves labels empty whose values change all the time and
+    would create new series: the number of members and their addresses."""
 
     labels: Mapping[str, str] = {}
 
@@ -100,7 +97,7 @@ class ExporterMetrics:
         queue_series: int,
         steady_labels: bool,
     ) -> None:
-        self._look = view
+        self._view = view
         self._failure = failure
         self._name_servers_at = name_servers_at
         self._queue_series = queue_series
@@ -110,16 +107,16 @@ class ExporterMetrics:
         """Nothing to prepare: everything was polled before."""
 
     def failure(self) -> str | None:
-        """Why nothing new is known; None when it is."""
+        """Why there are no new results; None if there are."""
         return self._failure()
 
     def readers(self) -> Readers:
-        """One a metric of the table, all over one look."""
-        view = self._look()
+        """One reader for each metric of the table, all of the same snapshot."""
+        view = self._view()
         groups = view.groups()
         return {
-            "rocketmq_broker_tps": partial(self._broker_answer, view, "puts"),
-            "rocketmq_broker_qps": partial(self._broker_answer, view, "gets"),
+            "rocketmq_broker_tps": partial(self._broker_rate, view, "puts"),
+            "rocketmq_broker_qps": partial(self._broker_rate, view, "gets"),
             "rocketmq_broker_commitlog_diff": partial(self._slaves_behind, view),
             "rocketmq_producer_tps": partial(self._puts, view, "per_second"),
             "rocketmq_producer_message_size": partial(self._puts, view, "bytes_per_second"),
@@ -159,7 +156,7 @@ class ExporterMetrics:
 
     # -------------------------------------------------------------------------------------------------------- brokers
 
-    def _broker_answer(self, view: View, kind: str) -> Iterator[Sample]:
+    def _broker_rate(self, view: View, kind: str) -> Iterator[Sample]:
         for poller in view.data:
             value = poller.get(kind, since=view.since)
             if value is not None:
@@ -209,12 +206,12 @@ class ExporterMetrics:
                 yield (poller.node.cluster, poller.node.name), sum(lag.waiting for lag in lags)
 
     def _stale(self, view: View) -> Iterator[Sample]:
-        asked = self._name_servers_at()
-        if asked is not None:
-            yield ("name servers",), view.now - asked
+        responded_at = self._name_servers_at()
+        if responded_at is not None:
+            yield ("name servers",), view.now - responded_at
         for poller in view.pollers:
-            if poller.answered_at is not None:
-                yield (str(poller.node),), view.now - poller.answered_at
+            if poller.responded_at is not None:
+                yield (str(poller.node),), view.now - poller.responded_at
 
     # --------------------------------------------------------------------------------------------------------- topics
 
@@ -277,7 +274,7 @@ class ExporterMetrics:
         for (group, topic), total in totals.items():
             is_derived = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
             wanted = topic.startswith(prefix) if prefix else not is_derived
-            members = groups.get(group)  # None for a group that was created while the metrics were read
+            members = groups.get(group)  # None if the group was created while the metrics were read
             if members is not None and wanted and total is not None and not members.is_broadcast:
                 online = "" if self._steady else str(len(members.clients))
                 yield (group, topic, online, CLUSTERING), total
@@ -324,7 +321,7 @@ class ExporterMetrics:
     def _clients(self, view: View, metric: Callable[[ConsumeStatus], float]) -> Iterator[Sample | None]:
         seen: set[tuple[str, ...]] = set()  # a client is a member at several brokers
         for poller in view.data:
-            for key in [key for key in poller.answers if key[0] == "client"]:
+            for key in [key for key in poller.results if key[0] == "client"]:
                 _, group, client_id, address = map(str, key)
                 info = poller.get(*key, since=view.since)
                 for topic, status in info.status_table.items() if info is not None else ():
@@ -345,7 +342,7 @@ def _ends(view: View) -> Iterator[tuple[BrokerPoller, str, int]]:
 def _totals(
     view: View, of: Callable[[Sequence[ReadQueueLag]], int]
 ) -> Iterator[tuple[tuple[str, str, str], int | None]]:
-    """Of each cluster, topic and group; None where the part of a broker is not known."""
+    """By cluster, topic and group; None if the part of a broker is unknown."""
     for key, places in view.places.items():
         lags = [view.lags(*place) for place in places]
         yield key, None if None in lags else of([lag for part in lags for lag in part or ()])

@@ -1,6 +1,6 @@
-"""Figures as Prometheus' text, made in portions that hold the event loop for some milliseconds each.
+"""Renders metrics as Prometheus' text format, in portions that hold the event loop for a few milliseconds each.
 
-A reader that fails takes its own metric from the page and no other. Knows no metric.
+A reader that fails removes its own metric from the page and no other. Knows no metric.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ from orbitmq.metrics.model import Buckets, Metric, MetricType, Reader, Sample
 _log = logging.getLogger(__name__)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-TURN_SECONDS = 0.003  # of reading, before what was read is written and other work gets its turn
+TURN_SECONDS = 0.003  # of reading, before a portion is written and other tasks get a turn
 PORTION_SAMPLES = 200  # written in one turn: some two milliseconds
-SERIES_MAX = (
-    50_000  # of one metric, some 10 MB of text; names come from the network. Further ones are left out, counted
-)
+SERIES_MAX = 50_000  # of one metric: some 10 MB. Clients choose names; further series are left out, as a failure
 
 Failed = Callable[[str], object]
-"""Told the name of a metric that is not complete."""
+"""Called with the name of an incomplete metric."""
 
 
 async def expose(
@@ -38,7 +36,7 @@ async def expose(
     timer: Callable[[], float] = time.perf_counter,
     series_max: int = SERIES_MAX,
 ) -> AsyncIterator[bytes]:
-    """The text of every metric of the table, piece by piece; `common` labels stand before each series' own."""
+    """The text of every metric of the table, in pieces; the `common` labels come before those of each series."""
     for metric in table:
         is_first = True
         for portion in _portions(metric, readers[metric.name], failed, timer, series_max):
@@ -51,7 +49,7 @@ async def expose(
 def _portions(
     metric: Metric, reader: Reader, failed: Failed, timer: Callable[[], float], series_max: int
 ) -> Iterator[list[Sample]]:
-    """What a reader gives, in lists that took no longer than a turn to make; an empty one is a turn without samples."""
+    """The samples of a reader, in lists of one turn each; an empty list is a turn without samples."""
     portion: list[Sample] = []
     count, begun = 0, timer()
     try:
@@ -66,7 +64,7 @@ def _portions(
             if len(portion) >= PORTION_SAMPLES or timer() - begun >= TURN_SECONDS:
                 yield portion
                 portion, begun = [], timer()
-    except Exception:  # our own bug in one figure; the others are wanted all the more
+    except Exception:  # a bug in one metric must not affect the others
         _log.exception("event=metric_failed metric=%s", metric.name)
         failed(metric.name)
     yield portion
@@ -81,7 +79,7 @@ class _One(Collector):
 
 
 def _text(metric: Metric, samples: Sequence[Sample], common: Mapping[str, str], *, with_head: bool) -> bytes:
-    """With or without the two lines that tell help and type, which stand once a metric."""
+    """The text of a portion; the first one of a metric also has the lines with help and type."""
     name = metric.name.removesuffix("_total") if metric.kind is MetricType.COUNTER else metric.name
     family = Family(name, metric.text, str(metric.kind))
     for values, value in samples:

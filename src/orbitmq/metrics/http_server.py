@@ -17,11 +17,11 @@ from orbitmq.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)
 
-CONNECTIONS_MAX = 32  # scrapers are few; each further one is closed at once
+CONNECTIONS_MAX = 32  # scrapers are few; each further one is closed immediately
 REQUEST_BYTES_MAX = 16 << 10  # of the request line and headers; a larger request is refused
 REQUEST_SECONDS = 10.0  # for a peer to send its request
-ANSWER_SECONDS = 60.0  # to make and send the response; Prometheus gives up after 10 by default
-PIECE_BYTES = 64 << 10  # written before it is waited for the peer
+RESPONSE_SECONDS = 60.0  # to make and send the response; Prometheus gives up after 10 by default
+PIECE_BYTES = 64 << 10  # written before waiting for the peer
 READ_BYTES = 4096
 
 Headers = list[tuple[str, str]]
@@ -40,7 +40,7 @@ PageHandler = Callable[[], Awaitable[HttpResponse]]
 
 
 class HttpServer:
-    """Serves `pages` (path -> page). `port` is known once it is started."""
+    """Serves `pages` (path -> page). `port` is known after the start."""
 
     def __init__(self, pages: Mapping[str, PageHandler], *, connections_max: int = CONNECTIONS_MAX) -> None:
         self._pages = pages
@@ -50,7 +50,7 @@ class HttpServer:
         self.port = 0
 
     async def start(self, host: str, port: int, option: str) -> None:
-        """ConfigurationError, which names `option`, when the port cannot be had."""
+        """ConfigurationError, which names `option`, if it cannot listen on the port."""
         try:
             self._server = await asyncio.start_server(self._accepted, host, port, limit=REQUEST_BYTES_MAX)
         except (OSError, UnicodeError) as error:
@@ -58,7 +58,7 @@ class HttpServer:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Close everything at once: a scrape that is cut off is made again."""
+        """Close all connections: a scraper repeats a scrape that is cut off."""
         if self._server is not None:
             self._server.close()
         for task in self._tasks:
@@ -72,9 +72,9 @@ class HttpServer:
             if len(self._tasks) < self._connections_max:
                 self._tasks.add(task)
                 await self._serve(reader, writer)
-        except (OSError, TimeoutError, asyncio.CancelledError) as error:  # cancelled by `stop`, and by nobody else
+        except (OSError, TimeoutError, asyncio.CancelledError) as error:  # only `stop` cancels this task
             _log.debug("event=http_connection_lost reason=%r", error)
-            writer.transport.abort()  # `close` would wait for a peer that does not take what is buffered
+            writer.transport.abort()  # `close` would wait for a peer that does not read its response
         finally:
             self._tasks.discard(task)
             writer.close()
@@ -90,13 +90,13 @@ class HttpServer:
             return
         if request is None:
             return
-        async with asyncio.timeout(ANSWER_SECONDS):
-            response = await self._answer(request)
+        async with asyncio.timeout(RESPONSE_SECONDS):
+            response = await self._respond(request)
             await _send(http, writer, response, with_body=request.method != b"HEAD")
             writer.close()
-            await writer.wait_closed()  # what is buffered counts as long as the peer does not take it
+            await writer.wait_closed()  # the response is open until the peer has read what is buffered
 
-    async def _answer(self, request: h11.Request) -> HttpResponse:
+    async def _respond(self, request: h11.Request) -> HttpResponse:
         if request.method not in (b"GET", b"HEAD"):
             return HttpResponse(b"only GET and HEAD\n", status=405)
         path = request.target.split(b"?", 1)[0].decode("latin-1")
@@ -111,7 +111,7 @@ class HttpServer:
 
 
 async def _request(http: h11.Connection, reader: asyncio.StreamReader) -> h11.Request | None:
-    """The head of a request; None when the peer has left. What may follow is not read."""
+    """The head of a request; None if the peer has closed the connection. A body is not read."""
     while True:
         event = http.next_event()
         if isinstance(event, h11.Request):

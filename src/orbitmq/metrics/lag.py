@@ -1,4 +1,4 @@
-"""How far a group is behind in one topic of one broker, out of offsets and the ranges of queues. Pure."""
+"""The lag of a group in one topic of one broker, from offsets and the ranges of queues. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOTHING = QueueRange()
 
 @dataclass(frozen=True, slots=True)
 class ReadQueueLag:
-    """One read queue; a group without an offset stands at 0, as RocketMQ has it."""
+    """One read queue. A group without an offset counts from 0, as in RocketMQ."""
 
     queue_id: int
     consumed: int
@@ -20,23 +20,23 @@ class ReadQueueLag:
 
     @property
     def plain(self) -> int:
-        """End minus offset: negative when the offset is beyond the end, and with messages that are gone."""
+        """End minus offset: negative if the offset is beyond the end, and including expired messages."""
         return self.held.max_offset - self.consumed
 
     @property
     def waiting(self) -> int:
-        """Messages that the group can still get."""
+        """Messages that the group can still consume."""
         return max(0, self.held.max_offset - max(self.consumed, self.held.min_offset))
 
     @property
     def ahead(self) -> int:
-        """How far the offset is beyond the end."""
+        """By how many messages the offset is beyond the end."""
         return max(0, -self.plain)
 
 
 def queue_lags(
     read_queues: int, ranges: Mapping[int, QueueRange], offsets: Mapping[int, int]
 ) -> Iterator[ReadQueueLag]:
-    """Of each read queue."""
+    """The lag of each read queue."""
     for queue_id in range(read_queues):
         yield ReadQueueLag(queue_id, max(0, offsets.get(queue_id, 0)), ranges.get(queue_id, NOTHING))

@@ -1,4 +1,4 @@
-"""The largest of many values, found in steps. Pure."""
+"""The largest of many values, found step by step. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator
 
 from orbitmq.metrics.model import Sample, Values
 
-ITEMS_A_STEP = 20  # looked at before others may get their turn; each may have cost some reading
+ITEMS_A_STEP = 20  # examined before other tasks get a turn; each may need some reading
 
 
 def largest(count: int, found: Iterable[tuple[float, Values]]) -> Iterator[Sample | None]:
-    """The samples of the `count` largest above 0; None meanwhile, after every few that were looked at. So `found` is to
-    give zeros, too: what it passes over in silence keeps others from their turn.
-    """
+    """The samples of the `count` largest values above 0. Before them it yields None after every few values, so that
+    other tasks get a turn; therefore `found` should include zeros instead of skipping them."""
     heap: list[tuple[float, Values]] = []
     for number, entry in enumerate(found if count else ()):
         if entry[0] > 0 and len(heap) < count:

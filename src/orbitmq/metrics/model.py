@@ -1,4 +1,4 @@
-"""What a metric and its samples are. Pure; knows no concrete metric."""
+"""Metrics and their samples. Pure; knows no concrete metric."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orbitmq.runtime.histogram import Histogram
 
 
 class MetricType(StrEnum):
-    """Prometheus' types."""
+    """The types of Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -20,19 +20,19 @@ class MetricType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One line of a table. `name` is what a query says; that of a counter ends with `_total`."""
+    """One line of a table. `name` is that of queries; the name of a counter ends with `_total`."""
 
     name: str
     kind: MetricType
     labels: tuple[str, ...]
     unit: str
-    """What one of it is: messages, bytes, ms, s; empty for a plain number."""
+    """The unit of its value: messages, bytes, ms, s; empty for a plain number."""
     text: str
     """Its help: one sentence."""
     source: str
-    """Where the value comes from."""
+    """The source of the value."""
     rocketmq: bool = True
-    """Whether the name is one that Apache RocketMQ or its exporter uses."""
+    """Whether Apache RocketMQ or its exporter uses the same name."""
 
 
 class Buckets(NamedTuple):
@@ -43,18 +43,18 @@ class Buckets(NamedTuple):
 
     @classmethod
     def of(cls, histogram: Histogram) -> Buckets:
-        """As they are now."""
+        """Its current buckets."""
         return cls(tuple(histogram.counts()), histogram.sum)
 
 
 Values: TypeAlias = tuple[str, ...]
-"""Of the labels, in the order they are declared."""
+"""Values of the labels in declared order, and the value."""
 Sample: TypeAlias = tuple[Values, float | Buckets]
 Reader: TypeAlias = Callable[[], Iterable[Sample | None]]
-"""Gives the samples of one metric one by one; None where it has worked a while and has none yet, so that others may get
-their turn. It must bear that what it looks at changes between two of them."""
+"""Yields the samples of one metric one by one, and None if it has worked for a while without one, so that other tasks
+get a turn. What it reads may change between two of them."""
 Readers: TypeAlias = Mapping[str, Reader]
-"""Metric's name -> reader."""
+"""Name of a metric -> reader."""
 
 
 def gauge(name: str, labels: str, unit: str, text: str, source: str, *, rocketmq: bool = True) -> Metric:
@@ -63,11 +63,11 @@ def gauge(name: str, labels: str, unit: str, text: str, source: str, *, rocketmq
 
 
 def counter(name: str, labels: str, unit: str, text: str, source: str, *, rocketmq: bool = True) -> Metric:
-    """A value that only grows until the process restarts."""
+    """A value that only increases until the process restarts."""
     assert name.endswith("_total")
     return Metric(name, MetricType.COUNTER, tuple(labels.split()), unit, text, source, rocketmq)
 
 
 def histogram(name: str, labels: str, unit: str, text: str, source: str, *, rocketmq: bool = True) -> Metric:
-    """How many there were of which size."""
+    """How many values are in each bucket."""
     return Metric(name, MetricType.HISTOGRAM, tuple(labels.split()), unit, text, source, rocketmq)

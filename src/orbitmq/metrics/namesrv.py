@@ -21,18 +21,18 @@ class NamesrvMetrics:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Of every series; a name server belongs to no cluster."""
+        """Labels of every series; a name server belongs to no cluster."""
         return {"cluster": "", "node_type": "namesrv", "node_id": self._server.address}
 
     async def prepare(self) -> None:
-        """Nothing here has to be waited for."""
+        """Nothing to do: no reader blocks."""
 
     def failure(self) -> str | None:
         """None: a name server has nothing that could fail."""
         return None
 
     def readers(self) -> Readers:
-        """One a metric of the table."""
+        """One reader for each metric of the table."""
         return {
             "orbitmq_namesrv_brokers": self._brokers,
             "orbitmq_namesrv_broker_has_master": self._masters,

@@ -11,7 +11,7 @@ DISABLED, PROMETHEUS = "DISABLE", "PROM"
 
 @dataclass(frozen=True)
 class MetricsOptions(Options):
-    """Of one process: name server and broker of `orbitmq up` share a page."""
+    """Options of one process: name server and broker of `orbitmq up` share a page."""
 
     exporter_type: str = option(
         "metricsExporterType",

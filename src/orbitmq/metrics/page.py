@@ -21,7 +21,7 @@ STATM = Path("/proc/self/statm")  # in pages: size, resident, ...
 
 
 class MetricsPage:
-    """`/metrics` and `/healthz`. Scrapes that come while one is collected get the same text."""
+    """`/metrics` and `/healthz`. Concurrent scrapes share one collection."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class MetricsPage:
         return self._http.port
 
     async def start(self, host: str, port: int, option: str) -> None:
-        """ConfigurationError, which names `option`, when the port cannot be had."""
+        """ConfigurationError, which names `option`, if it cannot listen on the port."""
         await self._http.start(host, port, option)
 
     async def stop(self) -> None:
@@ -50,7 +50,7 @@ class MetricsPage:
             await asyncio.gather(self._collecting, return_exceptions=True)
 
     async def health(self) -> HttpResponse:
-        """200 when every daemon is healthy, otherwise 503 and the reason."""
+        """200 if every daemon is healthy, otherwise 503 and the reason."""
         found = [f"{part.job}: {failure}" for part in self._parts if (failure := part.metrics.failure()) is not None]
         text = "\n".join(found or ["ok"])
         return HttpResponse(f"{text}\n".encode(), status=503 if found else 200)

@@ -1,7 +1,7 @@
-"""Polls one broker of orbitmq or RocketMQ within limits: whole tables first, then one request per topic, per group
-and per pair of both, the least recently polled first.
+"""Polls one broker of orbitmq or RocketMQ within limits: whole tables first, then one request for each topic, for each
+group and for each pair of both, the least recently polled first.
 
-What could not be polled keeps its last result and its age; the reader decides which results are too old.
+If a request fails, its last result stays, with its age; readers decide which results are too old.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from orbitmq.wire.bodies import ConsumerConnection, ConsumerRunningInfo, Produce
 
 T = TypeVar("T")
 
-ASKED_AT_ONCE = 8  # requests in flight per broker: metrics must not slow it down
+REQUESTS_MAX = 8  # requests in flight per broker: metrics must not slow it down
 TIMEOUT_MS = 5000  # for one response
 CLIENT_TIMEOUT_MS = 3000  # a client is polled through its broker, which waits up to 10 s for it
 CLIENTS_MAX = 500  # polled for metrics; each is a request to an application
@@ -49,7 +49,7 @@ class Aged(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class MinuteRate:
-    """What went through in the last minute: messages and bytes a second, and messages altogether."""
+    """Traffic of the last minute: messages and bytes per second, and the number of messages."""
 
     per_second: float = 0.0
     bytes_per_second: float = 0.0
@@ -58,16 +58,16 @@ class MinuteRate:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """One request; `key` names it and its result."""
+    """One request; `key` identifies it and its result."""
 
     key: tuple[Hashable, ...]
-    ask: Callable[[], Awaitable[Any]]
+    send: Callable[[], Awaitable[Any]]
 
 
 class BrokerPoller:
-    """Polls one broker. `failed` is called with the reason for each request that failed.
+    """Polls one broker. `failed` is called with the reason of each failed request.
 
-    Results are in `answers` by `(kind, ...)`; those of deleted topics and groups are removed in the next round.
+    Results are in `results` by `(kind, ...)`; those of deleted topics and groups are removed in the next round.
     """
 
     def __init__(
@@ -84,24 +84,24 @@ class BrokerPoller:
         self._failed = failed
         self._with_clients = with_clients
         self._timer = timer
-        self._asked: dict[tuple[Hashable, ...], float] = {}
-        self.answers: dict[tuple[Hashable, ...], Aged[Any]] = {}
+        self._polled_at: dict[tuple[Hashable, ...], float] = {}
+        self.results: dict[tuple[Hashable, ...], Aged[Any]] = {}
         self.is_up: bool | None = None
-        """Whether the broker responded in the last round, if only with a refusal; None before the first."""
-        self.answered_at: float | None = None
-        """When the broker last responded; None for never."""
+        """Whether the broker responded in the last round, also with an error; None before the first."""
+        self.responded_at: float | None = None
+        """When the broker last responded; None if it never did."""
 
     # ------------------------------------------------------------------------------------------------------- reading
 
     def get(self, *key: Hashable, since: float) -> Any:
-        """The result of a key; None when there is none or it is older than `since`."""
-        found = self.answers.get(key)
+        """The result of a key; None if there is none, or if it is older than `since`."""
+        found = self.results.get(key)
         return found.value if found is not None and found.at >= since else None
 
     @property
     def table(self) -> dict[str, str]:
         """The runtime table, empty before the first response."""
-        found = self.answers.get(("runtime",))
+        found = self.results.get(("runtime",))
         return found.value if found is not None else {}
 
     @property
@@ -110,67 +110,67 @@ class BrokerPoller:
 
     @property
     def topics(self) -> dict[str, TopicConfig]:
-        found = self.answers.get(("topics",))
+        found = self.results.get(("topics",))
         return found.value if found is not None else {}
 
     @property
     def groups(self) -> set[str]:
-        """Those of applications."""
-        found = self.answers.get(("groups",))
+        """Groups of applications, without those of the system."""
+        found = self.results.get(("groups",))
         return found.value if found is not None else set()
 
     @property
     def offsets(self) -> dict[Pair, dict[int, int]]:
-        """Of topics and groups that exist."""
-        found = self.answers.get(("offsets",))
+        """Offsets by topic and group."""
+        found = self.results.get(("offsets",))
         return found.value if found is not None else {}
 
-    # -------------------------------------------------------------------------------------------------------- asking
+    # ------------------------------------------------------------------------------------------------------- polling
 
     async def round(self, deadline_seconds: float, *, with_data: bool) -> None:
-        """Poll everything, or as much as the time allows; offsets and the like from masters only."""
-        self.is_up = await self._ask(Poll(("runtime",), self._runtime))
+        """Poll everything, or as much as the time allows; from slaves only the runtime table."""
+        self.is_up = await self._poll(Poll(("runtime",), self._runtime))
         if not self.is_up or not with_data:
             return
         try:
             async with asyncio.timeout(deadline_seconds):
-                await self._ask_all(deque(self._tables()))
-                self._forget_the_gone()
-                await self._ask_all(deque(sorted(self._details(), key=lambda one: self._asked.get(one.key, 0.0))))
-                await self._ask_all(deque(self._clients()))
+                await self._poll_all(deque(self._tables()))
+                self._forget_deleted()
+                await self._poll_all(deque(sorted(self._details(), key=lambda one: self._polled_at.get(one.key, 0.0))))
+                await self._poll_all(deque(self._clients()))
         except TimeoutError:
             self._failed("the remaining requests are sent in the next round")
 
-    async def _ask_all(self, polls: deque[Poll]) -> None:
+    async def _poll_all(self, polls: deque[Poll]) -> None:
         async def worker() -> None:
             while polls:
-                if not await self._ask(polls.popleft()):
-                    polls.clear()  # a broker that is gone would cost a timeout for each of them
+                if not await self._poll(polls.popleft()):
+                    polls.clear()  # if the broker is unreachable, each request would end with a timeout
 
-        await asyncio.gather(*(worker() for _ in range(ASKED_AT_ONCE)))
+        await asyncio.gather(*(worker() for _ in range(REQUESTS_MAX)))
 
-    async def _ask(self, question: Poll) -> bool:
-        """False when the broker cannot be reached."""
+    async def _poll(self, poll: Poll) -> bool:
+        """False if the broker cannot be reached."""
         try:
-            answer = await question.ask()
+            result = await poll.send()
         except OrbitMQError as error:
-            self._asked[question.key] = self._timer()
-            is_client = question.key[0] == "client"
+            self._polled_at[poll.key] = self._timer()
+            is_client = poll.key[0] == "client"
             if not is_client:  # an application that does not respond is no failure of the broker
-                self._failed(f"{question.key[0]}: {error}")
+                self._failed(f"{poll.key[0]}: {error}")
             return is_client or not isinstance(error, (ConnectError, SendRequestError, RemotingTimeout))
-        self._asked[question.key] = self.answered_at = self._timer()
-        self.answers[question.key] = Aged(answer, self.answered_at)
+        self._polled_at[poll.key] = self.responded_at = self._timer()
+        self.results[poll.key] = Aged(result, self.responded_at)
         return True
 
-    def _forget_the_gone(self) -> None:
-        known = {question.key for question in (*self._tables(), *self._details(), *self._clients())} | {("runtime",)}
-        for key in self.answers.keys() - known:
-            del self.answers[key]
-        for key in self._asked.keys() - known:
-            del self._asked[key]
+    def _forget_deleted(self) -> None:
+        known = {poll.key for poll in (*self._tables(), *self._details(), *self._clients())} | {("runtime",)}
+        for key in self.results.keys() - known:
+            del self.results[key]
+        for key in self._polled_at.keys() - known:
+            del self._polled_at[key]
 
-    # ----------------------------------------------------------------------------------------------------- questions
+    # ------------------------------------------------------------------------------------------------------ requests
 
     def _tables(self) -> Iterator[Poll]:
         yield Poll(("topics",), self._topics)
@@ -196,10 +196,10 @@ class BrokerPoller:
                 yield topic, group
 
     def _clients(self) -> Iterator[Poll]:
-        """Members of groups with push consumers: others have no such metrics."""
+        """Members of groups, up to a limit; others than push consumers have no such metrics."""
         count = 0
         for group in self.groups if self._with_clients else ():
-            members = self.answers.get(("members", group))
+            members = self.results.get(("members", group))
             for client in members.value.connection_set if members is not None and members.value is not None else ():
                 count += 1
                 if client.client_id and count <= CLIENTS_MAX:
@@ -227,7 +227,7 @@ class BrokerPoller:
         return await all_producers(self._remoting, self.node.address, timeout_ms=TIMEOUT_MS)
 
     async def _minute(self, name: str, key: str) -> StatsItem:
-        """Nothing was counted under a name that the broker does not know yet."""
+        """Zeros if the broker does not know the name yet: it has counted nothing."""
         found = await statistic(self._remoting, self.node.address, name, key, timeout_ms=TIMEOUT_MS)
         return StatsItem() if found is None else found.stats_minute
 
@@ -239,7 +239,7 @@ class BrokerPoller:
         return MinuteRate(nums.tps, size.tps, nums.sum)
 
     async def _got(self, topic: str, group: str) -> tuple[MinuteRate, int]:
-        """With the messages sent back."""
+        """Traffic of a group, and the number of messages sent back."""
         key = f"{topic}@{group}"
         nums, size = await self._minute("GROUP_GET_NUMS", key), await self._minute("GROUP_GET_SIZE", key)
         return MinuteRate(nums.tps, size.tps, nums.sum), (await self._minute("SNDBCK_PUT_NUMS", key)).sum
@@ -252,7 +252,7 @@ class BrokerPoller:
         return await consumer_connections(self._remoting, self.node.address, group, timeout_ms=TIMEOUT_MS)
 
     async def _delays(self, topic: str, group: str) -> dict[int, int]:
-        """Queue -> ms that its next message has waited; only of queues that have one. Requested only when needed."""
+        """Queue -> ms that its next message has waited; only of queues with a lag. Requested only if there is one."""
         ranges = self.get("ranges", topic, since=0.0)
         lags = queue_lags(self.topics[topic].read_queues, ranges or {}, self.offsets[topic, group])
         if ranges is not None and not any(lag.waiting for lag in lags):
@@ -262,9 +262,9 @@ class BrokerPoller:
         found = {}
         for span in spans:
             if span.message_queue is not None and span.delay_time > 0:
-                is_gone = span.delay_time > now_ms // 2  # the next message is gone: RocketMQ takes its time for -1
+                is_expired = span.delay_time > now_ms // 2  # the next message has expired: RocketMQ uses -1 as its time
                 oldest_ms = max(0, now_ms - span.min_time_stamp)
-                found[span.message_queue.queue_id] = oldest_ms if is_gone else span.delay_time
+                found[span.message_queue.queue_id] = oldest_ms if is_expired else span.delay_time
         return found
 
     async def _client(self, group: str, client_id: str) -> ConsumerRunningInfo:

@@ -1,6 +1,5 @@
-"""Reads `table_exporter.RUNTIME` from a broker's runtime table. Pure: what is missing or unreadable there is None, and
-affects no other metric.
-"""
+"""Reads `table_exporter.RUNTIME` from a broker's runtime table. Pure: a missing or invalid value is None, and affects
+no other metric."""
 
 from __future__ import annotations
 
@@ -71,7 +70,7 @@ def _number(key: str) -> Read:
 
 
 def _bucket(name: str) -> Read:
-    """A broker in its first minute has no such values yet."""
+    """None in the first minute of a broker."""
     return lambda _, runtime: runtime.put_times.get(name)
 
 
@@ -109,4 +108,4 @@ READ: dict[str, Read] = {
         "commitlogdir_capacity_free": lambda _, runtime: runtime.disk_free_bytes,
     }.items()
 }
-"""Metric's name -> how it is read."""
+"""Name of a metric -> how it is read."""

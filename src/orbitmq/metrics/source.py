@@ -11,11 +11,11 @@ from orbitmq.metrics.model import Metric, Readers
 
 
 class MetricsSource(Protocol):
-    """Figures of one daemon."""
+    """The metrics of one daemon."""
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Of every series, before its own."""
+        """Labels of every series, before its own."""
         ...
 
     async def prepare(self) -> None:
@@ -25,13 +25,13 @@ class MetricsSource(Protocol):
     def readers(self) -> Readers: ...
 
     def failure(self) -> str | None:
-        """Why the daemon is unhealthy; None when it is healthy."""
+        """Why the daemon is unhealthy; None if it is healthy."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsSection:
-    """One daemon's share of a page; `job` names it in metrics about the collection."""
+    """The part of a page that belongs to one daemon; `job` names it in metrics about the collection."""
 
     job: str
     table: tuple[Metric, ...]
@@ -40,7 +40,7 @@ class MetricsSection:
 
 @dataclass(slots=True)
 class Scrapes:
-    """How collecting goes: seconds by job, failures by job and target."""
+    """Statistics of the collection: seconds by job, failures by job and target."""
 
     durations: dict[str, float] = field(default_factory=dict)
     errors: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -1,6 +1,6 @@
 """The metrics of `/metrics` of orbitmq's own brokers and name servers: declarations only.
 
-Names, labels and units that begin with `rocketmq_` are those Apache RocketMQ 5.3.3 gives Prometheus, where it has them.
+Names that begin with `rocketmq_`, and their labels and units, are those of Apache RocketMQ 5.3.3, if it has the metric.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _STORAGE = "storage_type storage_medium"
 _GROUP = "topic consumer_group is_retry is_system"
 
 NODE_LABELS = ("cluster", "node_type", "node_id")
-"""Stand before the others in all of these; `node_id` is the broker's name, or the name server's address."""
+"""Labels before the others in all of these; `node_id` is the broker's name, or the name server's address."""
 
 BROKER: tuple[Metric, ...] = (
     counter(
@@ -100,11 +100,11 @@ BROKER: tuple[Metric, ...] = (
     gauge(
         "rocketmq_storage_dispatch_behind_bytes", _STORAGE, "bytes",
         "Bytes of the commit log not dispatched yet.",
-        "always 0: a message is in its queue in the turn it is stored in",
+        "always 0: the queue entry is made in the same turn of the event loop",
     ),
     gauge(
         "rocketmq_storage_message_reserve_time_milliseconds", _STORAGE, "ms", "Age of the oldest message.",
-        "its store time; 0 while there is none",
+        "its store time; 0 without messages",
     ),
     gauge(
         "rocketmq_timing_messages", "topic", "messages", "Delayed messages that are not due yet.",
@@ -124,16 +124,16 @@ BROKER: tuple[Metric, ...] = (
     ),
     gauge(
         "orbitmq_event_loop_late_seconds", "", "s", "Delay of the event loop in reading requests.",
-        "looked at while requests are read", rocketmq=False,
+        "measured when requests are read", rocketmq=False,
     ),
     histogram(
         "orbitmq_event_loop_delay_seconds", "clock", "s",
         "Delay of the event loop for ready work: `wall` is all of it, `cpu` the part in which its thread was running.",
-        "a timer each 5 ms, and how late it comes: a turn of 30 ms shows as 25 to 30", rocketmq=False,
+        "a timer every 5 ms, and how late it fires: a turn of 30 ms shows as 25 to 30", rocketmq=False,
     ),
     gauge(
         "orbitmq_replication_slaves", "", "brokers", "Slaves connected to this master.",
-        "their connections; none of a slave", rocketmq=False,
+        "their connections; missing for a slave", rocketmq=False,
     ),
     gauge(
         "orbitmq_replication_behind_bytes", "slave", "bytes",
@@ -143,23 +143,24 @@ BROKER: tuple[Metric, ...] = (
     gauge(
         "orbitmq_replication_serving", "", "",
         "1 if this broker serves messages; 0 of a slave whose log differs or was not compared yet, and of a fenced "
-        "master.", "the comparison with its master; what other masters tell",
+        "master.", "the comparison with its master; responses of other masters",
         rocketmq=False,
     ),
     gauge(
         "orbitmq_replication_epoch_seconds", "", "s",
         "Time of this master's promotion, since the epoch; 0 if it never was promoted.",
-        "config/mastership.json; none of a slave", rocketmq=False,
+        "config/mastership.json; missing for a slave", rocketmq=False,
     ),
     gauge(
         "orbitmq_replication_other_masters", "state", "brokers",
-        "Other masters of this broker's name, by state: serving or stopped.", "asked every 1 to 30 s; none of a slave",
+        "Other masters of this broker's name, by state: serving or stopped.",
+        "queried every 1 to 30 s; missing for a slave",
         rocketmq=False,
     ),
     gauge(
         "orbitmq_replication_refused_slaves", "", "brokers",
         "Slaves refused because their log differs from this master's.",
-        "they tell it every 10 s; none of a slave", rocketmq=False,
+        "they report it every 10 s; missing for a slave", rocketmq=False,
     ),
     gauge(
         "orbitmq_connections", "", "connections", "Clients, tools and slaves connected.", "the server", rocketmq=False
@@ -171,7 +172,7 @@ BROKER: tuple[Metric, ...] = (
     ),
     counter(
         "orbitmq_refusals_total", "limit", "refusals", "Requests and connections refused because a limit is reached.",
-        "counted at each; docs/security.md tells the limits", rocketmq=False,
+        "counted at each; see docs/security.md for the limits", rocketmq=False,
     ),
     histogram(
         "orbitmq_put_latency_seconds", "", "s", "Time the store took to append a message or a batch.",
@@ -221,7 +222,7 @@ NAMESRV: tuple[Metric, ...] = (
     counter(
         "orbitmq_namesrv_refusals_total", "limit", "refusals",
         "Requests and connections refused because a limit is reached.",
-        "counted at each; docs/security.md tells the limits", rocketmq=False,
+        "counted at each; see docs/security.md for the limits", rocketmq=False,
     ),
 )  # fmt: skip
 
@@ -237,4 +238,4 @@ PROCESS: tuple[Metric, ...] = (
             "Failed collections; the target is the name of a metric or, with the exporter, an address.",
             "counted at each collection", rocketmq=False),
 )  # fmt: skip
-"""Of every process that serves metrics, without the labels above."""
+"""Metrics of every process with a metrics page, without the labels above."""

@@ -1,8 +1,8 @@
-"""The version numbers that clients and brokers of RocketMQ tell, in words. Pure."""
+"""The version numbers of clients and brokers of RocketMQ, as text. Pure."""
 
 from __future__ import annotations
 
-FIRST = 213  # V4_0_0; each release has two numbers, that of its snapshots before its own, and ten stand for each minor
+FIRST = 213  # V4_0_0; each release has two numbers, that of its snapshots before its own; ten for each minor
 
 
 def version_name(number: int) -> str:

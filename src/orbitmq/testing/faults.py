@@ -59,9 +59,9 @@ class Fault:
     broker: str | None = None
     """Only requests to the broker of this name; None for all, name servers included."""
     code: int = 0
-    """Of the answer, when refused."""
+    """Response code of a refused request."""
     remark: str = ""
-    """Of the answer, when refused."""
+    """Remark of a refused request."""
     seconds: float = 0.0
     """The delay, for DELAY."""
     hits: int = 0
@@ -158,10 +158,10 @@ async def _go_wrong(fault: Fault, handler: Handler, connection: Connection, comm
         return None
     if fault.kind is Kind.DELAY:
         await asyncio.sleep(fault.seconds)
-    answer = handler(connection, command)
-    if isawaitable(answer):
-        answer = await answer
+    response = handler(connection, command)
+    if isawaitable(response):
+        response = await response
     if fault.kind is Kind.LOSE_RESPONSE:
         command.flag |= FLAG_ONEWAY  # for a handler that completes it later
         return None
-    return answer
+    return response

@@ -1,3 +1,2 @@
-"""`orbitmq mqadmin NAME ...`: the commands of RocketMQ's own tool by their names, letters and printed form, so that
-scripts move unchanged; but a command that fails ends with a code that says so.
-"""
+"""`orbitmq mqadmin NAME ...`: the commands of RocketMQ's own tool with the same names, options and output, so that
+scripts work unchanged; but a command that fails sets its exit code."""

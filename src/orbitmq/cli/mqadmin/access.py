@@ -1,6 +1,5 @@
-"""Stock commands of accounts. What differs on purpose: secrets are not printed; `orbitmq acl list --show-secrets` tells
-them.
-"""
+"""mqadmin commands for accounts. One deliberate difference: secrets are not printed; `orbitmq acl list --show-secrets`
+does that."""
 
 from __future__ import annotations
 

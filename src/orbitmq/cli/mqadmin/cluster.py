@@ -1,4 +1,4 @@
-"""Stock commands of clusters and brokers."""
+"""mqadmin commands for clusters and brokers."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def _load(node: Node, table: dict[str, str]) -> str:
     sent, taken = _rate(table, "putTps", "send"), _rate(table, "getTransferedTps", "pull")
     place = cells((node.cluster, -16), (node.name, -22), (node.id, -4), (node.address, -22))
     space = f"{float(table.get('commitLogDiskRatio', -1)):.4f}"
-    figures = (
+    values = (
         table.get("brokerVersionDesc", "").ljust(16), sent.rjust(19), taken.rjust(19),
         table.get("pageCacheLockTimeMills", "").rjust(10), _hours(table).rjust(5), space.rjust(6),
     )  # fmt: skip
-    return f"{place}  {' '.join(figures)}"
+    return f"{place}  {' '.join(values)}"
 
 
 def _rate(table: dict[str, str], rate: str, queue: str) -> str:
@@ -73,9 +73,8 @@ def _rate(table: dict[str, str], rate: str, queue: str) -> str:
 
 
 def _hours(table: dict[str, str]) -> str:
-    """How long the oldest message has been kept; 0.00 for an empty store, for which RocketMQ's tool prints the hours
-    since 1970.
-    """
+    """The age of the oldest message in hours; 0.00 for an empty store, for which RocketMQ's tool prints the hours since
+    1970."""
     oldest = int(table.get("earliestMessageTimeStamp", -1))
     return f"{(time.time() * 1000 - oldest) / _MS_PER_HOUR if oldest >= 0 else 0:.2f}"
 
@@ -86,8 +85,8 @@ def _totals(node: Node, table: dict[str, str]) -> str:
 
     yesterday = [total(way, "TodayMorning", "YesterdayMorning") for way in ("Put", "Get")]
     today = [total(way, "TodayNow", "TodayMorning") for way in ("Put", "Get")]
-    figures = " ".join(f"{figure:>14}" for figure in (*yesterday, *today))
-    return f"{cells((node.cluster, -16), (node.name, -32))} {figures}"
+    values = " ".join(f"{value:>14}" for value in (*yesterday, *today))
+    return f"{cells((node.cluster, -16), (node.name, -32))} {values}"
 
 
 async def broker_status(work: Work) -> None:
@@ -164,11 +163,11 @@ async def producer(work: Work) -> None:
             )
 
 
-def _cleaning(ask: Callable[..., Awaitable[None]]) -> Callable[[Work], Awaitable[None]]:
+def _cleaning(request: Callable[..., Awaitable[None]]) -> Callable[[Work], Awaitable[None]]:
     async def clean(work: Work) -> None:
         if "b" not in work.given and "c" not in work.given:
-            raise ConfigurationError("say which: -b brokerAddr or -c cluster")
-        await work.each(await work.targets(), lambda node: ask(work.session.remoting, node.address))
+            raise ConfigurationError("give -b brokerAddr or -c cluster")
+        await work.each(await work.targets(), lambda node: request(work.session.remoting, node.address))
         if not work.failures:
             print("success")
 

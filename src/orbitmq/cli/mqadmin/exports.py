@@ -1,7 +1,7 @@
-"""Stock commands that write what a cluster has and does into JSON files.
+"""mqadmin commands that export a cluster's configuration and metrics to JSON files.
 
-As in the stock tool a topic of several brokers has the queues of all of them; `orbitmq config export` tells them broker
-by broker.
+As in RocketMQ's tool, a topic of several brokers has the sum of their queues; `orbitmq config export` writes them per
+broker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from orbitmq.wire.bodies import StatsItem
 from orbitmq.wire.codes import version_name
 from orbitmq.wire.objects import plain
 
-FOLDER = "/tmp/rocketmq/export"  # noqa: S108 -- where the stock tool writes when it is not told; files are made anew
+FOLDER = "/tmp/rocketmq/export"  # noqa: S108 -- the default of RocketMQ's tool; files are created anew
 SETTINGS = (
     "brokerClusterName", "brokerId", "brokerName", "brokerRole", "fileReservedTime", "filterServerNums",
     "flushDiskType", "maxMessageSize", "messageDelayLevel", "msgTraceTopicName", "slaveReadEnable", "traceOn",
@@ -41,23 +41,23 @@ SCHEDULE_TOPIC, HALF_TOPIC = "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC"
 async def export_metadata(work: Work) -> None:
     given = work.given
     if "b" not in given and "c" not in given:
-        raise ConfigurationError("say which: -b brokerAddr or -c clusterName")
+        raise ConfigurationError("give -b brokerAddr or -c clusterName")
     topics: dict[str, TopicConfig] = {}
     groups: dict[str, SubscriptionGroup] = {}
     for node in await work.targets():
         await _add(work, node, topics, groups)
     both = "t" not in given and "g" not in given
-    told: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     if both or "t" in given:
-        told["topicConfigTable"] = {name: plain(one) for name, one in sorted(topics.items())}
+        document["topicConfigTable"] = {name: plain(one) for name, one in sorted(topics.items())}
     if both or "g" in given:
-        told["subscriptionGroupTable"] = {name: plain(one) for name, one in sorted(groups.items())}
-    told["exportTime"] = time.time_ns() // 1_000_000
-    await _write(work, "metadata" if both else "topic" if "t" in given else "subscriptionGroup", told)
+        document["subscriptionGroupTable"] = {name: plain(one) for name, one in sorted(groups.items())}
+    document["exportTime"] = time.time_ns() // 1_000_000
+    await _write(work, "metadata" if both else "topic" if "t" in given else "subscriptionGroup", document)
 
 
 async def _add(work: Work, node: Node, topics: dict[str, TopicConfig], groups: dict[str, SubscriptionGroup]) -> None:
-    """What one broker has; a topic of several brokers has the queues of all of them."""
+    """Add the topics and groups of one broker; a topic of several brokers has the sum of their queues."""
     remoting, special = work.session.remoting, "s" in work.given
     own = set(await system_topics(remoting, node.address))
     for name, topic in (await all_topics(remoting, node.address)).topics.items():
@@ -95,11 +95,11 @@ async def export_metrics(work: Work) -> None:
 
     days = {key: total("oneDayNum", key) for key in _DAY}
     rates = {f"total{key[0].upper()}{key[1:]}": total("tps", key) for key in _TPS}
-    told = {
+    document = {
         "evaluateReport": {node.name: report for node, report in reports.items()},
         "totalData": {"totalOneDayNum": days, "totalTps": rates},
     }
-    await _write(work, "metrics", told)
+    await _write(work, "metrics", document)
 
 
 _TPS = ("normalInTps", "normalOutTps", "scheduleInTps", "transInTps")
@@ -153,24 +153,24 @@ def _today(table: dict[str, str], way: str) -> int:
 
 
 async def _clients(work: Work, node: Node, groups: list[str]) -> list[str]:
-    """`JAVA%V4_9_7` of everybody who consumes."""
+    """`JAVA%V4_9_7` of all consumers."""
     gathered = await work.session.each(
         {group: group for group in groups},
         lambda group: consumer_connections(work.session.remoting, node.address, group),
     )
     work.failures += gathered.failures
-    connected = (member for one in gathered.answers.values() if one is not None for member in one.connection_set)
+    connected = (member for one in gathered.responses.values() if one is not None for member in one.connection_set)
     return sorted({f"{member.language}%{version_name(member.version)}" for member in connected})
 
 
-async def _write(work: Work, name: str, told: dict[str, Any]) -> None:
+async def _write(work: Work, name: str, document: dict[str, Any]) -> None:
     path = Path(work.given.text("f", FOLDER)) / f"{name}.json"
-    await asyncio.to_thread(_save, path, json.dumps(told, indent="\t", ensure_ascii=False))
+    await asyncio.to_thread(_save, path, json.dumps(document, indent="\t", ensure_ascii=False))
     print(f"export {path} success")
 
 
 def _save(path: Path, text: str) -> None:
-    """Made anew, never through a link that somebody else has put there."""
+    """Creates the file anew, so it never writes through a link that another user placed there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     with path.open("x", encoding="utf-8") as file:

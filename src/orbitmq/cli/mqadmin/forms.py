@@ -1,4 +1,4 @@
-"""Forms that several stock commands print: widths, times, Java's way to write objects. Knows no command."""
+"""Formats that several mqadmin commands print: widths, times, Java's way to print objects. Knows no command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FLAGS = "RWX"
 
 
 def cells(*columns: tuple[object, int]) -> str:
-    """Values in columns of these widths, two blanks between; a negative width is flush left. Longer text is whole."""
+    """Values in columns of these widths, two blanks between; a negative width is flush left. Longer text is not cut."""
     return "  ".join(_cell(str(value), width) for value, width in columns)
 
 
@@ -67,7 +67,7 @@ def group_fields(group: SubscriptionGroup) -> list[tuple[str, str]]:
 
 
 def pretty(value: object, depth: int = 0) -> str:
-    """JSON as the stock tool lays it out, by tabs; keys that are numbers are not quoted there."""
+    """JSON in the layout of RocketMQ's tool: tabs, and keys that are numbers are not quoted."""
     inner, outer = "\t" * (depth + 1), "\t" * depth
     if isinstance(value, dict) and value:
         if all(isinstance(key, int) for key in value):

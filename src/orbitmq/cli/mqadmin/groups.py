@@ -1,4 +1,4 @@
-"""Stock commands of groups and their members."""
+"""mqadmin commands for groups and their members."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from orbitmq.wire.bodies import ClientConnection, ConsumerConnection, ConsumerRu
 from orbitmq.wire.codes import ResponseCode, version_name
 
 YOUNG_MS = 2 * 60 * 1000
-"""Members that run shorter are not compared: they may not have subscribed everything yet."""
+"""Younger members are not compared: they may not have subscribed to everything yet."""
 MONITOR_SECONDS = 60
 SAME, BALANCED = "Same subscription in the same group of consumer", "Rebalance OK"
 STUCK_MS = 60_000
-"""Cached messages and none consumed for so long: the listener is probably blocked."""
+"""Messages cached, none consumed for so long: the listener is probably blocked."""
 
 
 async def consumer_progress(work: Work) -> None:
@@ -64,7 +64,7 @@ def _progress_row(values: list[object]) -> str:
 
 
 async def _progress_of(work: Work, group: str) -> tuple[float, dict[MessageQueue, QueueProgress]]:
-    """From every broker of the group's retry topic, as the stock tool asks."""
+    """From every broker of the group's retry topic, as RocketMQ's tool does."""
     homes = await work.session.homes(RETRY_PREFIX + group)
     found = await work.each(homes, lambda node: consume_stats(work.session.remoting, node.address, group))
     progress = {queue: one for stats in found.values() for queue, one in stats.offset_table.items()}
@@ -90,11 +90,11 @@ async def _all_progress(work: Work) -> None:
 
 
 async def _group(work: Work, group: str) -> tuple[object, ...]:
-    """A group nobody is in, or that has no offsets, has a row, too."""
+    """The row of a group, also if it has no members or no offsets."""
     try:
         tps, progress = await _progress_of(work, group)
         connection = await _connection(work, group)
-    except NotFound:  # deleted meanwhile
+    except NotFound:  # deleted concurrently
         tps, progress, connection = 0.0, {}, None
     behind = sum(one.broker_offset - one.consumer_offset for one in progress.values())
     if connection is None:
@@ -114,14 +114,14 @@ def _name(value: Enum | None) -> str:
 
 
 async def _connection(work: Work, group: str) -> ConsumerConnection | None:
-    """The members of all brokers of the group; None when nobody is online."""
+    """The members at all brokers of the group; None if none is online."""
     nodes = await work.targets() if "b" in work.given else await work.session.homes(RETRY_PREFIX + group)
     found = await work.each(nodes, lambda node: consumer_connections(work.session.remoting, node.address, group))
-    answers = [one for one in found.values() if one is not None]
-    if not answers:
+    connections = [one for one in found.values() if one is not None]
+    if not connections:
         return None
-    members = {member.client_id: member for one in answers for member in one.connection_set}
-    first = answers[0]
+    members = {member.client_id: member for one in connections for member in one.connection_set}
+    first = connections[0]
     return ConsumerConnection(
         list(members.values()),
         first.consume_from_where,
@@ -171,18 +171,18 @@ async def producer_connection(work: Work) -> None:
 
 
 async def _reports(work: Work, group: str) -> dict[str, ConsumerRunningInfo]:
-    """What each member says of itself, by client id."""
+    """What each member reports, by client id."""
     connection = await _connection(work, group)
     if connection is None:
         raise _offline(group)
     ids = [str(member.client_id) for member in connection.connection_set]
     gathered = await work.session.each({client: client for client in ids}, partial(_report, work, group))
     work.failures += gathered.failures
-    return gathered.answers
+    return gathered.responses
 
 
 async def _report(work: Work, group: str, client: str) -> ConsumerRunningInfo:
-    """From whichever broker the member is connected to."""
+    """From the broker the member is connected to."""
     failure: OrbitMQError | None = None
     for node in await work.session.homes(RETRY_PREFIX + group):
         try:
@@ -213,7 +213,7 @@ def _status_row(*values: object) -> str:
 
 
 def _save(folder: Path, client: str, lines: list[str]) -> Path:
-    """A client's id is the client's word: nothing in it leads out of the folder."""
+    """The client chooses its id, so the id must not lead out of the folder."""
     folder.mkdir(exist_ok=True)
     path = folder / client.replace("/", "_").lstrip(".")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -268,8 +268,8 @@ def _text_of(info: ConsumerRunningInfo, *, stack: bool) -> list[str]:
     )
     lines += ["", "", "#Consumer RT&TPS#", _rate_row(*heads)]
     for topic, rates in sorted(info.status_table.items()):
-        figures = (rates.pull_rt, rates.pull_tps, rates.consume_rt, rates.consume_ok_tps, rates.consume_failed_tps)
-        lines.append(_rate_row(topic, *(f"{figure:.2f}" for figure in figures), rates.consume_failed_msgs))
+        values = (rates.pull_rt, rates.pull_tps, rates.consume_rt, rates.consume_ok_tps, rates.consume_failed_tps)
+        lines.append(_rate_row(topic, *(f"{value:.2f}" for value in values), rates.consume_failed_msgs))
     if stack or info.jstack:
         lines += ["", "", "#Consumer jstack#", info.jstack or ""]
     return lines
@@ -340,7 +340,7 @@ async def get_consumer_config(work: Work) -> None:
 
 
 async def start_monitoring(work: Work) -> None:
-    """Every minute until Ctrl-C: groups that are behind, whose members differ, or whose listener hangs."""
+    """Every minute until Ctrl-C: groups with lag, with different members, or with a listener that hangs."""
     while True:
         names = await work.session.any_name_server(
             lambda server: all_topic_names(work.session.remoting, server, timeout_ms=work.session.timeout_ms)

@@ -1,4 +1,4 @@
-"""Stock commands that read, find and send messages."""
+"""mqadmin commands that read, find and send messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from orbitmq.wire.objects import plain
 
 PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 CONSUMED_AT_ONCE = 128
-"""Messages that `consumeMessage` prints when it is not told how many."""
+"""The default number of messages of `consumeMessage`."""
 
 
 # ---------------------------------------------------------------------------------------------------------- one message
@@ -43,7 +43,7 @@ async def query_msg_by_id(work: Work) -> None:
         found = await by_offset_id(work.session, one.strip())
         work.failures += found.failures
         if not found.items:
-            raise NotFound(f"CODE: 1 DESC: there is no message at the place that {one} names")
+            raise NotFound(f"CODE: 1 DESC: there is no message at the offset that {one} names")
         message = found.items[0]
         if "g" in given and "d" in given:
             await _push(work, message)
@@ -118,7 +118,7 @@ def _map(properties: dict[str, str]) -> str:
 
 
 def _body(message: MessageExt) -> bytes:
-    """As it was sent; as stored when it cannot be unpacked."""
+    """As it was sent; as stored if it cannot be decompressed."""
     try:
         return decompress(message.body, message.sys_flag)
     except UnitError:
@@ -126,7 +126,8 @@ def _body(message: MessageExt) -> bytes:
 
 
 def _save_body(message: MessageExt) -> Path:
-    """Where nobody else can have put a link before; the stock tool writes to one place that all users share."""
+    """In a new directory, where no other user can place a link; RocketMQ's tool uses a directory that all users
+    share."""
     folder = Path(tempfile.mkdtemp(prefix="rocketmq-msgbodys-"))
     path = folder / "".join(sign for sign in message.msg_id if sign.isalnum())
     path.write_bytes(_body(message))
@@ -134,7 +135,7 @@ def _save_body(message: MessageExt) -> Path:
 
 
 async def _push(work: Work, message: MessageExt) -> None:
-    """Hand it to a member, whichever broker that is connected to."""
+    """Deliver it to a member at the broker that stores it."""
     group, client = work.given.text("g"), work.given.text("d")
     node = await work.session.node(message.store_host)
     if await consumer_connections(work.session.remoting, node.address, group) is None:
@@ -187,7 +188,7 @@ def _trace(record: Traced, cost_ms: int | None, *, success: bool | None) -> tupl
 
 
 async def _parts(work: Work, topic: str, queue: MessageQueue | None, since: str, until: str) -> list[Stretch]:
-    """The queues of the topic, or the one, within the times of these letters."""
+    """All queues of the topic or one, within the times of these options."""
     found = await stretches(
         work.session, topic, begin_ms=_time(work, since), end_ms=_time(work, until),
         broker=queue.broker_name if queue else None, queue_id=queue.queue_id if queue else None,
@@ -204,7 +205,7 @@ async def _messages(work: Work, part: Stretch, tag: str = "*") -> AsyncIterator[
 
 
 async def _at_offset(work: Work, queue: MessageQueue, offset: int) -> list[Stretch]:
-    """From an offset on; nothing when the queue is not there."""
+    """From an offset on; nothing if the queue does not exist."""
     parts = await _parts(work, queue.topic, queue, "", "")
     return [replace(part, begin=max(part.begin, offset)) for part in parts]
 
@@ -224,7 +225,7 @@ def _time(work: Work, letter: str) -> int | None:
 
 
 def _line(message: MessageExt, charset: str | None) -> str:
-    """As Java writes a message; with `charset` its body as text, too."""
+    """As Java prints a message; with `charset` also its body as text."""
     body = _body(message)
     inner = (
         f"Message{{topic='{message.topic}', flag={message.flag}, properties={_map(message.properties)}, "
@@ -281,7 +282,7 @@ async def consume_message(work: Work) -> None:
     given = work.given
     topic, left = given.text("t"), given.number("c", CONSUMED_AT_ONCE)
     if ("i" in given and "b" not in given) or ("o" in given and "i" not in given):
-        raise ConfigurationError("an offset (-o) wants its queue (-i), and a queue its broker (-b)")
+        raise ConfigurationError("an offset (-o) needs its queue (-i), and a queue its broker (-b)")
     queue = MessageQueue(topic, given.text("b"), given.number("i", 0)) if "i" in given else None
     if queue is not None and "o" in given:
         parts = await _at_offset(work, queue, given.number("o", 0))
@@ -321,7 +322,7 @@ async def query_cq(work: Work) -> None:
 
 
 async def decode_message_id(work: Work) -> None:
-    """What a unique id tells: who made it, and when in the month."""
+    """The content of a unique id: the address of the producer, and the time."""
     text = work.given.text("i")
     made = decode_unique_id(text, time.time_ns() // 1_000_000)
     print(f"ip={ip_address(made.ip)}\ndate={millisecond(made.created_ms)}")
@@ -331,7 +332,7 @@ async def decode_message_id(work: Work) -> None:
 
 
 def _again(message: MessageExt) -> Message:
-    """What was sent, to be sent once more: the system's own properties are not the sender's."""
+    """The message to send again, without the properties that the system added."""
     return Message(message.topic, _body(message), tags=message.tags or "", keys=message.keys or "", flag=message.flag)
 
 
@@ -385,7 +386,7 @@ async def send_msg_status(work: Work) -> None:
     broker = given.text("b")
     message = Message(broker, b"a" * given.number("s", 128))
     async with work.producer(PRODUCER_GROUP) as producer:
-        await producer.send(message)  # not told: it pays for the connection
+        await producer.send(message)  # not reported: it opens the connection
         for _ in range(given.number("c", 50)):
             began = time.perf_counter()
             receipt = await producer.send(message)
@@ -398,7 +399,7 @@ async def send_msg_status(work: Work) -> None:
 
 
 async def cluster_rt(work: Work) -> None:
-    """Round after round until Ctrl-C, as the stock tool."""
+    """Repeats until Ctrl-C, as RocketMQ's tool does."""
     given = work.given
     print(_rt_row("#Cluster Name", "#Broker Name", "#RT", "#successCount", "#failCount"))
     message_size, amount = given.number("s", 128), max(1, given.number("a", 100))

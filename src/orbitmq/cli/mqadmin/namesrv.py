@@ -1,4 +1,4 @@
-"""Stock commands of name servers. Each is asked: they do not know each other."""
+"""mqadmin commands for name servers. Each gets the request, because they do not replicate each other."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from orbitmq.operations.routes import add_write_permission, wipe_write_permissio
 from orbitmq.operations.settings import change_name_server_settings, name_server_settings
 
 
-def _writing(word: str, ask: Callable[..., Awaitable[int]]) -> Callable[[Work], Awaitable[None]]:
+def _writing(word: str, request: Callable[..., Awaitable[int]]) -> Callable[[Work], Awaitable[None]]:
     async def change(work: Work) -> None:
         broker = work.given.text("b")
-        counts = await work.each_server(lambda server: ask(work.session.remoting, server, broker))
+        counts = await work.each_server(lambda server: request(work.session.remoting, server, broker))
         for server, count in counts.items():
             print(f"{word} write perm of broker[{broker}] in name server[{server}] OK, {count}")
 

@@ -1,4 +1,4 @@
-"""Stock commands that move the offsets of groups."""
+"""mqadmin commands that move the offsets of groups."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ async def skip_accumulated_message(work: Work) -> None:
 
 
 async def _reset(work: Work, group: str, topic: str, at_ms: int, *, force: bool) -> None:
-    """Members that are online are told; at a broker where nobody is, the offsets are written."""
+    """Brokers notify members that are online; at a broker without members, the offsets are written."""
     homes = await work.session.homes(topic)
 
-    async def tell(node: Node) -> dict[MessageQueue, int] | None:
+    async def reset(node: Node) -> dict[MessageQueue, int] | None:
         return await reset_offsets(work.session.remoting, node.address, group, topic, at_ms, force=force)
 
-    told = await work.each(homes, tell)
-    if any(offsets is not None for offsets in told.values()):
+    resets = await work.each(homes, reset)
+    if any(offsets is not None for offsets in resets.values()):
         print(_row("#brokerName", "#queueId", "#offset"))
-        for queue, offset in sorted(pair for offsets in told.values() if offsets for pair in offsets.items()):
+        for queue, offset in sorted(pair for offsets in resets.values() if offsets for pair in offsets.items()):
             print(_row(queue.broker_name, queue.queue_id, offset))
-    offline = [node for node, offsets in told.items() if offsets is None]
+    offline = [node for node, offsets in resets.items() if offsets is None]
     if offline:
         await _reset_offline(work, group, topic, at_ms, offline, force=force)
 
@@ -75,7 +75,7 @@ def _offline_row(*values: object) -> str:
 
 
 async def _progress(work: Work, group: str, topic: str, node: Node) -> dict[MessageQueue, QueueProgress]:
-    """A group that has never consumed has the ends of the queues and no offsets."""
+    """A group that has never consumed has no offsets: the ends of the queues are used."""
     stats = await consume_stats(work.session.remoting, node.address, group, topic)
     if stats.offset_table:
         return dict(stats.offset_table)
@@ -90,7 +90,7 @@ async def _offset_at(work: Work, node: Node, queue: MessageQueue, at_ms: int) ->
 
 
 async def reset_offset_by_time_old(work: Work) -> None:
-    """The offsets are written, whoever is online."""
+    """Writes the offsets even if members are online."""
     given = work.given
     group, topic, text = given.text("g"), given.text("t"), given.text("s")
     at_ms = timestamp_ms(text)
@@ -105,10 +105,10 @@ async def get_consumer_status(work: Work) -> None:
     group, topic, only = given.text("g"), given.text("t"), given.text("i")
     homes = await work.session.homes(topic)
 
-    async def ask(node: Node) -> dict[str, dict[MessageQueue, int]]:
+    async def query(node: Node) -> dict[str, dict[MessageQueue, int]]:
         return await consumer_positions(work.session.remoting, node.address, group, topic)
 
-    found = await work.each(homes, ask)
+    found = await work.each(homes, query)
     print(_status_row("#clientId", "#brokerName", "#queueId", "#offset"))
     for clients in found.values():
         for client, offsets in clients.items():

@@ -1,7 +1,7 @@
-"""A stock command at work: words in, its printed form out. Knows no command.
+"""Runs an mqadmin command: parses its words, prints its output. Knows no command.
 
-What differs on purpose: a failure is one line on standard error and an exit code, where the stock tool prints a stack
-and ends with 0; a node that does not answer is named, and what the others say is printed.
+Two deliberate differences: a failure is one line on standard error and an exit code, where RocketMQ's tool prints a
+stack trace and exits with 0; and a node that does not respond is named, while the results of the others are printed.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ from orbitmq.errors import BrokerError, ConfigurationError, NotFound, OrbitMQErr
 from orbitmq.runtime.printable import printable
 
 SHOWN_TOO = {"queryMsgById", "queryMsgByUniqueKey"}
-"""Commands that only show a message, unless they are told to hand it to a member or to send it again."""
+"""Commands that only show a message, unless an option makes them deliver it to a member or send it again."""
 TIMEOUT_MS = 20_000.0
-"""What the stock tool gives a request."""
+"""The request timeout of RocketMQ's tool."""
 
 
 class Work:
-    """One command at work: what it was given, whom it asks, and who has failed."""
+    """One call of a command: its options, its session, and the nodes that failed."""
 
     def __init__(self, session: Session, given: Given, context: Context) -> None:
         self.session = session
         self._context = context
         self.given = given
         self.failures: list[Failure] = []
-        self.answered = False
-        """Whether anybody has answered anything that was asked of several."""
+        self.has_responses = False
+        """Whether any node has responded to a request to several."""
 
-    async def each(self, nodes: Sequence[Node], question: Callable[[Node], Awaitable[Any]]) -> dict[Node, Any]:
-        """The answers; who gives none is told at the end."""
-        return self._kept(await self.session.each_node(nodes, question))
+    async def each(self, nodes: Sequence[Node], request: Callable[[Node], Awaitable[Any]]) -> dict[Node, Any]:
+        """The responses; nodes that fail are reported at the end."""
+        return self._collected(await self.session.each_node(nodes, request))
 
-    async def each_server(self, question: Callable[[str], Awaitable[Any]]) -> dict[str, Any]:
-        return self._kept(await self.session.every_name_server(question))
+    async def each_server(self, request: Callable[[str], Awaitable[Any]]) -> dict[str, Any]:
+        return self._collected(await self.session.every_name_server(request))
 
-    def _kept(self, gathered: Gathered[Any, Any]) -> dict[Any, Any]:
+    def _collected(self, gathered: Gathered[Any, Any]) -> dict[Any, Any]:
         self.failures += gathered.failures
-        self.answered = self.answered or bool(gathered.answers)
-        return gathered.answers
+        self.has_responses = self.has_responses or bool(gathered.responses)
+        return gathered.responses
 
     def producer(self, group: str, *, enable_trace: bool = False) -> Producer:
-        """One that reaches the same cluster with the same account."""
+        """A producer for the same cluster with the same account."""
         return Producer(group, self.session.name_servers, enable_trace=enable_trace, **protection(self._context))
 
     async def targets(self, *, masters: bool = True) -> list[Node]:
@@ -74,8 +74,8 @@ class Work:
         return await self.of_cluster(self.given.text("c"), masters=masters)
 
     async def of_cluster(self, cluster: str, *, masters: bool = True) -> list[Node]:
-        everybody = await (self.session.masters() if masters else self.session.nodes())
-        nodes = [node for node in everybody if node.cluster == cluster]
+        known = await (self.session.masters() if masters else self.session.nodes())
+        nodes = [node for node in known if node.cluster == cluster]
         if not nodes:
             raise NotFound(f"there is no cluster {cluster}")
         return nodes
@@ -110,19 +110,20 @@ def _perform(stock: Stock, given: Given) -> int:
         with redirect_stdout(shown(sys.stdout)):
             return asyncio.run(_work(stock, given, context))
     except OrbitMQError as error:
-        fail(f"mqadmin {stock.name}", _told(error), exit_code(error) or EXIT_FAILED)
+        fail(f"mqadmin {stock.name}", _error_text(error), exit_code(error) or EXIT_FAILED)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # whoever reads has had enough
+    except BrokenPipeError:  # the reader has closed the pipe
         sys.stderr.close()
         return EXIT_FAILED if changes else 0
 
 
 def _allow(stock: Stock, context: Context, *, changes: bool) -> None:
-    """Ends the process when the context takes no change; stock commands ask nobody, so a protected one takes none."""
+    """Ends the process if the context does not allow changes. mqadmin commands do not prompt, so a protected context
+    refuses them, too."""
     if changes and (context.readonly or context.protected):
-        kind = "readonly" if context.readonly else "protected, and this command asks nobody"
-        fail(f"mqadmin {stock.name}", f"context {context.name} is {kind}: nothing is changed through it", EXIT_REFUSED)
+        kind = "readonly" if context.readonly else "protected, and this command does not prompt"
+        fail(f"mqadmin {stock.name}", f"context {context.name} is {kind}: changes are refused", EXIT_REFUSED)
 
 
 async def _work(stock: Stock, given: Given, context: Context) -> int:
@@ -138,17 +139,17 @@ async def _work(stock: Stock, given: Given, context: Context) -> int:
 
 
 def _code_of(work: Work) -> int:
-    """What the first failure means when there is nothing else; a part is a part."""
+    """That of the first failure if no node responded; the one of partial results if some did."""
     if not work.failures:
         return 0
     first = work.failures[0]
-    if work.answered or first.code is None:
+    if work.has_responses or first.code is None:
         return EXIT_UNREACHABLE
     return exit_code(BrokerError(first.code, first.message)) or EXIT_FAILED
 
 
-def _told(error: OrbitMQError) -> str:
-    """With the response code, which scripts look for; an unknown topic is found out here, before a broker says so."""
+def _error_text(error: OrbitMQError) -> str:
+    """With the response code, which scripts search for. An unknown topic is found here, before a broker responds."""
     if isinstance(error, BrokerError):
         return str(error)
     text = error_line(error)
@@ -158,7 +159,7 @@ def _told(error: OrbitMQError) -> str:
 def overview() -> list[str]:
     aliases = {real: alias for alias, real in ALIASES.items()}
     return [
-        "The commands of RocketMQ's mqadmin by their names and letters; `orbitmq mqadmin help NAME` tells them.",
+        "The commands of RocketMQ's mqadmin; `orbitmq mqadmin help NAME` lists the options of one.",
         "",
         *(f"  {name}{f' ({aliases[name]})' if name in aliases else ''}" for name in ROWS),
     ]
@@ -168,7 +169,7 @@ def usage(stock: Stock) -> list[str]:
     lines = [f"usage: orbitmq mqadmin {stock.name} [-n ADDRESSES] ...", ""]
     for one in stock.letters:
         value = " <value>" if one.takes_value else ""
-        need = "  must be given" if one.required else "  one of these must be given" if one.alternative else ""
+        need = "  required" if one.required else "  one of these is required" if one.alternative else ""
         lines.append(f"  -{one.letter}, --{one.long}{value}{need}")
     lines += ["  -n, --namesrvAddr <value>", "  -h, --help"]
     return lines

@@ -1,9 +1,10 @@
-"""The commands of RocketMQ's own tool, 4.9.7: names, and the letters and long names of their options. Four of them
-(`consumer`, `getConsumerStatus`, `resetOffsetByTimeOld`, `DecodeMessageId`) are in its source, and nobody can call them.
+"""The commands of RocketMQ's own tool, 4.9.7: names, and the short and long names of their options. Four of them
+(`consumer`, `getConsumerStatus`, `resetOffsetByTimeOld`, `DecodeMessageId`) are in its source but cannot be called
+there.
 
-A row is the module that carries the command out, and its options, `letter longName` each: `!` takes no value, `*` must
-be given, of those with `|` one must be. `-n`, the name servers, and `-h` belong to every command. Facts of the tool; the
-words of its help are not here.
+A row is the module of the command, and its options, `letter longName` each: `!` takes no value, `*` is required, of
+those with `|` one is required. `-n`, the name servers, and `-h` belong to every command. These are facts of the tool;
+its help texts are not copied.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Letter:
     takes_value: bool
     required: bool
     alternative: bool
-    """One of those marked so must be given."""
+    """One of the options with this mark is required."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class Stock:
 
     @property
     def changes(self) -> bool:
-        """Whether it changes the cluster, sends, or hands a message to a member: a readonly context takes none of it."""
+        """Whether it changes the cluster, sends, or delivers a message to a member: refused in a readonly context."""
         return self.name in CHANGES
 
     @cached_property
@@ -125,7 +126,7 @@ def _letter(text: str) -> Letter:
 
 
 def command(name: str) -> Stock | None:
-    """The command of this name or alias, in whatever case; None when there is none."""
+    """The command of this name or alias, case-insensitive; None if there is none."""
     names = {one.lower(): one for one in ROWS} | {one.lower(): real for one, real in ALIASES.items()}
     real = names.get(name.lower())
     return None if real is None else Stock(real, *ROWS[real])

@@ -1,4 +1,4 @@
-"""The times of stock commands. Knows no command."""
+"""Times in mqadmin commands. Knows no command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 
 TO_THE_END = -1
-"""What `now` is to a broker: behind the last message."""
+"""The time of `now` in requests to a broker: after the last message."""
 _FORM = re.compile(r"(\d{4}-\d\d-\d\d)#(\d\d:\d\d:\d\d):(\d{3})")
 
 

@@ -1,4 +1,4 @@
-"""Stock commands of topics."""
+"""mqadmin commands for topics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from orbitmq.wire.bodies import TopicRouteData
 from orbitmq.wire.objects import plain
 
 QUEUES = 8
-"""What the tool makes when it is not told how many, and what it sets an existing topic to."""
+"""The tool's default number of queues, which it also gives to existing topics."""
 READ_WRITE = 6
 UNIT, UNIT_SUBSCRIPTION = 1, 2
 
@@ -63,7 +63,7 @@ async def delete_topic_(work: Work) -> None:
 
 
 async def drop(work: Work, topic: str, cluster: str, nodes: list[Node]) -> None:
-    """From the brokers, then from the name servers: the other way round a broker would bring it back."""
+    """Delete from the brokers first, because a broker would register the route again."""
     await work.each(nodes, lambda node: delete_topic(work.session.remoting, node.address, topic))
     if work.failures:
         return
@@ -88,7 +88,7 @@ async def topic_list(work: Work) -> None:
 
 
 async def _groups_of(work: Work, topic: str) -> list[tuple[str, str]]:
-    """Cluster and group; one row without a group when nobody consumes it."""
+    """Cluster and group; one row without a group if the topic has no consumers."""
     homes = await work.session.homes(topic)
     found = await work.each(homes, lambda node: groups_of_topic(work.session.remoting, node.address, topic))
     cluster = homes[0].cluster if homes else ""
@@ -115,8 +115,8 @@ async def topic_route(work: Work) -> None:
 
 
 def _as_written(route: TopicRouteData) -> object:
-    told: dict[str, object] = plain(route)
-    return told
+    written: dict[str, object] = plain(route)
+    return written
 
 
 def _route_row(*values: object) -> str:
@@ -149,10 +149,10 @@ async def update_topic_perm(work: Work) -> None:
     route = await work.session.route(topic)
     known = {queues.broker_name: queues for queues in route.queue_datas}
     if "b" not in given and "c" not in given:
-        raise ConfigurationError("say which: -b brokerAddr or -c clusterName")
+        raise ConfigurationError("give -b brokerAddr or -c clusterName")
     nodes = [node for node in await work.targets() if node.name in known]
     if not nodes:
-        raise NotFound(f"topic {topic} is not there")
+        raise NotFound(f"topic {topic} does not exist")
     tables = await work.each(nodes, lambda node: all_topics(work.session.remoting, node.address))
     for node in tables:
         queues = known[node.name]
@@ -160,7 +160,7 @@ async def update_topic_perm(work: Work) -> None:
             print("new perm equals to the old one!")
             continue
         usual = TopicConfig(topic, queues.read_queues, queues.write_queues, sys_flag=queues.topic_sys_flag)
-        changed = replace(tables[node].topics.get(topic, usual), perm=perm)  # routes do not tell of an order
+        changed = replace(tables[node].topics.get(topic, usual), perm=perm)  # routes do not contain `order`
         done = await work.each([node], partial(_create, work, changed))
         if done:
             print(f"update topic perm from {queues.perm} to {perm} in {node.address} success.")
@@ -204,11 +204,11 @@ async def allocate_mq(work: Work) -> None:
     )
     share = partial(AllocateAveragely().allocate, "")
     shares = {member: share(member, queues, members) for member in members}
-    told = {
+    written = {
         member: [{"brokerName": one.broker_name, "queueId": one.queue_id, "topic": topic} for one in mine]
         for member, mine in shares.items()
     }
-    print(json.dumps({"result": told}, separators=(",", ":"), ensure_ascii=False))
+    print(json.dumps({"result": written}, separators=(",", ":"), ensure_ascii=False))
 
 
 async def update_order_conf(work: Work) -> None:

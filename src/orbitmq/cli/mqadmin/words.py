@@ -1,6 +1,5 @@
-"""The words of a stock command line, read as RocketMQ's tool reads them: `-t T`, `-tT`, `--topic T`, `--topic=T`,
-`-topic T`, long names shortened as long as they mean one. Must not know what a command does.
-"""
+"""Parses the command line of an mqadmin command as RocketMQ's tool does: `-t T`, `-tT`, `--topic T`, `--topic=T`,
+`-topic T`, and unambiguous prefixes of long names. Must not know what a command does."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ class Given:
         return self.values.get(letter, default).strip()
 
     def number(self, letter: str, default: int) -> int:
-        """ConfigurationError when it is none."""
+        """ConfigurationError if it is not a number."""
         text = self.values.get(letter)
         if text is None:
             return default
@@ -38,13 +37,13 @@ class Given:
             raise ConfigurationError(f"-{letter} {text}: give a whole number") from None
 
     def truth(self, letter: str, default: bool) -> bool:
-        """`true` in whatever case is true; everything else is not, as in Java."""
+        """`true` in upper or lower case is true; everything else is false, as in Java."""
         text = self.values.get(letter)
         return default if text is None else text.strip().lower() == "true"
 
 
 def read(command: Stock, words: Sequence[str]) -> Given:
-    """ConfigurationError names the word that cannot be meant, or the option that is missing."""
+    """ConfigurationError names an unknown word or a missing option."""
     letters = (*command.letters, NAME_SERVERS, HELP)
     values: dict[str, str] = {}
     rest = list(words)
@@ -52,7 +51,7 @@ def read(command: Stock, words: Sequence[str]) -> Given:
         option, value = _option(command, letters, rest.pop(0))
         if option.takes_value and value is None:
             if not rest:
-                raise ConfigurationError(f"-{option.letter} wants a value")
+                raise ConfigurationError(f"-{option.letter} needs a value")
             value = rest.pop(0)
         values[option.letter] = value or ""
     if "h" not in values:
@@ -61,10 +60,10 @@ def read(command: Stock, words: Sequence[str]) -> Given:
 
 
 def _option(command: Stock, letters: Sequence[Letter], word: str) -> tuple[Letter, str | None]:
-    """The option a word means, and the value that is in the same word."""
+    """The option of a word, and the value if the word includes it."""
     name, equals, value = word.lstrip("-").partition("=")
     if not word.startswith("-") or not name:
-        raise ConfigurationError(f"{word!r} is no option of {command.name}; orbitmq mqadmin help {command.name}")
+        raise ConfigurationError(f"{word!r} is not an option of {command.name}; orbitmq mqadmin help {command.name}")
     short = {one.letter: one for one in letters}
     if len(name) == 1 and name in short and not equals:
         return short[name], None
@@ -82,4 +81,4 @@ def _complete(command: Stock, values: Mapping[str, str]) -> None:
     if alternatives and not any(one.letter in values for one in alternatives):
         missing.append(" or ".join(f"-{one.letter} {one.long}" for one in alternatives))
     if missing:
-        raise ConfigurationError(f"{command.name} wants {', '.join(missing)}")
+        raise ConfigurationError(f"{command.name} needs {', '.join(missing)}")

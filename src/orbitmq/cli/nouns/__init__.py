@@ -1,1 +1,2 @@
-"""The nouns of the command line, a module each: names, flags, help. What a verb does is imported when it is called."""
+"""The nouns of the command line, one module each: names, flags, help. The implementation of a verb is imported when it
+is called."""

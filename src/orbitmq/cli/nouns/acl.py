@@ -12,7 +12,7 @@ from orbitmq.cli.verbs import changes, noun, reads
 if TYPE_CHECKING:
     from orbitmq.admin.acl import AclAccount, AclFileStatus, WhiteList
     from orbitmq.admin.plans import Plan
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.admin.session import Session
 
 app = noun("acl", "Access control: accounts and white lists. Each broker, master or slave, has its own files.")
@@ -38,7 +38,7 @@ async def list_(
     session: Session,
     broker: BrokerOption = None,
     show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Show secrets instead of asterisks.")] = False,
-) -> Found[AclAccount]:
+) -> Result[AclAccount]:
     """Every account at every broker; where brokers differ, side by side.
 
     \b
@@ -154,7 +154,7 @@ async def undo(
 
 
 @reads(app, "versions", "AclVersions", ("BROKER=broker", "FILE=path", "VERSION=version", "CHANGED=changedAtMs"))
-async def versions(session: Session, broker: BrokerOption = None) -> Found[AclFileStatus]:
+async def versions(session: Session, broker: BrokerOption = None) -> Result[AclFileStatus]:
     """The access control files of every broker. With the number of changes to each, and the time of the last one.
 
     \b
@@ -172,7 +172,7 @@ app.add_typer(white_list, name="white")
 
 
 @reads(white_list, "show", "WhiteLists", ("BROKER=broker", "ADDRESSES=whiteAddresses", "+ADDRESS=address"))
-async def show(session: Session, broker: BrokerOption = None) -> Found[WhiteList]:
+async def show(session: Session, broker: BrokerOption = None) -> Result[WhiteList]:
     """The white list of every broker.
 
     \b

@@ -1,4 +1,4 @@
-"""Loads on the command line: how fast a cluster takes messages and gives them, and how long that takes."""
+"""Benchmarks on the command line: the throughput and latency of a cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orbitmq.cli.verbs import loads, noun
 
 if TYPE_CHECKING:
     from orbitmq.admin.loads import LoadReport
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.admin.session import Session
 
 app = noun("bench", "Benchmarks: sending, consuming and end-to-end latency.")
@@ -69,7 +69,7 @@ async def send(
     tags: Tags = None,
     delay_level: Delay = 0,
     queues: Queues = 8,
-) -> Found[LoadReport]:
+) -> Result[LoadReport]:
     """Measure the throughput and the latency of sends.
 
     \b
@@ -110,7 +110,7 @@ async def consume(
     in_flight: InFlight = 16,
     size: Size = 128,
     queues: Queues = 8,
-) -> Found[LoadReport]:
+) -> Result[LoadReport]:
     """Measure the throughput of a consumer. It starts at a topic's first message; its group is removed afterwards.
 
     \b
@@ -126,7 +126,7 @@ async def consume(
     if topic is not None:
         return await work.consuming(session, topic, load, clients)
 
-    async def filled(made: str) -> Found[LoadReport]:
+    async def filled(made: str) -> Result[LoadReport]:
         await work.fill(session, made, load, clients)
         return await work.consuming(session, made, load, clients)
 
@@ -145,7 +145,7 @@ async def latency(
     size: Size = 128,
     tags: Tags = None,
     queues: Queues = 8,
-) -> Found[LoadReport]:
+) -> Result[LoadReport]:
     """Measure the end-to-end latency at a rate. It counts from when a message was due until a listener has it.
 
     \b

@@ -1,4 +1,4 @@
-"""The broker on the command line: the daemon, and what an administrator asks of them."""
+"""Brokers on the command line: the daemon, and its administration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orbitmq.cli.verbs import changes, noun, reads
 if TYPE_CHECKING:
     from orbitmq.admin.brokers import BrokerEntry, BrokerStatus, Consumption, Difference, SendTest
     from orbitmq.admin.plans import Plan
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.admin.session import Session
 
 app = typer.Typer(
@@ -108,7 +108,7 @@ Pairs = Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Settin
         "+OTHER MASTERS=runtime.replication.otherMasters", "+REFUSED SLAVES=runtime.replication.refusedSlaves",
     ),
 )  # fmt: skip
-async def status(session: Session, broker: BrokerArgument = None) -> Found[BrokerStatus]:
+async def status(session: Session, broker: BrokerArgument = None) -> Result[BrokerStatus]:
     """Metrics of a broker or of all, with units. The table shows some, -o json all. Rates are of the last minute.
 
     What a broker does not report is unknown (-): right after its start it has no mean over ten minutes.
@@ -124,7 +124,7 @@ async def status(session: Session, broker: BrokerArgument = None) -> Found[Broke
 
 
 @reads(app, "runtime", "BrokerEntries", ("BROKER=broker", "KEY=key", "VALUE=value", "+ADDRESS=address"))
-async def runtime(session: Session, broker: BrokerArgument = None) -> Found[BrokerEntry]:
+async def runtime(session: Session, broker: BrokerArgument = None) -> Result[BrokerEntry]:
     """Raw runtime metrics of a broker, key by key.
 
     \b
@@ -150,7 +150,7 @@ async def consume_stats(
     session: Session,
     broker: BrokerArgument = None,
     lag_min: Annotated[int, typer.Option("--lag-min", metavar="N", help="Only queues with at least this lag.")] = 0,
-) -> Found[Consumption]:
+) -> Result[Consumption]:
     """Offset and lag of every group in every queue. Of a broker, or of all; includes queues that were never consumed.
 
     \b
@@ -177,7 +177,7 @@ async def send_test(
     broker: BrokerArgument = None,
     count: Annotated[int, typer.Option("--count", min=1, metavar="N", help="Number of messages to each broker.")] = 20,
     body_bytes: Annotated[int, typer.Option("--size", min=0, metavar="BYTES", help="Size of each message.")] = 128,
-) -> Found[SendTest]:
+) -> Result[SendTest]:
     """Measure the latency of sends to a master, or to each. Messages go to the topic that every broker has under its
     own name; the first is not counted because it opens the connection.
 
@@ -257,7 +257,7 @@ async def show(
     session: Session,
     broker: BrokerArgument = None,
     containing: Annotated[str, typer.Option("--grep", metavar="TEXT", help="Only keys that contain this text.")] = "",
-) -> Found[BrokerEntry]:
+) -> Result[BrokerEntry]:
     """Every setting of a broker, or of all, including defaults.
 
     \b
@@ -297,7 +297,7 @@ async def set_(
     "BrokerDifferences",
     ("KEY=key", "VALUES=values"),
 )
-async def compare(session: Session) -> Found[Difference]:
+async def compare(session: Session) -> Result[Difference]:
     """Settings that differ between the masters of a cluster. Addresses, names and paths are left out.
 
     \b

@@ -1,7 +1,6 @@
-"""Checks for monitoring systems on the command line, as Nagios plugins answer.
+"""Checks for monitoring systems on the command line, with the output of Nagios plugins.
 
-A check is a function of its own flags that gives the question it asks; the flags that all of them share stand once,
-with `_answer`.
+A check is a function of its own flags that returns its query; `_run` has the flags that all checks share.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ UNKNOWN = 3
 
 
 class Checks(TyperGroup):
-    """A flag that is wrong is unknown (3) to a monitoring system, and not critical, which the usual 2 would be."""
+    """A wrong flag is unknown (3) for a monitoring system; the usual exit code 2 would mean critical."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         with _unknown():
@@ -41,15 +40,15 @@ def _unknown() -> Iterator[None]:
     except TyperException as error:
         context = getattr(error, "ctx", None)
         name, text = getattr(context, "info_name", None), " ".join(error.format_message().split())
-        said = "say which: orbitmq check -h" if text.startswith("Usage:") else text
-        typer.echo(f"ORBITMQ {(name or 'check').upper()} UNKNOWN - {said}")
+        message = "name a check: orbitmq check -h" if text.startswith("Usage:") else text
+        typer.echo(f"ORBITMQ {(name or 'check').upper()} UNKNOWN - {message}")
         raise typer.Exit(UNKNOWN) from error
 
 
 app = noun("check", "Checks for a monitoring system: exit code 0 ok, 1 warning, 2 critical, 3 unknown.", Checks)
 
-Question = Callable[..., Any]
-"""One of `admin.checks`, which is not imported before it is asked: help must be there at once."""
+Query = Callable[..., Any]
+"""A query of `admin.checks`, which is imported only when a check runs, because help must print without delay."""
 
 Warning_ = Annotated[
     float | None, typer.Option("-w", "--warning", metavar="N", help="Warning limit; else the first above.")
@@ -66,9 +65,9 @@ Group = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.
 AnyGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="The consumer group; else all groups.")]
 
 
-def _answer(
+def _run(
     check: str,
-    question: Question,
+    query: Query,
     *,
     warning: Warning_ = None,
     critical: Critical = None,
@@ -79,15 +78,15 @@ def _answer(
     mapped: Mapped = None,
     timeout: Timeout = 5.0,
 ) -> None:
-    """Ask and end the process; what can be named here is a flag of every check."""
+    """Run the check and end the process; the keyword parameters are flags of every check."""
     from orbitmq.cli.check_runner import CheckTarget, run
 
     target = CheckTarget(name_servers or (), context_name, cluster, mapped or (), timeout * 1000)
-    run(check, question, (warning, critical), form, target)
+    run(check, query, (warning, critical), form, target)
 
 
 def _keywords(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters of a function that are named, as typer reads them."""
+    """The keyword parameters of a function, as typer reads them."""
     hints = get_type_hints(function, include_extras=True)
     return [
         parameter.replace(annotation=completed(hints[parameter.name]))
@@ -96,23 +95,23 @@ def _keywords(function: Callable[..., Any]) -> list[inspect.Parameter]:
     ]
 
 
-def _check(function: Callable[..., Question]) -> Callable[..., Question]:
+def _check(function: Callable[..., Query]) -> Callable[..., Query]:
     """A command of the function's name, with its flags and those of every check."""
     own, check = _keywords(function), function.__name__
 
     def call(**given: Any) -> None:
         mine = {parameter.name: given.pop(parameter.name) for parameter in own}
-        _answer(check, function(**mine), **given)
+        _run(check, function(**mine), **given)
 
     call.__doc__ = function.__doc__
-    call.__signature__ = inspect.Signature([*own, *_keywords(_answer)])  # type: ignore[attr-defined]
+    call.__signature__ = inspect.Signature([*own, *_keywords(_run)])  # type: ignore[attr-defined]
     call.__annotations__ = {}
     app.command(check)(call)
     return function
 
 
 @_check
-def connection() -> Question:
+def connection() -> Query:
     """How fast each name server responds. Limits in ms: 500, 2000.
 
     One that does not respond is critical.
@@ -128,7 +127,7 @@ def connection() -> Question:
 
 
 @_check
-def broker(*, name: Broker = None) -> Question:
+def broker(*, name: Broker = None) -> Query:
     """Whether brokers respond and take messages. Limits of the time that sends wait there, in ms: 200, 1000.
 
     A broker that does not respond is critical, also if it is a slave.
@@ -144,7 +143,7 @@ def broker(*, name: Broker = None) -> Question:
 
 
 @_check
-def disk(*, name: Broker = None) -> Question:
+def disk(*, name: Broker = None) -> Query:
     """How full the disks of brokers are. Limits in percent: 75, where old messages are deleted early, and 85.
 
     \b
@@ -158,7 +157,7 @@ def disk(*, name: Broker = None) -> Question:
 
 
 @_check
-def lag(*, group: Group) -> Question:
+def lag(*, group: Group) -> Query:
     """How many messages a group has not consumed. Limits in messages: 10000, 100000.
 
     A broker that does not respond makes it unknown, unless the lag on the others is critical already. A group that
@@ -175,7 +174,7 @@ def lag(*, group: Group) -> Question:
 
 
 @_check
-def group(*, group: AnyGroup = None) -> Question:
+def group(*, group: AnyGroup = None) -> Query:
     """Whether groups are well, as `orbitmq group why` judges. Without a name, all. Limits in critical groups: 1, 1.
 
     A group with only a warning makes it a warning; if it is too early to tell, it is unknown. It may take some
@@ -192,7 +191,7 @@ def group(*, group: AnyGroup = None) -> Question:
 
 
 @_check
-def dlq(*, group: Group) -> Question:
+def dlq(*, group: Group) -> Query:
     """How many dead letters of a group are kept. Limits in messages: 1, 100.
 
     \b
@@ -206,7 +205,7 @@ def dlq(*, group: Group) -> Question:
 
 
 @_check
-def replica() -> Question:
+def replica() -> Query:
     """How far slaves are behind their masters. Limits in bytes: 16 and 256 MiB; no master at all is critical.
 
     \b

@@ -1,4 +1,4 @@
-"""Clients on the command line: producers, consumers, and what a consumer says of itself."""
+"""Clients on the command line: producers, consumers, and what consumers report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orbitmq.cli.verbs import noun, reads
 
 if TYPE_CHECKING:
     from orbitmq.admin.clients import ConsumerMember, ConsumerReport, Position, ProducerMember
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.admin.session import Session
 
 app = noun("client", "Connected producers and consumers, and what they report.")
@@ -34,7 +34,7 @@ Clients = Annotated[
 async def producers(
     session: Session,
     group: Annotated[str | None, typer.Option("--group", "-g", metavar="GROUP", help="Only this group.")] = None,
-) -> Found[ProducerMember]:
+) -> Result[ProducerMember]:
     """Producers that are connected to any master.
 
     \b
@@ -56,7 +56,7 @@ async def producers(
         "+MISSING=missing",
     ),
 )  # fmt: skip
-async def consumers(session: Session, group: GroupArgument) -> Found[ConsumerMember]:
+async def consumers(session: Session, group: GroupArgument) -> Result[ConsumerMember]:
     """The members of a group that are online.
 
     \b
@@ -78,7 +78,7 @@ async def consumers(session: Session, group: GroupArgument) -> Found[ConsumerMem
         "STARTED=startedAtMs", "+NAME SERVERS=nameServers",
     ),
 )  # fmt: skip
-async def show(session: Session, group: GroupArgument, clients: Clients = None) -> Found[ConsumerReport]:
+async def show(session: Session, group: GroupArgument, clients: Clients = None) -> Result[ConsumerReport]:
     """Queues, rates and settings that members report.
 
     \b
@@ -92,7 +92,7 @@ async def show(session: Session, group: GroupArgument, clients: Clients = None) 
 
 
 @reads(app, "stack", "ClientReport", ("CLIENT=clientId", "STACK=stack"))
-async def stack(session: Session, group: GroupArgument, clients: Clients = None) -> Found[ConsumerReport]:
+async def stack(session: Session, group: GroupArgument, clients: Clients = None) -> Result[ConsumerReport]:
     """Stack traces of members: what to read when a listener hangs.
 
     \b
@@ -115,7 +115,7 @@ async def positions(
     session: Session,
     group: GroupArgument,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
-) -> Found[Position]:
+) -> Result[Position]:
     """Offsets of members in a topic, from their memory. They commit them some seconds later.
 
     \b

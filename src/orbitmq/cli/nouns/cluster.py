@@ -11,7 +11,7 @@ from orbitmq.cli.verbs import ContextName, NameServers, noun, reads
 
 if TYPE_CHECKING:
     from orbitmq.admin.cluster import ClusterBroker, Overview, Replica
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.admin.session import Session
     from orbitmq.admin.verdict import Finding
 
@@ -29,8 +29,8 @@ app = noun("cluster", "The cluster as a whole: health, brokers and replication."
         "+UNREACHABLE=unreachable", "+NO MASTER=headless",
     ),
 )  # fmt: skip
-async def overview(session: Session) -> Found[Overview]:
-    """One line per cluster, with its verdict. The verdict is the worst finding, or that all is well.
+async def overview(session: Session) -> Result[Overview]:
+    """One line per cluster, with its verdict. The verdict is the worst finding, or that there is none.
 
     A sum is unknown (-) while one of its brokers does not respond.
 
@@ -49,7 +49,7 @@ async def overview(session: Session) -> Found[Overview]:
     "list",
     "BrokerList",
     (
-        "CLUSTER=cluster", "BROKER=broker", "ID=brokerId", "ADDRESS=address", "VERSION=version", "ANSWERS=answers",
+        "CLUSTER=cluster", "BROKER=broker", "ID=brokerId", "ADDRESS=address", "VERSION=version", "RESPONDS=answers",
         "PRODUCED/S=inPerS", "CONSUMED/S=outPerS", "SEND QUEUE=sendQueue.size", "SEND WAIT=sendQueue.oldestMs",
         "DISK=diskRatio", "OLDEST=oldestMessageAtMs", "+PULL QUEUE=pullQueue.size", "+PULL WAIT=pullQueue.oldestMs",
         "+LOCK=pageCacheLockMs", "+IN TODAY=putMessages.today", "+OUT TODAY=gotMessages.today",
@@ -57,7 +57,7 @@ async def overview(session: Session) -> Found[Overview]:
         "+REGISTERED=registeredAtMs",
     ),
 )  # fmt: skip
-async def list_(session: Session) -> Found[ClusterBroker]:
+async def list_(session: Session) -> Result[ClusterBroker]:
     """Every broker with its metrics, masters (id 0) and slaves.
 
     A broker that does not respond stays in the list, without metrics, as does one that was registered recently and is
@@ -94,7 +94,7 @@ async def health(
             help="Repeat until the cluster is healthy, for at most SECONDS.",
         ),
     ] = 0,
-) -> Found[Finding]:
+) -> Result[Finding]:
     """Whether the cluster is healthy, what is wrong and what to do.
 
     Name servers forget a broker that stops. One that was registered recently is reported as missing anyway; name others
@@ -150,7 +150,7 @@ def forget(
         "CONNECTED=connected", "MASTER=master", "+MASTER END=masterEndOffset", "+END=endOffset", "+REFUSAL=refusal",
     ),
 )  # fmt: skip
-async def ha(session: Session) -> Found[Replica]:
+async def ha(session: Session) -> Result[Replica]:
     """Every slave, and how many bytes it is behind its master.
 
     \b

@@ -12,7 +12,7 @@ from orbitmq.cli.verbs import ClusterName, ContextName, Mapped, NameServers, Tim
 if TYPE_CHECKING:
     from orbitmq.admin.config_as_code import Divergence
     from orbitmq.admin.plans import Plan, Step
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.admin.session import Session
 
 app = noun("config", "Configuration as code: keep topics, groups and accounts in a file and apply it.")
@@ -80,7 +80,7 @@ async def undo(
     "ConfigDifferences",
     ("TARGET=target", "ACTION=action", "SUBJECT=subject", "BEFORE=before", "AFTER=after"),
 )
-async def diff(session: Session, file: DocumentFile, prune: Prune = False) -> Found[Step]:
+async def diff(session: Session, file: DocumentFile, prune: Prune = False) -> Result[Step]:
     """Show what `apply` would change; changes nothing.
 
     \b
@@ -127,7 +127,7 @@ def export(
 
 
 @reads(app, "compare", "ConfigDivergences", ("KIND=kind", "NAME=name", "VALUES=values"))
-async def compare(session: Session) -> Found[Divergence]:
+async def compare(session: Session) -> Result[Divergence]:
     """Topics and groups that differ between the masters of a cluster.
 
     \b

@@ -24,7 +24,7 @@ def list_(form: Output = "table") -> None:
     """
     from orbitmq.cli import context_file
 
-    context_file.tell(form)
+    context_file.show(form)
 
 
 @app.command("use")

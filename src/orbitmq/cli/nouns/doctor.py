@@ -1,4 +1,4 @@
-"""The one command that looks at everything."""
+"""The command `doctor`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from orbitmq.cli.verbs import noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.admin.session import Session
     from orbitmq.admin.verdict import Finding
 
-app = noun("doctor", "Look at everything that keeps a client from working, and say what to do.")
+app = noun("doctor", "Find what could keep clients from working, and what to do.")
 
 
 @reads(app, "doctor", "Examination", ("SEVERITY=severity", "CHECK=rule", "MESSAGE=message", "REMEDY=remedy"))
-async def doctor(session: Session) -> Found[Finding]:
+async def doctor(session: Session) -> Result[Finding]:
     """Find what could keep clients from working, and say what to do. Checks name servers, brokers and the addresses
     they register, disks, clocks, versions, permissions and the trace topic.
 

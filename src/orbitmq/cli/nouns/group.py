@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from orbitmq.admin.groups import GroupRules, GroupSummary
     from orbitmq.admin.plans import Plan
     from orbitmq.admin.progress import GroupProgress, GroupQueue
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.admin.session import Session
     from orbitmq.admin.verdict import Finding
 
@@ -71,7 +71,7 @@ def _given(**rules: bool | int | None) -> dict[str, object]:
     "list",
     "GroupList",
     (
-        "GROUP=name", "TOPICS=topics", "LAG=lagMessages", "RETRY=retryLagMessages", "HANDED OUT/S=handedOutTps",
+        "GROUP=name", "TOPICS=topics", "LAG=lagMessages", "RETRY=retryLagMessages", "DELIVERED/S=handedOutTps",
         "MEMBERS=members", "+VERSION=version", "+MODEL=model", "+KIND=kind", "+BROKERS=brokers",
         "+LEAST LAG=knownLagMessages",
     ),
@@ -86,7 +86,7 @@ async def list_(
     members: Annotated[
         bool, typer.Option("--members", help="Show the number of members online, from every broker.")
     ] = False,
-) -> Found[GroupSummary]:
+) -> Result[GroupSummary]:
     """Every group with settings or offsets at a broker.
 
     \b
@@ -107,7 +107,7 @@ async def list_(
         "GROUP=group", "MEMBERS=members", "MODEL=model", "LAG=lagMessages", "RETRY=retryLagMessages",
         "DEAD=deadLetters", "EXPIRED=expiredMessages", "CONSUME/S=consumeTps", "PRODUCE/S=produceTps",
         "DRAIN S=drainSeconds", "DELAY=delayMs", "+LEAST LAG=knownLagMessages", "+SKEW=skew",
-        "+LAST CONSUMED AGE=lastConsumedAgeMs", "+HANDED OUT/S=handedOutTps", "+LATENCY=latencyMs",
+        "+LAST CONSUMED AGE=lastConsumedAgeMs", "+DELIVERED/S=handedOutTps", "+LATENCY=latencyMs",
         "+UNOWNED=unownedQueues", "+IDLE CLIENTS=idleClients", "+UNREAD=unreadQueues",
     ),
 )  # fmt: skip
@@ -118,7 +118,7 @@ async def progress(
     clients: Annotated[
         bool, typer.Option("--clients/--no-clients", help="Query members for the queues they have.")
     ] = True,
-) -> Found[GroupProgress]:
+) -> Result[GroupProgress]:
     """A group in one line: lag, rates, time to catch up. Also shows retries and dead letters.
 
     The lag is unknown (-) while a broker does not respond; the known part is in `knownLagMessages`.
@@ -160,7 +160,7 @@ async def lag(
             "--wait", min=0, metavar="SECONDS", help="Repeat until the lag is low enough, for at most SECONDS."
         ),
     ] = 0,
-) -> Found[GroupQueue]:
+) -> Result[GroupQueue]:
     """Offsets and lag of a group in each queue. Also shows the member that has the queue.
 
     DELAY is how long the next message has waited. STATE: caughtUp, behind, noOffset, offsetAhead, expired, broadcast,
@@ -183,11 +183,11 @@ async def lag(
     "GroupDiagnosis",
     ("SEVERITY=severity", "RULE=rule", "REASON=message", "COMMAND=remedy", "+EVIDENCE=evidence"),
 )
-async def why(session: Session, group: GroupArgument) -> Found[Finding]:
+async def why(session: Session, group: GroupArgument) -> Result[Finding]:
     """Why a group does not consume, and what to do. Also if it consumes too little, or not what you expect; the worst
     reason first.
 
-    A group with lag is well only if its listeners finish messages. If that is not clear at once, the group is checked
+    A group with lag is well only if its listeners finish messages. If that is unclear at first, the group is checked
     again after 6 s; what is not clear then is `unknown`, too early to tell.
 
     \b
@@ -218,7 +218,7 @@ async def why(session: Session, group: GroupArgument) -> Found[Finding]:
         "+MISSING=missing",
     ),
 )  # fmt: skip
-async def connections(session: Session, group: GroupArgument) -> Found[ConsumerMember]:
+async def connections(session: Session, group: GroupArgument) -> Result[ConsumerMember]:
     """The members of a group that are online at any broker.
 
     \b
@@ -239,7 +239,7 @@ async def connections(session: Session, group: GroupArgument) -> Found[ConsumerM
         "TOPIC=topic", "EXPRESSION=expression", "TYPE=expressionType", "CONFLICT=conflict", "CLIENTS=clients",
     ),
 )  # fmt: skip
-async def subscriptions(session: Session, group: GroupArgument) -> Found[Subscription]:
+async def subscriptions(session: Session, group: GroupArgument) -> Result[Subscription]:
     """Subscriptions of a group, as its members report them. Where they differ, there is a row per member.
 
     \b
@@ -263,7 +263,7 @@ async def subscriptions(session: Session, group: GroupArgument) -> Found[Subscri
         "+NOTIFY=notifyConsumerIdsChangedEnable",
     ),
 )  # fmt: skip
-async def config(session: Session, group: GroupArgument) -> Found[GroupRules]:
+async def config(session: Session, group: GroupArgument) -> Result[GroupRules]:
     """The settings of a group at each broker that has some.
 
     \b

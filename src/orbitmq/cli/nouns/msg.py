@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orbitmq.admin.message_history import MessageHistory
     from orbitmq.admin.message_send import Sent
     from orbitmq.admin.plans import Plan
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.admin.scan import MessageFilter, TagCount
     from orbitmq.admin.session import Session
     from orbitmq.cli.execution import Aside
@@ -73,7 +73,7 @@ async def find(
     trace_topic: TraceTopic = None,
     limit: Limit = 5,
     topics: Annotated[int, typer.Option("--topics", min=1, metavar="N", help="Search at most N topics.")] = 500,
-) -> Found[MessageHistory]:
+) -> Result[MessageHistory]:
     """Where a message is, its history, and its state in each group.
 
     Takes the id that the producer got, an offset id, a transaction id or a key. Without --topic it searches delayed and
@@ -108,7 +108,7 @@ async def show(
     form: Form = "auto",
     charset: Charset = "utf-8",
     full: Full = False,
-) -> Found[StoredMessage]:
+) -> Result[StoredMessage]:
     """A message with all its fields and its body.
 
     \b
@@ -116,12 +116,12 @@ async def show(
       orbitmq msg show 0A00000100002A9F00000000001E8480
       orbitmq msg show order-4711 -t Orders --body json --full
     """
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.admin.search import record
     from orbitmq.runtime.clock import SystemClock
 
     view = _view(form, charset, full=full)
-    return Found([view(await record(session, name, SystemClock().now_ms(), topic=topic))])
+    return Result([view(await record(session, name, SystemClock().now_ms(), topic=topic))])
 
 
 @reads(
@@ -132,7 +132,7 @@ async def show(
 async def decode(
     session: Session,  # noqa: ARG001 - nobody is asked
     names: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of any kind.")],
-) -> Found[Identity]:
+) -> Result[Identity]:
     """Decode message ids, without a request. Shows the broker and physical offset of an offset id, and the origin and
     time of a unique id.
 
@@ -142,11 +142,11 @@ async def decode(
       orbitmq msg decode 7F0000011A2B18B4AAC21D9C4F000000 -o json
     """
     from orbitmq.admin.ids import identify
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.runtime.clock import SystemClock
 
     now_ms = SystemClock().now_ms()
-    return Found([identify(name, now_ms) for name in names])
+    return Result([identify(name, now_ms) for name in names])
 
 
 @reads(app, "query", "MessageList", _ROW)
@@ -173,7 +173,7 @@ async def query(
     form: Form = "auto",
     charset: Charset = "utf-8",
     full: Full = False,
-) -> Found[StoredMessage]:
+) -> Result[StoredMessage]:
     """Messages of a topic by key, time, offset or content.
 
     A key is looked up in the brokers' index; other conditions are checked against messages as they are read.
@@ -184,7 +184,7 @@ async def query(
       orbitmq msg query Orders --begin @2h --grep error --oldest-first
     """
     from orbitmq.admin import messages, scan
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.errors import ConfigurationError
     from orbitmq.message.model import MessageQueue
 
@@ -194,7 +194,7 @@ async def query(
         if broker is None or queue is None:
             raise ConfigurationError("--offset needs --broker and --queue")
         place = MessageQueue(topic, broker, queue)
-        return Found([view(await scan.at_queue_offset(session, place, offset))])
+        return Result([view(await scan.at_queue_offset(session, place, offset))])
     if key is not None and (tag, property_, grep, broker, queue) == (None,) * 5:
         begin_ms, end_ms = wanted.begin_ms or 0, messages.EVER_MS if wanted.end_ms is None else wanted.end_ms
         found = await messages.by_key(session, topic, key, begin_ms=begin_ms, end_ms=end_ms, limit=limit)
@@ -205,7 +205,7 @@ async def query(
             session, topic, wanted, limit=limit, newest_first=not oldest_first, budget=budget, broker=broker,
             queue_id=queue,
         )  # fmt: skip
-    return Found([view(one) for one in found.items], found.warnings, found.failures)
+    return Result([view(one) for one in found.items], found.warnings, found.failures)
 
 
 @reads(app, "count", "TagCountList", ("TAG=tag", "MESSAGES=messages", "BODIES=bodyBytes"))
@@ -217,7 +217,7 @@ async def count(
     broker: Broker = None,
     queue: Queue = None,
     budget: Budget = 10_000,
-) -> Found[TagCount]:
+) -> Result[TagCount]:
     """Count messages by tag. All are read; --budget limits how many.
 
     \b
@@ -272,7 +272,7 @@ async def tail(
 ) -> AsyncIterator[StoredMessage]:
     """Show messages as they arrive, like tail -f; commits nothing. -o jsonl writes what `msg send --jsonl` reads.
     -o json also writes an object per line: an item of the schema, without an envelope.
-    Exit code: 5 if a broker did not respond meanwhile.
+    Exit code: 5 if a broker did not respond.
 
     \b
     Examples:
@@ -404,7 +404,7 @@ async def pending(
     group: Annotated[
         str | None, typer.Option("--group", "-g", metavar="GROUP", help="Only messages of this producer group.")
     ] = None,
-) -> Found[PendingHalf]:
+) -> Result[PendingHalf]:
     """Pending transactions, the oldest first. Brokers of RocketMQ do not report them.
 
     \b
@@ -422,7 +422,7 @@ async def pending(
     ("BROKER=brokerName", "LEVEL=level", "WAITING=waitingMessages", "NEXT DUE=nextDueAtMs", "LATE=lateMs",
      "TOPIC=nextTopic", "ID=nextMsgId", "+DELIVERED=deliveredOffset", "+END=endOffset"),
 )  # fmt: skip
-async def delayed(session: Session) -> Found[DelayQueue]:
+async def delayed(session: Session) -> Result[DelayQueue]:
     """Delayed messages and retries by delay level. Shows how many wait, and which is next.
 
     \b

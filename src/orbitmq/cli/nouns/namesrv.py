@@ -1,4 +1,4 @@
-"""The name server on the command line: the daemon, and what an administrator asks of all of them."""
+"""The name server on the command line: the daemon, and the administration of all of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orbitmq.cli.verbs import changes, noun, reads
 if TYPE_CHECKING:
     from orbitmq.admin.namesrv import NameServerStatus, Pair
     from orbitmq.admin.plans import Plan
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.admin.session import Session
 
 app = typer.Typer(
@@ -63,7 +63,7 @@ PAIRS = ("NAME SERVER=nameServer", "KEY=key", "VALUE=value", "DIFFERS=differs")
         "MISSING TOPICS=missingTopics",
     ),
 )  # fmt: skip
-async def list_(session: Session) -> Found[NameServerStatus]:
+async def list_(session: Session) -> Result[NameServerStatus]:
     """The brokers and topics of each name server, and missing ones. Name servers do not replicate each other.
 
     \b
@@ -84,7 +84,7 @@ app.add_typer(config, name="config")
 async def show(
     session: Session,
     containing: Annotated[str, typer.Option("--grep", metavar="TEXT", help="Only keys that contain this text.")] = "",
-) -> Found[Pair]:
+) -> Result[Pair]:
     """Every setting of each name server, and where they differ.
 
     \b
@@ -120,7 +120,7 @@ app.add_typer(kv, name="kv")
 
 
 @reads(kv, "list", "NameServerPairs", PAIRS)
-async def list_pairs(session: Session, namespace: Namespace) -> Found[Pair]:
+async def list_pairs(session: Session, namespace: Namespace) -> Result[Pair]:
     """All pairs of a namespace at each name server, and where they differ.
 
     \b
@@ -134,7 +134,7 @@ async def list_pairs(session: Session, namespace: Namespace) -> Found[Pair]:
 
 
 @reads(kv, "get", "NameServerPairs", PAIRS)
-async def get(session: Session, namespace: Namespace, key: Key) -> Found[Pair]:
+async def get(session: Session, namespace: Namespace, key: Key) -> Result[Pair]:
     """One pair at each name server.
 
     \b

@@ -12,7 +12,7 @@ from orbitmq.cli.verbs import changes, noun, reads
 if TYPE_CHECKING:
     from orbitmq.admin.offsets import StoredOffset
     from orbitmq.admin.plans import Plan
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.admin.session import Session
 
 app = noun("offset", "Offsets of consumer groups: show and move them, with a preview and undo.")
@@ -35,7 +35,7 @@ Queues = Annotated[
         "END=maxOffset", "LAG=lagMessages",
     ),
 )  # fmt: skip
-async def show(session: Session, group: GroupArgument, topic: TopicOption = None) -> Found[StoredOffset]:
+async def show(session: Session, group: GroupArgument, topic: TopicOption = None) -> Result[StoredOffset]:
     """Every offset that brokers store for a group. Includes topics that it no longer subscribes to.
 
     \b

@@ -1,4 +1,4 @@
-"""The one command that shows the cluster as it lives."""
+"""The command `top`, a live view of the cluster."""
 
 from __future__ import annotations
 

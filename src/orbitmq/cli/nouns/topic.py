@@ -11,7 +11,7 @@ from orbitmq.cli.verbs import changes, noun, reads
 
 if TYPE_CHECKING:
     from orbitmq.admin.plans import Plan
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.admin.session import Session
     from orbitmq.admin.topics import (
         Topic,
@@ -50,7 +50,7 @@ async def list_(
         bool, typer.Option("--all", "-a", help="Include system, retry and dead-letter topics.")
     ] = False,
     containing: Annotated[str, typer.Option("--grep", metavar="TEXT", help="Only names that contain this text.")] = "",
-) -> Found[Topic]:
+) -> Result[Topic]:
     """Topics, sorted by name.
 
     \b
@@ -72,7 +72,7 @@ async def list_(
         "UPDATED=updatedAtMs", "+TOPIC=topic",
     ),
 )  # fmt: skip
-async def status(session: Session, topic: TopicArgument) -> Found[TopicQueue]:
+async def status(session: Session, topic: TopicArgument) -> Result[TopicQueue]:
     """Offsets, messages and last store time of each queue.
 
     \b
@@ -94,7 +94,7 @@ async def status(session: Session, topic: TopicArgument) -> Found[TopicQueue]:
         "ADDRESSES=addresses", "+ORDER=ordered",
     ),
 )  # fmt: skip
-async def route(session: Session, topic: TopicArgument) -> Found[TopicHome]:
+async def route(session: Session, topic: TopicArgument) -> Result[TopicHome]:
     """The route of a topic: the brokers and queues that clients use.
 
     \b
@@ -116,7 +116,7 @@ async def route(session: Session, topic: TopicArgument) -> Found[TopicHome]:
         "+UNIT=unit", "+UNIT SUBSCRIBED=unitSubscribed", "+ORDERED=ordered",
     ),
 )  # fmt: skip
-async def config(session: Session, topic: TopicArgument) -> Found[TopicConfiguration]:
+async def config(session: Session, topic: TopicArgument) -> Result[TopicConfiguration]:
     """The topic's settings at each broker. Rows that differ mean that it was created twice.
 
     \b
@@ -130,7 +130,7 @@ async def config(session: Session, topic: TopicArgument) -> Found[TopicConfigura
 
 
 @reads(app, "clusters", "TopicClusters", ("CLUSTER=cluster", "BROKERS=brokers"))
-async def clusters(session: Session, topic: TopicArgument) -> Found[TopicCluster]:
+async def clusters(session: Session, topic: TopicArgument) -> Result[TopicCluster]:
     """The clusters that have queues of the topic.
 
     \b
@@ -144,7 +144,7 @@ async def clusters(session: Session, topic: TopicArgument) -> Found[TopicCluster
 
 
 @reads(app, "consumers", "TopicConsumers", ("GROUP=group", "BROKERS=brokers"))
-async def consumers(session: Session, topic: TopicArgument) -> Found[TopicGroup]:
+async def consumers(session: Session, topic: TopicArgument) -> Result[TopicGroup]:
     """Groups that consume or consumed the topic, at any broker.
 
     \b
@@ -170,7 +170,7 @@ async def stats(
     session: Session,
     topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="The topic's name; else all topics.")] = None,
     active: Annotated[bool, typer.Option("--active", help="Only topics with traffic in the last day.")] = False,
-) -> Found[TopicFlow]:
+) -> Result[TopicFlow]:
     """Traffic of a topic for each of its groups. Rates are of the last minute, sums of the last 24 hours.
 
     \b

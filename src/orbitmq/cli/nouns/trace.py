@@ -1,4 +1,4 @@
-"""Traces on the command line: what clients wrote down about a message."""
+"""Traces on the command line: the records that clients write about a message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from orbitmq.cli.verbs import noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.admin.session import Session
     from orbitmq.admin.traces import Traced, TraceGraph
 
@@ -28,7 +28,7 @@ Topic = Annotated[
      "STATE=state", "+ID=msgId", "+TOPIC=topic", "+BROKER=storeHost", "+TAGS=tags", "+KEYS=keys", "+REQUEST=requestId",
      "+OUTCOME=outcome", "+OFFSET ID=offsetMsgId"),
 )  # fmt: skip
-async def show(session: Session, name: Name, topic: Topic = None) -> Found[Traced]:
+async def show(session: Session, name: Name, topic: Topic = None) -> Result[Traced]:
     """The trace records of a message, by time. If there are none, a warning says why.
 
     \b
@@ -43,7 +43,7 @@ async def show(session: Session, name: Name, topic: Topic = None) -> Found[Trace
 
 
 @reads(app, "graph", "TraceGraph", ("PRODUCER=producerNode.groupName", "TOPIC=producerNode.topic"))
-async def graph(session: Session, name: Name, topic: Topic = None) -> Found[TraceGraph]:
+async def graph(session: Session, name: Name, topic: Topic = None) -> Result[TraceGraph]:
     """The sends and deliveries of a message as a graph. With transaction decisions and durations; the JSON has the form
     of RocketMQ's dashboard.
 
@@ -53,9 +53,9 @@ async def graph(session: Session, name: Name, topic: Topic = None) -> Found[Trac
       orbitmq trace graph order-4711 -o json
     """
     from orbitmq.admin import traces
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.message.topics import TRACE_TOPIC
 
     found = await traces.traced(session, name, topic or TRACE_TOPIC)
     items = [traces.graph([one for one in found.items if one.msg_id == msg_id]) for msg_id in traces.ids(found.items)]
-    return Found(items, found.warnings, found.failures)
+    return Result(items, found.warnings, found.failures)

@@ -1,4 +1,4 @@
-"""The one command that waits."""
+"""The command `wait`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from orbitmq.cli.verbs import noun, reads
 
 if TYPE_CHECKING:
-    from orbitmq.admin.results import Found
+    from orbitmq.admin.results import Result
     from orbitmq.admin.session import Session
     from orbitmq.admin.wait_conditions import Waited
 
@@ -26,7 +26,7 @@ async def wait(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name; not for the cluster.")] = "",
     condition: Annotated[str, typer.Option("--for", metavar="CONDITION", help="The condition, see above.")] = "",
     within: Annotated[float, typer.Option("--within", min=0, metavar="SECONDS", help="Give up after SECONDS.")] = 60,
-) -> Found[Waited]:
+) -> Result[Waited]:
     """Wait for a condition.
 
     \b

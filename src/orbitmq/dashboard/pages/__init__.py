@@ -1,4 +1,4 @@
-"""The pages. A module a subject; each registers its pages when it is imported."""
+"""The pages. One module for each subject; it registers its pages when it is imported."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ MODULES = (
     "trace",
     "pending",
 )
-"""All modules of this folder."""
+"""All modules of this package."""
 
 
 class NavigationEntry(NamedTuple):
-    """A line of the navigation."""
+    """An entry of the navigation."""
 
     path: str
     """Path below the cluster."""

@@ -7,7 +7,7 @@ import asyncio
 from orbitmq.admin import acl
 from orbitmq.admin.acl import AccountChanges, AclAccount
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.results import Failure, Found
+from orbitmq.admin.results import Failure, Result
 from orbitmq.dashboard.choices import registered
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, plans, shows
@@ -15,7 +15,7 @@ from orbitmq.errors import NotFound
 
 KEY_CHARS_MAX = 255
 LINES_CHARS_MAX = 32 << 10
-"""Of permissions and addresses, one a line."""
+"""Characters of permissions and addresses, one per line."""
 
 
 @shows("access", "access.html")
@@ -26,17 +26,17 @@ async def access(request: DashboardRequest) -> PageContent:
     failures = [*accounts.failures, *white.failures, *versions.failures]
     off = sorted({one.target for one in failures if _is_off(one)})
     values = {"accounts": accounts.items, "white": white.items, "versions": versions.items, "off": off}
-    return PageContent(values, Found[AclAccount](failures=[one for one in failures if not _is_off(one)]))
+    return PageContent(values, Result[AclAccount](failures=[one for one in failures if not _is_off(one)]))
 
 
 def _is_off(failure: Failure) -> bool:
-    """A broker without access control is no failure of the page."""
+    """A broker without access control is not a failure."""
     return failure.message.startswith(acl.OFF)
 
 
 @shows("account", "account.html", Role.ADMIN)
 async def account(request: DashboardRequest) -> PageContent:
-    """The form of an account: with `key` filled in as a broker has it, that of `broker` or the first."""
+    """The form of an account. With `key`, filled in with the values of `broker`, or of the first broker that has it."""
     key = request.query.text("key", at_most=KEY_CHARS_MAX)
     at = request.query.text("broker")
     found = await acl.listed(request.session)
@@ -52,7 +52,7 @@ async def account(request: DashboardRequest) -> PageContent:
         "permissions": ("DENY", "PUB", "SUB", "PUB|SUB"),
         "differs": len({_rights(one) for one in known}) > 1,
     }
-    return PageContent(values, Found[AclAccount](failures=[one for one in found.failures if not _is_off(one)]))
+    return PageContent(values, Result[AclAccount](failures=[one for one in found.failures if not _is_off(one)]))
 
 
 def _rights(one: AclAccount) -> tuple[object, ...]:
@@ -62,7 +62,7 @@ def _rights(one: AclAccount) -> tuple[object, ...]:
 
 @plans("account", Role.ADMIN, back="access")
 async def put_account(request: DashboardRequest) -> Plan:
-    """Everything the form shows is wanted so; a secret that is not typed stays."""
+    """All fields are applied; an empty secret leaves the secret unchanged."""
     form = request.form
     wanted = AccountChanges(
         secret_key=form.raw("secret", at_most=KEY_CHARS_MAX) or None,
@@ -89,7 +89,7 @@ async def put_white_list(request: DashboardRequest) -> Plan:
 
 
 async def _broker(request: DashboardRequest) -> str | None:
-    """The address of the broker that is meant; None for all."""
+    """The address of the selected broker; None for all."""
     text = request.form.text("broker")
     return (await registered(request.session, text)).address if text else None
 

@@ -15,12 +15,12 @@ from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, PageResult, Redirect, plans, shows
 
 SETTINGS_BYTES_MAX = 512 << 10
-"""Of the form: some 250 settings, each as it was and as it is wanted."""
+"""Size of the form: some 250 settings, each with its old and new value."""
 VALUE_CHARS_MAX = 16 << 10
 CONSUMPTION_FRESH_SECONDS = 15.0
-"""A broker reads the last message of each queue of each group for it."""
+"""How long the page may use results: for them a broker reads the last message of each queue of each group."""
 HERE, MASTERS, EVERYWHERE = "here", "masters", "everywhere"
-"""Where settings are changed: at this broker, at every master, at slaves, too."""
+"""Where settings are changed: at this broker, at all masters, or also at slaves."""
 
 
 @shows("brokers", "brokers.html")
@@ -49,10 +49,10 @@ async def broker(request: DashboardRequest) -> PageContent:
         "entries": [entry for entry in table.items if containing.lower() in entry.key.lower()],
         "settings": settings.items,
         "containing": containing,
-        "writable": written.answers,
+        "writable": written.responses,
         "cleanings": list(Cleaning),
     }
-    return PageContent(values, status, table, settings, written.found())
+    return PageContent(values, status, table, settings, written.result())
 
 
 CONSUMPTION: tuple[Column[Consumption], ...] = (

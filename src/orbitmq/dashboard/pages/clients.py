@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from orbitmq.admin.clients import ConsumerReport, ProducerMember, producers, reports
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.rosters import ClientSummary, clients_of
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.lists import ROWS, Column, listing
@@ -16,12 +16,12 @@ from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, shows
 from orbitmq.errors import NotFound
 
-PATIENCE_SECONDS = 2.5
-"""For the roster of all groups, the heart of these pages."""
+ROSTER_WAIT_SECONDS = 2.5
+"""How long to wait for the roster of all groups, which these pages show."""
 GROUPS_MAX = 20
-"""Groups of one client that its page requests; a client is rarely in more than a few."""
+"""Groups of one client whose reports are requested; a client is rarely in more than a few."""
 QUEUES_MAX = 200
-"""Of one client in one group that are shown; the page of the group has all of them."""
+"""Queues that are shown of one client in one group; the page of the group has all of them."""
 CONSUMERS: tuple[Column[ClientSummary], ...] = (
     Column("Client", "client", lambda one: one.client_id),
     Column("Groups", "groups", lambda one: one.groups),
@@ -37,7 +37,7 @@ async def clients(request: DashboardRequest) -> PageContent:
     containing, group = request.query.text("containing"), request.query.text("producers")
     moment = await request.cluster.moment()
     known, produced = await asyncio.gather(
-        members(request.cluster, len(moment.value.items[0].groups), PATIENCE_SECONDS),
+        members(request.cluster, len(moment.value.items[0].groups), ROSTER_WAIT_SECONDS),
         request.cluster.cached(f"producers {group}", partial(_producers, group=group)),
     )
     rows = [] if known is None else clients_of(known.value.groups, system=request.query.flag("system"))
@@ -54,9 +54,9 @@ async def clients(request: DashboardRequest) -> PageContent:
         "system": request.query.flag("system"),
         "group": group,
     }
-    parts: list[Found[ProducerMember]] = [produced.value]
+    parts: list[Result[ProducerMember]] = [produced.value]
     if known is not None:
-        parts.append(Found(failures=known.value.failures))
+        parts.append(Result(failures=known.value.failures))
     return PageContent(
         values, *parts, age_seconds=max(produced.age_seconds, 0.0 if known is None else known.age_seconds)
     )
@@ -66,7 +66,7 @@ def _matches(text: str, *names: str | None) -> bool:
     return any(text.lower() in name.lower() for name in names if name)
 
 
-async def _producers(session: Session, group: str) -> Found[ProducerMember]:
+async def _producers(session: Session, group: str) -> Result[ProducerMember]:
     return await producers(session, group or None)
 
 
@@ -75,7 +75,7 @@ async def client(request: DashboardRequest) -> PageContent:
     name, group = request.path["client"], request.query.text("group")
     moment = await request.cluster.moment()
     known, produced = await asyncio.gather(
-        members(request.cluster, len(moment.value.items[0].groups), PATIENCE_SECONDS),
+        members(request.cluster, len(moment.value.items[0].groups), ROSTER_WAIT_SECONDS),
         request.cluster.cached("producers ", partial(_producers, group="")),
     )
     row = None if known is None else next((one for one in _all(known.value.groups) if one.client_id == name), None)
@@ -93,23 +93,23 @@ async def client(request: DashboardRequest) -> PageContent:
         "queues_max": QUEUES_MAX,
         "groups_in_all": len(groups),
     }
-    return PageContent(values, *by_group.values(), Found(failures=[] if known is None else known.value.failures))
+    return PageContent(values, *by_group.values(), Result(failures=[] if known is None else known.value.failures))
 
 
 _all = partial(clients_of, system=True)
 
 
-async def _reports(session: Session, client_id: str, groups: Sequence[str]) -> dict[str, Found[ConsumerReport]]:
+async def _reports(session: Session, client_id: str, groups: Sequence[str]) -> dict[str, Result[ConsumerReport]]:
     found = await asyncio.gather(*(_of_group(session, client_id, group) for group in groups))
     return dict(zip(groups, found, strict=True))
 
 
-async def _of_group(session: Session, client_id: str, group: str) -> Found[ConsumerReport]:
-    """Nothing of a client that has left meanwhile."""
+async def _of_group(session: Session, client_id: str, group: str) -> Result[ConsumerReport]:
+    """Empty if the client has left in the meantime."""
     try:
         return await reports(session, group, [client_id])
     except NotFound as error:
-        return Found(warnings=[str(error)])
+        return Result(warnings=[str(error)])
 
 
 @shows("stacks/{client:path}", "stack.html", Role.OPERATOR)

@@ -1,4 +1,4 @@
-"""Configuration as code: where brokers differ, the cluster as a document, and a document that is made true."""
+"""Configuration as code: differences between brokers, the cluster as a document, and the form to apply one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from orbitmq.dashboard.routes import DashboardRequest, Download, PageContent, Pa
 from orbitmq.errors import BadField, ConfigurationError, Conflict
 
 DOCUMENT_CHARS_MAX = 2 << 20
-"""Some twenty thousand topics; larger ones are for the command line."""
+"""Size of some twenty thousand topics; larger documents need the command line."""
 BODY_BYTES_MAX = 3 * DOCUMENT_CHARS_MAX
-"""The same as a form writes it."""
+"""The same in a form, URL-encoded."""
 FRESH_SECONDS = 10.0
 
 
@@ -43,7 +43,7 @@ async def config(request: DashboardRequest) -> PageContent:
 
 @shows("config/export", "config.html")
 async def export(request: DashboardRequest) -> PageResult:
-    """Conflict where a part is missing: applied later, it would delete what it lacks."""
+    """Conflict if a part is missing: applying the document later would delete it."""
     sections = [name for name in request.query.many("section") if name in SECTIONS]
     if not sections:
         raise BadField(f"section is missing; give some of {', '.join(SECTIONS)}")
@@ -68,7 +68,7 @@ async def apply(request: DashboardRequest) -> Plan:
 
 
 def _no_secret(_reference: SecretReference) -> str | None:
-    """Where a secret is kept is a file or variable of whoever writes the document, not of the machine of this page."""
+    """A document may reference secrets in files or variables of its author's machine, not of this one."""
     raise BadField(
         "document: this page does not read secrets",
         "leave them out and set secrets on the Access page, or use: orbitmq config apply",

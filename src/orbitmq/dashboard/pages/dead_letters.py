@@ -1,4 +1,4 @@
-"""What groups have given up: looked through, kept as a file, and delivered again."""
+"""Dead letters of groups: browse them, export them to a file, and deliver them again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orbitmq.admin.dead_letters import Reason, listed, reasons
 from orbitmq.admin.message_pages import Paged
 from orbitmq.admin.message_send import plan_resend
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.results import Found, failure_of
+from orbitmq.admin.results import Result, failure_of
 from orbitmq.dashboard.message_query import ID_CHARS_MAX, ROWS, files, rows, wanted
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, Download, PageContent, plans, shows
@@ -17,8 +17,8 @@ from orbitmq.errors import BadField, BrokerAway, NotFound, OrbitMQError
 from orbitmq.message.topics import dlq_topic
 from orbitmq.runtime.clock import SystemClock
 
-AT_ONCE = 200  # as many as a page shows
-EXPLAINED = 50  # letters whose traces are looked for: each is a question to every broker that has traces
+AT_ONCE = 200  # as many as on a page
+EXPLAINED = 50  # letters whose traces are looked up: each needs a request to every broker with traces
 FILTERS = ("tag", "key", "text", "begin", "end", "rows")
 
 
@@ -52,12 +52,12 @@ async def letters(request: DashboardRequest) -> PageContent:
     return PageContent(values, paged.found, why)
 
 
-async def _why(request: DashboardRequest, paged: Paged) -> Found[Reason]:
-    """What traces tell of the first ones; the list is shown without."""
+async def _why(request: DashboardRequest, paged: Paged) -> Result[Reason]:
+    """The last failures in the traces of the first ones; on errors, the list is shown without them."""
     try:
         return await reasons(request.session, request.path["group"], paged.found.items[:EXPLAINED])
     except OrbitMQError as error:
-        return Found(failures=[failure_of("the trace topic", error)])
+        return Result(failures=[failure_of("the trace topic", error)])
 
 
 @shows("dead-letters/{group}/export", "dead_letters_of.html")
@@ -68,7 +68,7 @@ async def export(request: DashboardRequest) -> Download:
 
 
 async def _page(request: DashboardRequest) -> Paged:
-    """Of a group that never gave a message up: an empty one."""
+    """For a group without dead letters, an empty list."""
     mark = request.query.text("mark", at_most=message_pages.MARK_CHARS_MAX)
     query = message_pages.PageRequest(dlq_topic(request.path["group"]), wanted(request.query, request.now_ms))
     limit = int(request.query.choice("rows", ROWS, "50"))
@@ -77,14 +77,14 @@ async def _page(request: DashboardRequest) -> Paged:
             request.session, query, mark=message_pages.read(mark) if mark else None, limit=limit, now_ms=request.now_ms
         )
     except NotFound:
-        return Paged(Found())
-    except BrokerAway as error:  # it may have all there are
-        return Paged(Found(failures=[failure_of(query.topic, error)]))
+        return Paged(Result())
+    except BrokerAway as error:  # it may have all of them
+        return Paged(Result(failures=[failure_of(query.topic, error)]))
 
 
 @plans("dead-letters/{group}/again", Role.OPERATOR, back="dead-letters/{group}")
 async def again(request: DashboardRequest) -> Plan:
-    """Those that are ticked, to the group as a retry or to a topic as new messages."""
+    """Deliver the selected ones, to the group as retries or to a topic as new messages."""
     ids = list(dict.fromkeys(request.form.many("id")))
     if not ids:
         raise BadField("id is missing: no dead letter is selected", "go back and select some")

@@ -1,4 +1,5 @@
-"""Where is my message? Any id, key or trace id of the box on top: its story, or those of all that are called so."""
+"""Where is my message? Takes any id, key or trace id of the search box, and shows the history of each matching
+message."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from http import HTTPStatus
 
 from orbitmq.admin.bodies import StoredMessage, shown
 from orbitmq.admin.message_history import MessageHistory, MessageState
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.search import find
 from orbitmq.dashboard.message_query import one_message
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, shows
@@ -20,13 +21,13 @@ NAME_CHARS_MAX = 1024
 async def where(request: DashboardRequest) -> PageContent:
     name, topic = request.query.text("q", at_most=NAME_CHARS_MAX), request.query.text("topic", at_most=255)
     if not name:
-        return PageContent({"name": "", "topic": topic, "stories": [], "message": None, "is_missing": False})
+        return PageContent({"name": "", "topic": topic, "histories": [], "message": None, "is_missing": False})
     found = await find(request.session, name, request.now_ms, topic=topic or None)
     is_missing = all(one.state is MessageState.NOT_FOUND for one in found.items)
     values = {
         "name": name,
         "topic": topic,
-        "stories": found.items,
+        "histories": found.items,
         "message": await _whole(request, found),
         "is_missing": is_missing,
     }
@@ -35,8 +36,8 @@ async def where(request: DashboardRequest) -> PageContent:
     )
 
 
-async def _whole(request: DashboardRequest, found: Found[MessageHistory]) -> StoredMessage | None:
-    """The only one with its body; it may have gone meanwhile."""
+async def _whole(request: DashboardRequest, found: Result[MessageHistory]) -> StoredMessage | None:
+    """The only match, with its body; the message may have expired in the meantime."""
     if len(found.items) != 1 or found.items[0].message is None:
         return None
     try:

@@ -1,7 +1,7 @@
 """One consumer group: its progress, members and queues, why nothing is consumed, its configuration and deletion.
 
-Everything comes from one snapshot, that of "why is nothing consumed". Members that are slow to respond do not hold up
-the page: it shows the data of the brokers first and the rest as soon as it arrives.
+Everything comes from one snapshot, that of "why is nothing consumed". Slow members do not delay the page: it shows the
+data of the brokers first and the rest as soon as it arrives.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from orbitmq.admin.groups import RULES, GroupRules, plan_alter, plan_delete
 from orbitmq.admin.groups import rules as rules_at
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.progress import GroupProgress, GroupQueue, QueueState, progress
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.session import Session
 from orbitmq.admin.shares import by_client, by_topic
 from orbitmq.admin.verdict import Finding
@@ -32,8 +32,8 @@ from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, plans, shows
 from orbitmq.errors import BadField, NotFound
 
-PATIENCE_SECONDS = 2.5
-"""For members to say what they have: a broker alone waits 10 s for one that is silent."""
+MEMBERS_WAIT_SECONDS = 2.5
+"""How long to wait for the reports of members: a broker alone waits 10 s for one that does not respond."""
 STATES = {
     QueueState.CAUGHT_UP: "caught up",
     QueueState.BEHIND: "behind",
@@ -60,7 +60,7 @@ QUEUES: tuple[Column[GroupQueue], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """All there is to see of one group."""
+    """All data of one group."""
 
     evidence: GroupEvidence
     findings: list[Finding]
@@ -68,8 +68,8 @@ class GroupSnapshot:
     warnings: list[str]
 
     @property
-    def found(self) -> Found[Finding]:
-        return Found(self.findings, self.warnings, self.evidence.failures)
+    def found(self) -> Result[Finding]:
+        return Result(self.findings, self.warnings, self.evidence.failures)
 
     @property
     def conflicts(self) -> list[Subscription]:
@@ -83,7 +83,7 @@ async def _looked(session: Session, group: str, cluster: DashboardCluster) -> Gr
 
 async def _soon(request: DashboardRequest, group: str) -> Cached[GroupSnapshot] | None:
     snapshot = partial(_looked, group=group, cluster=request.cluster)
-    return await request.cluster.cached_soon(f"group {group}", snapshot, patience_seconds=PATIENCE_SECONDS)
+    return await request.cluster.cached_soon(f"group {group}", snapshot, wait_seconds=MEMBERS_WAIT_SECONDS)
 
 
 def _known(snapshot: GroupSnapshot, group: str) -> None:
@@ -107,7 +107,7 @@ async def group(request: DashboardRequest) -> PageContent:
 
 
 def _values(
-    request: DashboardRequest, one: GroupProgress, rules: Found[GroupRules], snapshot: GroupSnapshot | None
+    request: DashboardRequest, one: GroupProgress, rules: Result[GroupRules], snapshot: GroupSnapshot | None
 ) -> dict[str, Any]:
     name = request.path["group"]
     return {
@@ -129,11 +129,11 @@ def _values(
     }
 
 
-async def _rules(session: Session, name: str) -> Found[GroupRules]:
+async def _rules(session: Session, name: str) -> Result[GroupRules]:
     try:
         return await rules_at(session, name)
-    except NotFound:  # it may have offsets or members all the same
-        return Found()
+    except NotFound:  # the group may still have offsets or members
+        return Result()
 
 
 @shows("groups/{group}/why", "why.html")

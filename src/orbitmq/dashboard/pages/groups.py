@@ -1,7 +1,7 @@
 """All consumer groups: a list from cached results, and creation of a group.
 
-Nothing is asked for a row: lags are those of the moment that all pages share, members those of a roster that is renewed
-beside the page.
+Rows need no request: lags are those of the snapshot that all pages share, and members those of a roster that is
+refreshed in the background.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from orbitmq.admin.groups import RULES, GroupSummary, plan_create, with_members
 from orbitmq.admin.groups import groups as all_groups
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.rosters import Roster, roster
 from orbitmq.dashboard.choices import registered_names
 from orbitmq.dashboard.clusters import FRESH_SECONDS, Cached, DashboardCluster
@@ -20,14 +20,14 @@ from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, Fields, PageContent, plans, shows
 
 ROSTER_SECONDS = 0.02
-"""For each group that a roster stays fresh: a broker is asked no more than fifty times a second on its account."""
-ROSTER_PATIENCE_SECONDS = 0.2
-"""The list is waited for already; who is online may come a moment later."""
+"""Lifetime of the roster, for each group: limits its requests to fifty per second for a broker."""
+ROSTER_WAIT_SECONDS = 0.2
+"""How long to wait for the roster; the list itself needs time, too, and members may follow a moment later."""
 FLAGS = tuple(name for name in RULES if name.endswith("_enable"))
-"""Rules that are on or off."""
+"""Settings that are on or off."""
 LOWEST = {"retry_max_times": -1}
 HIGHEST = {"retry_queue_nums": 1024}
-"""Queues are files; the others are counts and ids of any size."""
+"""Limits of numbers: queues are files; the others are counts and ids of any size."""
 INT_MAX = (1 << 31) - 1
 COLUMNS: tuple[Column[GroupSummary], ...] = (
     Column("Group", "name", lambda one: one.name),
@@ -43,24 +43,23 @@ COLUMNS: tuple[Column[GroupSummary], ...] = (
 
 
 def _least(group: GroupSummary) -> int | None:
-    """The lag, or the part that is known."""
+    """The lag, or its known part."""
     return group.lag_messages if group.lag_messages is not None else group.known_lag_messages
 
 
 def may_be_behind(group: GroupSummary, *, is_partial: bool) -> bool:
-    """Whether it is, as far as is known. What a broker that is away would have told may be any lag; with all answers
-    there, a group without a sum has no offset yet.
-    """
+    """Whether the group has a lag, or may have one. An unreachable broker may have any lag; if all respond, a group
+    without a sum has no offset yet."""
     is_open = group.lag_messages is None and (is_partial or group.known_lag_messages is not None)
     return bool(_least(group)) or (is_open and group.model != "BROADCASTING")
 
 
 async def members(
-    cluster: DashboardCluster, groups_in_all: int, patience_seconds: float = ROSTER_PATIENCE_SECONDS
+    cluster: DashboardCluster, groups_in_all: int, wait_seconds: float = ROSTER_WAIT_SECONDS
 ) -> Cached[Roster] | None:
     """The members of every group; None while they are requested for the first time."""
     fresh = max(FRESH_SECONDS, groups_in_all * ROSTER_SECONDS)
-    return await cluster.cached_soon("roster", roster, fresh, patience_seconds)
+    return await cluster.cached_soon("roster", roster, fresh, wait_seconds)
 
 
 @shows("groups", "groups.html")
@@ -81,19 +80,19 @@ async def groups(request: DashboardRequest) -> PageContent:
         "only": only,
         "system": request.query.flag("system"),
     }
-    parts = [found] if known is None else [found, Found(failures=known.value.failures)]
+    parts = [found] if known is None else [found, Result(failures=known.value.failures)]
     return PageContent(values, *parts, age_seconds=age if known is None else max(age, known.age_seconds))
 
 
-async def _listed(cluster: DashboardCluster, *, system: bool) -> tuple[Found[GroupSummary], float]:
-    """The furthest behind first; groups of the system by name, as their lag rarely matters."""
+async def _listed(cluster: DashboardCluster, *, system: bool) -> tuple[Result[GroupSummary], float]:
+    """The largest lag first; system groups by name, as their lag rarely matters."""
     if system:
         cached = await cluster.cached(
             "groups of the system", lambda session: all_groups(session, system=True, lag=True)
         )
         return cached.value, cached.age_seconds
     moment = await cluster.moment()
-    return Found(moment.value.items[0].groups, moment.value.warnings, moment.value.failures), moment.age_seconds
+    return Result(moment.value.items[0].groups, moment.value.warnings, moment.value.failures), moment.age_seconds
 
 
 def _joined(row: GroupSummary, known: Roster) -> GroupSummary:
@@ -108,7 +107,7 @@ def _is_wanted(row: GroupSummary, only: str, is_partial: bool) -> bool:
 
 
 def rules_of(form: Fields) -> Mapping[str, object]:
-    """The rules a form tells; what is left empty is not among them. BadField names the one that is wrong."""
+    """The settings that the form contains, without empty fields. BadField names an invalid one."""
     given: dict[str, object] = {}
     for name in RULES:
         if name in FLAGS:

@@ -1,4 +1,4 @@
-"""Messages of a topic, one message with all there is to know of it, files of both, and having one come again."""
+"""Messages of a topic, one message with all details, files of both, and redelivery."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orbitmq.admin.clients import membership
 from orbitmq.admin.message_pages import Paged
 from orbitmq.admin.message_send import plan_resend
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.results import Found, failure_of
+from orbitmq.admin.results import Result, failure_of
 from orbitmq.admin.scan import BUDGET
 from orbitmq.admin.session import Session
 from orbitmq.admin.time_texts import FORMS
@@ -30,9 +30,9 @@ from orbitmq.message.model import MessageExt
 from orbitmq.message.topics import is_system_topic
 from orbitmq.runtime.clock import SystemClock
 
-TOPICS_SHOWN = 500  # names that a field offers
+TOPICS_SHOWN = 500  # names that a field suggests
 TOPICS_FRESH_SECONDS = 30.0
-OLDEST_MAX = 200  # messages with one key: the index tells the newest, and of more the oldest are not known
+OLDEST_MAX = 200  # messages with one key: the index returns the newest, so with more of them the oldest are unknown
 CHARSETS = (
     "utf-8", "gbk", "gb18030", "big5", "shift_jis", "euc-jp", "euc-kr", "utf-16", "latin-1", "windows-1251",
     "windows-1252", "koi8-r",
@@ -41,10 +41,10 @@ FORMS_OF_BODIES = tuple(one.value for one in BodyForm)
 HOW = ("retry", "direct", "copy")
 
 
-async def topic_names(request: DashboardRequest) -> Found[Topic]:
-    """For fields that offer them; none yet where that takes long."""
+async def topic_names(request: DashboardRequest) -> Result[Topic]:
+    """Names that fields suggest; none if that takes too long."""
     cached = await request.cluster.cached_soon("topic names", partial(listed, everything=True), TOPICS_FRESH_SECONDS)
-    return Found() if cached is None else cached.value
+    return Result() if cached is None else cached.value
 
 
 @shows("messages", "messages.html")
@@ -87,8 +87,8 @@ async def _page(session: Session, query: MessageQuery, now_ms: int) -> Paged:
     return Paged(_oldest(found, query.rows))
 
 
-def _oldest(found: Found[MessageExt], rows_max: int) -> Found[MessageExt]:
-    """BadField where there are so many that these need not be the oldest."""
+def _oldest(found: Result[MessageExt], rows_max: int) -> Result[MessageExt]:
+    """BadField if there are so many that the found ones may not be the oldest."""
     if len(found.items) > OLDEST_MAX:
         text = f"order is 'oldest', but more than {OLDEST_MAX} messages have this key, and brokers return the newest"
         raise BadField(text, "choose newest first, or an earlier end")
@@ -108,37 +108,37 @@ async def message(request: DashboardRequest) -> PageContent:
     found = await one_message(request.session, request.path["id"])
     view = await asyncio.to_thread(shown, found, form, charset, SHOWN_BYTES)
     became, records = await asyncio.gather(
-        _asked_for(_tracks(request.session, found), "its groups"),
-        _asked_for(_trace(request.session, found), "its trace"),
+        _or_failure(_tracks(request.session, found), "its groups"),
+        _or_failure(_trace(request.session, found), "its trace"),
     )
     values = {
         "one": view, "form": form.value, "charset": charset, "forms": FORMS_OF_BODIES, "charsets": CHARSETS,
         "tracks": became.items, "charts": charts(records.items), "shown_bytes": SHOWN_BYTES,
     }  # fmt: skip
-    return PageContent(values, Found[Any](failures=became.failures), Found[Any](failures=records.failures))
+    return PageContent(values, Result[Any](failures=became.failures), Result[Any](failures=records.failures))
 
 
-async def _asked_for(asking: Any, what: str) -> Found[Any]:
+async def _or_failure(request: Any, what: str) -> Result[Any]:
     """The result; on failure, the message is shown without it."""
     try:
-        found: Found[Any] = await asking
+        found: Result[Any] = await request
     except OrbitMQError as error:
-        return Found(failures=[failure_of(what, error)])
+        return Result(failures=[failure_of(what, error)])
     return found
 
 
-async def _tracks(session: Session, found: MessageExt) -> Found[Track]:
-    return Found() if is_system_topic(found.topic) else await tracks(session, found)
+async def _tracks(session: Session, found: MessageExt) -> Result[Track]:
+    return Result() if is_system_topic(found.topic) else await tracks(session, found)
 
 
-async def _trace(session: Session, found: MessageExt) -> Found[Traced]:
+async def _trace(session: Session, found: MessageExt) -> Result[Traced]:
     traced = await trace(session, unique_id(found) or found.offset_msg_id, made_ms=found.born_timestamp)
-    return Found(traced.records, failures=traced.failures)
+    return Result(traced.records, failures=traced.failures)
 
 
 @shows("messages/{topic}/{id}/body", "message.html")
 async def body(request: DashboardRequest) -> Download:
-    """As its producer gave it; what cannot be unpacked as it is stored."""
+    """The body as its producer sent it; as stored if it cannot be decompressed."""
     found = await one_message(request.session, request.path["id"])
     try:
         data = await asyncio.to_thread(decompress, found.body, found.sys_flag)
@@ -147,18 +147,18 @@ async def body(request: DashboardRequest) -> Download:
     return Download(f"{found.offset_msg_id}.bin", "application/octet-stream", data)
 
 
-# ------------------------------------------------------------------------------------------------------- coming again
+# -------------------------------------------------------------------------------------------------------- redelivery
 
 
 @shows("messages/{topic}/{id}/again", "again.html", Role.OPERATOR)
 async def choose_again(request: DashboardRequest) -> PageContent:
     found = await one_message(request.session, request.path["id"])
     group = request.query.text("group", at_most=255)
-    became = await _asked_for(_tracks(request.session, found), "its groups")
-    members = Found[Any]()
+    became = await _or_failure(_tracks(request.session, found), "its groups")
+    members = Result[Any]()
     if group:
         online = await membership(request.session, group)
-        members = Found(list(online.members), failures=online.failures)
+        members = Result(list(online.members), failures=online.failures)
     groups = sorted({group, *(one.group for one in became.items)} - {""})
     values = {"one": shown(found, None), "group": group, "groups": groups, "members": members.items}
     return PageContent(values, became, members)

@@ -1,4 +1,4 @@
-"""Name servers: what each knows and lacks, their settings, and the pairs they keep, each where they differ."""
+"""Name servers: the brokers and topics of each, missing ones, settings and key-value pairs, with differences."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Offsets of one group: what brokers have stored, and moving them by plans that show each queue first."""
+"""Offsets of one group: the offsets that brokers store, and plans to move them that show each queue first."""
 
 from __future__ import annotations
 
 from orbitmq.admin.offsets import StoredOffset, plan_clone, plan_reset, plan_skip, show
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.targets import Target, Where, parsed_queues
 from orbitmq.admin.time_texts import moment_ms
 from orbitmq.dashboard.formats import part
@@ -31,8 +31,8 @@ async def offsets(request: DashboardRequest) -> PageContent:
     name, topic = request.path["group"], request.query.text("topic")
     try:
         found = await show(request.session, name, topic or None)
-    except NotFound:  # it may get offsets here all the same
-        found = Found()
+    except NotFound:  # the group may get its first offsets here
+        found = Result()
     topics = sorted({row.topic for row in found.items})
     own = [one for one in topics if not one.startswith(RETRY_PREFIX)]
     values = {
@@ -46,7 +46,7 @@ async def offsets(request: DashboardRequest) -> PageContent:
 
 
 def target_of(form: Fields, now_ms: int) -> Target:
-    """Where a form says to go. BadField names the field that is wrong."""
+    """The target that the form selects. BadField names an invalid field."""
     where = Where(form.choice("to", [one.value for one in Where]))
     if where is Where.OFFSET:
         return Target(where, form.number("offset"))
@@ -61,7 +61,7 @@ def target_of(form: Fields, now_ms: int) -> Target:
 
 
 def queues_of(form: Fields) -> list[str]:
-    """Queues as `broker-a/0`, between blanks, commas or line ends; none for all. BadField for one that is none."""
+    """Queues as `broker-a/0`, separated by blanks, commas or line ends; none for all. BadField for an invalid one."""
     found = form.text("queues").replace(",", " ").split()
     try:
         parsed_queues(found)

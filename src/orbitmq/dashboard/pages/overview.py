@@ -1,4 +1,4 @@
-"""The first page: the verdict in words, brokers with their curves, and the groups that are furthest behind."""
+"""The first page: the verdict, brokers with their curves, and the groups with the largest lag."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from orbitmq.admin.cluster_view import GROUPS_SHOWN, with_groups
 from orbitmq.dashboard.pages.groups import may_be_behind
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, shows
 
-GROUPS_PATIENCE_SECONDS = 1.5
-"""For the members of all groups to say what they do; the page says so where it takes longer."""
+VERDICTS_WAIT_SECONDS = 1.5
+"""How long to wait for the verdicts of groups, which need a request to each member; without them the page says so."""
 
 
 @shows("", "overview.html")
 async def overview(request: DashboardRequest) -> PageContent:
-    cached, groups = await asyncio.gather(request.cluster.moment(), request.cluster.verdicts(GROUPS_PATIENCE_SECONDS))
+    cached, groups = await asyncio.gather(request.cluster.moment(), request.cluster.verdicts(VERDICTS_WAIT_SECONDS))
     now = with_groups(cached.value.items[0], None if groups is None else groups.value)
     behind = [group for group in now.groups if may_be_behind(group, is_partial=bool(cached.value.failures))]
     curves = {

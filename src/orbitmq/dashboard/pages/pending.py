@@ -1,4 +1,4 @@
-"""Messages that wait: for their delay, and half messages for the decision of their producers."""
+"""Pending messages: delayed messages, and half messages without a decision."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from orbitmq.admin.delays import delayed
 from orbitmq.admin.half_messages import pending, plan_resume
 from orbitmq.admin.message_pages import Paged
 from orbitmq.admin.plans import Plan
-from orbitmq.admin.results import Found, failure_of
+from orbitmq.admin.results import Result, failure_of
 from orbitmq.dashboard.message_query import ID_CHARS_MAX, rows
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, plans, shows
 from orbitmq.errors import BrokerAway, NotFound
 from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_CHECK_MAX_TOPIC
 
-ROWS = 200  # half messages on the page; more are worth a look at their producer, not at each of them
+ROWS = 200  # half messages on the page; if there are more, look at their producer first
 GIVEN_UP_ROWS = 50
 
 
@@ -43,19 +43,19 @@ async def half_messages(request: DashboardRequest) -> PageContent:
 
 
 async def _given_up(request: DashboardRequest) -> Paged:
-    """Whose producers never decided, as often as they were asked."""
+    """Half messages that were given up, after the maximum number of checks."""
     try:
         query = message_pages.PageRequest(TRANSACTION_CHECK_MAX_TOPIC)
         return await message_pages.page(request.session, query, limit=GIVEN_UP_ROWS, now_ms=request.now_ms)
     except NotFound:  # none was given up yet
-        return Paged(Found())
-    except BrokerAway as error:  # whether it has any is not known; what the others have is shown all the same
-        return Paged(Found(failures=[failure_of(TRANSACTION_CHECK_MAX_TOPIC, error)]))
+        return Paged(Result())
+    except BrokerAway as error:  # this node may have some; those of the others are shown anyway
+        return Paged(Result(failures=[failure_of(TRANSACTION_CHECK_MAX_TOPIC, error)]))
 
 
 @plans("half/{id}/check", Role.OPERATOR, back="half")
 async def check(request: DashboardRequest) -> Plan:
-    """Have its producer asked again."""
+    """Have a half message checked again."""
     if len(request.path["id"]) > ID_CHARS_MAX:
         raise NotFound("this is not an offset id")
     return await plan_resume(request.session, request.path["id"])

@@ -1,6 +1,6 @@
-"""Which page repairs the problem of a finding or shows details: links, and forms that lead to a plan.
+"""The pages that solve the problem of a finding or show details: links, and forms that lead to a plan.
 
-Only pages that there are; the command stands beside them anyhow. Decides nothing about the group.
+Only existing pages; the command is always shown as well. Decides nothing about the group.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from orbitmq.message.topics import retry_topic
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A button. With `fields` it is a form whose plan is shown first; without, a link."""
+    """A button. With `fields` it is a form that leads to a plan; without, a link."""
 
     text: str
     path: str
@@ -131,18 +131,18 @@ OF: Mapping[str, Callable[[Finding, str], Remedy]] = {
 
 
 def evidence_of(finding: Finding) -> list[tuple[str, str, EvidenceValue]]:
-    """The evidence: its key, the key in words, and the value."""
+    """The evidence: its key, the key as a text, and the value."""
     return [(key, _in_words(key), value) for key, value in finding.evidence.items()]
 
 
 def _in_words(key: str) -> str:
-    """`lastPullAtMs` as `last pull at`: the value says its unit."""
+    """`lastPullAtMs` as `last pull at`: the value shows its unit."""
     return re.sub("([A-Z])", lambda found: " " + found[1].lower(), key.removesuffix("Ms"))
 
 
 def remedies(finding: Finding, group: str) -> list[Remedy]:
-    """The buttons of a finding about the group; none where no page helps."""
+    """The buttons of a finding about the group; none if no page helps."""
     made = OF.get(finding.rule)
     found = [] if made is None else [made(finding, group)]
-    there = {page.path for page in PAGES}
-    return [one for one in found if one.page in there]
+    paths = {page.path for page in PAGES}
+    return [one for one in found if one.page in paths]

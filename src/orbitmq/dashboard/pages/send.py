@@ -1,4 +1,4 @@
-"""Sending a message by hand, one that is made up or one like another that is stored."""
+"""Sending a message by hand: a new one, or one like a stored message."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from orbitmq.message.model import Message, MessageExt
 from orbitmq.message.properties import RESERVED
 from orbitmq.runtime.clock import SystemClock
 
-BODY_CHARS_MAX = 1 << 20  # typed or pasted; larger bodies are sent from files, by the command line
-FORM_BYTES_MAX = 4 << 20  # such a body escaped, and its properties
+BODY_CHARS_MAX = 1 << 20  # of a body in the form; larger bodies are sent from files, with the command line
+FORM_BYTES_MAX = 4 << 20  # size of such a body, URL-encoded, and the properties
 PROPERTIES_CHARS_MAX = 64 << 10
 FORMS = ("text", "hex", "base64")
 DELAY_LEVEL_MAX = 1024  # brokers have 18 by default
@@ -39,7 +39,7 @@ async def form(request: DashboardRequest) -> PageContent:
 
 
 def _like(found: MessageExt) -> dict[str, Any]:
-    """The form of a message like this one. A body that is longer than is shown is not put into a form."""
+    """The form of a message like this one. A body larger than the shown part is not put into a form."""
     view = shown(found, BodyForm.AUTO, limit=SHOWN_BYTES)
     if view.body is not None and "\r" in view.body.content:  # browsers send every line end as CR LF
         view = shown(found, BodyForm.BASE64, limit=SHOWN_BYTES)
@@ -70,7 +70,7 @@ async def send(request: DashboardRequest) -> Redirect:
 
 
 def drafted(form: Fields) -> tuple[Message, str | None]:
-    """The message of the fields and its ordering key. BadField or MessageIllegal names what is wrong."""
+    """The message of the fields and its ordering key. BadField or MessageIllegal names the error."""
     view: Mapping[str, Any] = {
         "topic": form.needed("topic", at_most=255),
         "tags": form.text("tags") or None,
@@ -92,7 +92,7 @@ def drafted(form: Fields) -> tuple[Message, str | None]:
 
 
 def properties_of(text: str) -> dict[str, str]:
-    """`NAME=VALUE` a line. BadField names a line that is none, and a name that is the system's."""
+    """`NAME=VALUE` per line. BadField names a line without one, or a name that is reserved for the system."""
     found: dict[str, str] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():

@@ -1,11 +1,11 @@
-"""A topic while messages come: the last ones, and every few seconds those that came since, the newest on top."""
+"""Live tail of a topic: the last messages, and every few seconds the new ones, newest on top."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from orbitmq.admin import message_pages
-from orbitmq.admin.results import Failure, Found, failure_of
+from orbitmq.admin.results import Failure, Result, failure_of
 from orbitmq.dashboard.message_query import FILTERS, MessageQuery, message_query
 from orbitmq.dashboard.message_query import rows as rows_of
 from orbitmq.dashboard.pages.messages import TOPICS_SHOWN, topic_names
@@ -13,10 +13,10 @@ from orbitmq.dashboard.routes import DashboardRequest, PageContent, shows
 from orbitmq.errors import BadField, OrbitMQError
 
 EVERY_SECONDS = 2
-LAST = 20  # messages that are there when the page is opened
-AT_ONCE = 50  # messages that one query shows; more are passed over: a person cannot read faster
-KEPT = 200  # rows on the page: older ones go
-BUDGET = 2000  # messages one query reads for its filter
+LAST = 20  # messages that are shown first
+AT_ONCE = 50  # messages that one query shows; more are skipped: nobody can read faster
+ROWS_MAX = 200  # rows on the page: older ones are removed
+BUDGET = 2000  # messages that one query reads for its filter
 LOOK_SECONDS = 3.0
 
 
@@ -25,7 +25,7 @@ async def tail(request: DashboardRequest) -> PageContent:
     query = _look(request) if request.query.text("topic") else None
     names = await topic_names(request)
     offered = [one.topic for one in names.items][:TOPICS_SHOWN]
-    common = {"topics": offered, "every": EVERY_SECONDS, "kept": KEPT, "filters": FILTERS, "query": query}
+    common = {"topics": offered, "every": EVERY_SECONDS, "rows_max": ROWS_MAX, "filters": FILTERS, "query": query}
     if query is None:
         return PageContent({**common, "fields": {}}, names)
     paged = await message_pages.page(
@@ -53,7 +53,7 @@ async def rows(request: DashboardRequest) -> PageContent:
         return PageContent({**values, "rows": [], "every": EVERY_SECONDS})
     values = _poll_values(query, paged.following, paged.found.failures, paged.passed_over)
     newest_first = await rows_of(paged.found.items[::-1])
-    return PageContent({**values, "rows": newest_first, "every": EVERY_SECONDS}, Found(warnings=paged.found.warnings))
+    return PageContent({**values, "rows": newest_first, "every": EVERY_SECONDS}, Result(warnings=paged.found.warnings))
 
 
 def _look(request: DashboardRequest) -> MessageQuery:
@@ -63,7 +63,7 @@ def _look(request: DashboardRequest) -> MessageQuery:
 
 
 def _forwards(query: MessageQuery) -> message_pages.PageCursor:
-    """Whatever the mark says: what comes is read forwards."""
+    """Always oldest first, even if the mark says otherwise."""
     assert query.mark is not None, "the caller has seen to it"
     return message_pages.PageCursor(newest_first=False, at_ms=query.mark.at_ms, places=query.mark.places)
 

@@ -10,7 +10,7 @@ from orbitmq.admin import topic_changes, topic_summaries
 from orbitmq.admin import topics as admin
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.progress import skew
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.topic_changes import QUEUES_MAX, TopicChanges
 from orbitmq.admin.topic_summaries import TopicSummary, TopicVolume
 from orbitmq.admin.topics import TopicType
@@ -20,7 +20,7 @@ from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, plans, shows
 
 SNAPSHOT_FRESH_SECONDS = 10.0
-"""Brokers sum up the lag of all groups for it."""
+"""How long the page may use results: for them brokers sum up the lag of all groups."""
 NAME_CHARS_MAX = 127
 OWN, EVERY = "own", "every"
 KINDS: Mapping[str, str] = {
@@ -32,7 +32,7 @@ KINDS: Mapping[str, str] = {
     TopicType.DLQ: "dead letters",
     TopicType.SYSTEM: "system topics",
 }
-"""What the list can be narrowed to, in words."""
+"""The filters of the list, and their texts."""
 _OWN = (TopicType.UNSPECIFIED, TopicType.FIFO)
 PERMS = ("RW", "R", "W")
 COLUMNS: tuple[Column[TopicSummary], ...] = (
@@ -52,18 +52,19 @@ COLUMNS: tuple[Column[TopicSummary], ...] = (
 
 @shows("topics", "topics.html")
 async def topics(request: DashboardRequest) -> PageContent:
-    """With `volumes` also what the topics of this page of the list hold: browsers ask for it when the list stands."""
+    """With `volumes` also message counts and rates of the topics on this page of the list: browsers request them after
+    the list."""
     kind = request.query.choice("type", list(KINDS), OWN)
     containing = request.query.text("containing", at_most=NAME_CHARS_MAX)
     cached = await request.cluster.cached("topics", topic_summaries.summaries, SNAPSHOT_FRESH_SECONDS)
     rows = [row for row in cached.value.items if _is_meant(row, kind) and containing.lower() in row.topic.lower()]
     shown = listing(request, "topics", rows, COLUMNS, keep=("containing", "type"))
-    values = {"list": shown, "kinds": KINDS, "kind": kind, "containing": containing, "volumes": None, "untold": []}
+    values = {"list": shown, "kinds": KINDS, "kind": kind, "containing": containing, "volumes": None, "unreported": []}
     if not request.query.flag("volumes"):
         return PageContent(values, cached.value, age_seconds=cached.age_seconds)
     volumes = await _volumes(request, shown.rows)
     values["volumes"] = {one.topic: one for one in volumes.items}
-    values["untold"] = [
+    values["unreported"] = [
         one for one in volumes.failures if one.target not in {known.target for known in cached.value.failures}
     ]
     return PageContent(values, cached.value, volumes, age_seconds=cached.age_seconds)
@@ -73,8 +74,8 @@ def _is_meant(row: TopicSummary, kind: str) -> bool:
     return kind == EVERY or (row.type in _OWN if kind == OWN else row.type == kind)
 
 
-async def _volumes(request: DashboardRequest, rows: Sequence[TopicSummary]) -> Found[TopicVolume]:
-    """Of these rows."""
+async def _volumes(request: DashboardRequest, rows: Sequence[TopicSummary]) -> Result[TopicVolume]:
+    """The volumes of these rows."""
     which = hashlib.sha256("\n".join(row.topic for row in rows).encode()).hexdigest()
     cached = await request.cluster.cached(f"volumes {which}", lambda session: topic_summaries.volumes(session, rows))
     return cached.value
@@ -131,7 +132,7 @@ async def create(request: DashboardRequest) -> Plan:
 
 @plans("topics/{topic}/alter", Role.ADMIN, back="topics/{topic}")
 async def alter(request: DashboardRequest) -> Plan:
-    """What the form leaves empty stays as it is."""
+    """Empty fields of the form stay unchanged."""
     brokers = await registered_names(request.session, request.form.many("broker"))
     return await topic_changes.plan_alter(request.session, request.path["topic"], _wanted(request), brokers=brokers)
 

@@ -1,8 +1,8 @@
-"""What producers and consumers wrote down about a message, as bars on a line of time."""
+"""The trace of a message: what producers and consumers recorded about it, as bars on a time axis."""
 
 from __future__ import annotations
 
-from orbitmq.admin.results import Found
+from orbitmq.admin.results import Result
 from orbitmq.admin.traces import Traced, trace
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, shows
 from orbitmq.dashboard.trace_chart import WIDTH, charts
@@ -17,7 +17,7 @@ async def traced(request: DashboardRequest) -> PageContent:
     if not name:
         return PageContent({**values, "charts": [], "records": [], "why": None})
     traced = await trace(request.session, name, topic)
-    found = Found[Traced](failures=traced.failures)
+    found = Result[Traced](failures=traced.failures)
     return PageContent(
         {**values, "charts": charts(traced.records), "records": traced.records, "why": traced.why}, found
     )

@@ -1,4 +1,4 @@
-// What a page cannot do without a script: its own time zone, refreshing and saying when that fails, copying, ticking all boxes. Works without htmx, too.
+// Needs a script: local times, refreshing and reporting its failures, copying, ticking all boxes. Works without htmx, too.
 "use strict";
 
 const two = (number) => String(number).padStart(2, "0");
@@ -12,7 +12,7 @@ function localTimes(root) {
   }
 }
 
-// The box remembers for this tab and page that it is ticked.
+// The state of the box is stored for this tab and page.
 function refreshing() {
   const box = document.querySelector("[data-refresh]");
   if (!box) return;
@@ -52,7 +52,7 @@ document.addEventListener("click", (event) => {
   });
 });
 
-// A live tail: paused while its box is ticked or nobody looks, and never longer than its list may be.
+// A live tail: paused while its box is ticked or the page is hidden; old rows are removed beyond the limit.
 document.addEventListener("htmx:beforeRequest", (event) => {
   if (event.target.matches("[data-pausable]") && (document.hidden || document.querySelector("[data-pause]:checked"))) event.preventDefault();
 });
@@ -63,7 +63,7 @@ document.addEventListener("htmx:afterSettle", () => {
   }
 });
 
-// A refresh that fails leaves the figures standing: a line says since when they are old, until one succeeds.
+// After a failed refresh the old values stay, and a line says since when; the next success removes it.
 function failed() {
   const content = document.querySelector("#content");
   if (!content || document.querySelector("#stale")) return;
