@@ -34,11 +34,11 @@ from orbitmq.wire.table_texts import TableText
 T = TypeVar("T")
 
 LISTED_A_TURN = 100  # topics or groups of one request that are taken before other work gets its turn: some 5 ms
-QUEUES_MAX = 65_536  # of one topic: a queue costs memory and a directory, and nobody shares work that finely
+QUEUES_MAX = 65_536  # of one topic: a queue costs memory and a directory, and no group has so many consumers
 
 
 class Administration:
-    """Handlers over the topic and group tables. A change is answered when it is on disk."""
+    """Handlers for the topic and group tables. The response to a change is sent when it is on disk."""
 
     def __init__(
         self, topics: Topics, groups: Groups, offsets: ConsumerOffsets, store: MessageStore, statistics: Statistics
@@ -158,7 +158,7 @@ class Administration:
         return command.response(ResponseCode.SUCCESS, body=encode(group))
 
     async def remove_expired_queues(self, _connection: Connection, command: Command) -> Command:
-        """Queues without any message that is left; what is sent to them later begins at offset 0."""
+        """Remove queues whose messages have all expired; messages sent to them later begin at offset 0."""
         for _ in self._store.remove_expired_queues():
             await asyncio.sleep(0)
         return command.response(ResponseCode.SUCCESS)
@@ -176,7 +176,7 @@ class Administration:
 
 
 def _refuse_illegal(check: Callable[[str], None], name: str) -> None:
-    """RocketMQ answers an illegal name with SYSTEM_ERROR here, whatever it says of messages."""
+    """RocketMQ responds to an illegal name with SYSTEM_ERROR here, but not when a message is sent."""
     try:
         check(name)
     except OrbitMQError as error:
@@ -184,7 +184,7 @@ def _refuse_illegal(check: Callable[[str], None], name: str) -> None:
 
 
 async def _written(text: TableText[T]) -> bytes:
-    """A table of thousands of entries, written beside the event loop."""
+    """A table of thousands of entries, encoded off the event loop."""
     return await asyncio.to_thread(lambda: text.compact().encode())
 
 

@@ -17,7 +17,7 @@ class AdvertisedBroker:
         self.port = 0
 
     def address(self) -> str:
-        """What clients are told: brokerIP1 and the port."""
+        """The address for clients: brokerIP1 and the port."""
         return address_text(self._options.broker_ip1, self.port)
 
     def ha_address(self) -> str:

@@ -1,8 +1,8 @@
-"""Keeps the log back until its messages are archived, and names those that went without. Knows no archive, only the
-offsets of its consumer group: what lies before them is archived.
+"""Keeps log files until their messages are archived, and counts those that expired unarchived. Knows no archive, only
+the offsets of its consumer group: messages before them are archived.
 
-Where every queue stands is looked up in rounds, in turns of the event loop. Between two rounds the answer is only ever
-too careful: archived offsets grow, and new messages lie behind everything.
+The positions of all queues are updated in rounds, in turns of the event loop. Between two rounds the result errs on the
+safe side: archived offsets only grow, and new messages are at the end of the log.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ SPECIAL = "%"  # first letter of topics that the broker makes for groups: retrie
 class ArchiveGuard:
     """Keeps the log of `store` until it is archived.
 
-    `archived` is the place of the log below which every guarded message is archived; nothing is before the first
-    round. `lost` counts the messages that went unarchived since the start: the disk had no room for them.
+    `archived` is a physical offset: every guarded message below it is archived. It is 0 before the first round. `lost`
+    counts the messages that were removed unarchived since the start because the disk was full.
     """
 
     def __init__(self, store: MessageStore, topics: Topics, offsets: ConsumerOffsets, options: BrokerOptions) -> None:
@@ -85,8 +85,9 @@ class ArchiveGuard:
 
 
 def is_guarded(topic: str, patterns: list[str]) -> bool:
-    """Whether one of the patterns takes the topic in. `*` stands for anything but the first letter of retry and dead
-    letter topics, which must be named: `%DLQ%*`. The system's own topics are never guarded."""
+    """Whether one of the patterns matches the topic. `*` does not match the leading % of retry and dead letter topics,
+    which must be named: `%DLQ%*`. System topics are never guarded.
+    """
     if is_system_topic(topic):
         return False
     return any(fnmatchcase(topic, pattern) for pattern in patterns if pattern[:1] == SPECIAL or topic[:1] != SPECIAL)

@@ -78,22 +78,22 @@ _log = logging.getLogger(__name__)
 
 Job = tuple[float, Callable[[], object]]
 
-WAIT_SCAN_SECONDS = 0.1  # how late a send may learn that its flush takes too long
+WAIT_SCAN_SECONDS = 0.1  # the longest delay of a FLUSH_DISK_TIMEOUT response
 CLIENT_SCAN_SECONDS = 10.0
 FILTER_SAVE_SECONDS = 10.0  # as in RocketMQ
 LOCK_SWEEP_SECONDS = 60.0
 SAVE_AGAIN_SECONDS = 5.0  # as often as offsets are saved anyway
-CHANGES_SECONDS = 10.0  # for what administrators asked for last: a topic of thousands of queues takes seconds
-DRAIN_SECONDS = 5.0  # for slaves to get the last messages: whoever takes over then has all of them
+CHANGES_SECONDS = 10.0  # for administrative requests in progress: deleting a topic of thousands of queues takes seconds
+DRAIN_SECONDS = 5.0  # for slaves to copy the last messages: a promoted one then has all of them
 STOP_PATIENCE_SECONDS = 60.0  # a slow disk writes a gigabyte of dirty pages meanwhile; a disk that hangs never ends
 
 
 class Broker:
     """One broker. `start` returns when it serves; `stop` when everything is on disk.
 
-    `configuration` is the file the options came from: it learns what tools change. Without `tls` connections are plain.
-    Whether clients are alive goes by `presence_clock`, `clock` unless a test turns only the other. When `superseded` is
-    set, a slave has been promoted: it is to be stopped, and a broker with the options in `successor` to be started.
+    `configuration` is the file of the options; changes by administrators are written to it. Without `tls` connections
+    are plain. Timeouts of clients use `presence_clock`, by default `clock`; tests advance it alone. When `superseded`
+    is set, a slave has been promoted: stop this broker and start one with the options in `successor`.
     """
 
     # fmt: off
@@ -137,7 +137,7 @@ class Broker:
         self._lifecycle = Lifecycle(self._parts())
 
     def _build_tables(self, store_options: StoreOptions) -> None:
-        """What it keeps: messages, and the tables beside them."""
+        """Build the store and the tables next to it."""
         options, clock, refusals = self.options, self._clock, self.refusals
         config, light = store_options.root / "config", store_options.enable_lmq
         self.topics = Topics(
@@ -155,7 +155,7 @@ class Broker:
         self, store_options: StoreOptions, presence_clock: Clock, tls: TlsOptions | None,
         limits: ConnectionOptions | None,
     ) -> None:
-        """Who is connected, and how."""
+        """Build the tables of connected clients."""
         options, refusals = self.options, self.refusals
         self.presence = Presence(
             self.groups, options, presence_clock, refusals, group_gone=self._filters.group_gone)
@@ -174,7 +174,7 @@ class Broker:
             networks_of(store_options.ha_slave_addresses, only_local=options.acl_enable))
 
     def _build_work(self) -> None:
-        """What it does with messages."""
+        """Build the parts that process messages."""
         options, clock, refusals = self.options, self._clock, self.refusals
         self._restoring = TableRecovery(
             self.store, self.topics, self.groups, self.offsets, self._delayed, self._files, self._remoting)
@@ -196,7 +196,7 @@ class Broker:
         self.searches = self._querying.searches
 
     def _handlers(self) -> tuple[HasHandlers, ...]:
-        """What answers requests."""
+        """Build the request handlers."""
         name, presence = self.identity.name, self.presence
         topics, groups, offsets, store = self.topics, self.groups, self.offsets, self.store
         return (
@@ -251,7 +251,7 @@ class Broker:
         router.wrap(limit)
 
     def _jobs(self) -> tuple[Job, ...]:
-        """What is done again and again: the pause in seconds, and what is called."""
+        """The periodic jobs: interval in seconds, and the function."""
         options = self.options
         jobs: tuple[Job, ...] = (
             (BEAT_SECONDS, self._fence.beat),
@@ -267,11 +267,11 @@ class Broker:
             (options.flush_consumer_offset_interval_ms / 1000, self.offsets.save_soon),
             (options.flush_delay_offset_interval_ms / 1000, self._delayed.save_soon),
         )
-        # Once would do; later looks at the file are cheaper than a job of another kind.
+        # Needed only once, but checking the file periodically is cheaper than another kind of job.
         return (*jobs, (WINDOW_S, self._settle)) if self.role.is_master else jobs
 
     def _parts(self) -> tuple[Stage, ...]:
-        """What is started, in this order, once the ports are bound, and stopped in the reverse order."""
+        """The parts in the order of their start, once the ports are bound; they stop in the reverse order."""
         delayed, checking = self._delayed, self.transactions.checking
         masters_work = (Stage(checking.start, checking.stop), Stage(delayed.start, delayed.stop))
         return (
@@ -299,7 +299,7 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """What clients are told: brokerIP1 and the port."""
+        """The address for clients: brokerIP1 and the port."""
         return self.identity.address()
 
     @property
@@ -322,18 +322,18 @@ class Broker:
         _log.info("event=broker_started name=%s address=%s", self.options.broker_name, self.address)
 
     async def stop(self) -> None:
-        """Leave the routes, answer what waits, save everything, close the store. StoreStuck when the disk does not
-        answer.
+        """Unregister, respond to waiting requests, save everything, close the store. StoreStuck if the disk does not
+        respond.
         """
         await self._lifecycle.stop()
         _log.info("event=broker_stopped name=%s", self.options.broker_name)
 
     async def kill(self) -> None:
-        """End at once, as far as one can in a living process: nobody is told, no table is written."""
+        """End at once, as far as a living process can: without unregistering and without saving tables."""
         await self._lifecycle.abandon()
 
     async def announced(self) -> None:
-        """Return when topics made so far are known to every name server that answers."""
+        """Return when every name server that responds knows all topics created so far."""
         await self._registrar.settled()
 
     # -------------------------------------------------------------------------------------------- starting and stopping
@@ -357,7 +357,7 @@ class Broker:
             self._resumption.begin(at_other_master=is_fresh(self.store.options), was_killed=self.store.was_killed)
         else:
             self.offsets.remember_commits()
-            self._resumption.settle()  # what it knows of its own time as a master
+            self._resumption.settle()  # its own record of the time as a master
         self._delayed.load()
 
     async def _restore(self) -> None:
@@ -368,7 +368,7 @@ class Broker:
         await self._resumption.clients_come(asyncio.get_running_loop().time())
 
     async def _end_changes(self) -> None:
-        """What was asked for on connections that are gone comes to its end before slaves are left behind."""
+        """Finish requests of closed connections before slaves are disconnected."""
         try:
             async with asyncio.timeout(CHANGES_SECONDS):
                 await self.router.shielded.settled()
@@ -388,7 +388,7 @@ class Broker:
         await asyncio.to_thread(self.store.close)
 
     async def _in_time(self, work: Awaitable[None]) -> None:
-        """StoreStuck when the disk takes longer than anybody would wait."""
+        """StoreStuck if the disk takes longer than any operator would wait."""
         try:
             async with asyncio.timeout(STOP_PATIENCE_SECONDS):
                 await work
@@ -400,7 +400,7 @@ class Broker:
             ) from error
 
     async def _save(self) -> None:
-        """Write every table once more. What cannot be written is logged there and keeps nothing else from closing."""
+        """Save every table once more. A failure is logged and does not keep the others from closing."""
         for file in self._files:
             file.mark()
         await asyncio.gather(*(file.flush() for file in self._files), return_exceptions=True)
@@ -411,7 +411,7 @@ class Broker:
             file.retry()
 
     async def _settle(self) -> None:
-        """Clients have come over."""
+        """All clients have switched to this master."""
         await asyncio.to_thread(settle_role, self.store.options)
         await asyncio.to_thread(self._resumption.settle)
 
@@ -484,7 +484,7 @@ class Broker:
         )
 
     def _step_down(self) -> Coroutine[None, None, None]:
-        """A later master is known: nothing goes in or out any more, and name servers are told nothing."""
+        """A later master is known: stop serving, replicating and registering."""
         self.store.take_no_more(self.not_serving)
         self._registrar.abandon()  # a goodbye would take the later master's entry out of RocketMQ's name servers
         self.held.release_all()
@@ -508,7 +508,7 @@ class Broker:
         await self._registrar.again()
 
     def _become(self, role: str) -> None:
-        """Whoever runs this broker is to stop it and to start its `successor`."""
+        """The owner of this broker must stop it and start its `successor`."""
         options = self.options.replace(broker_id=0, listen_port=self.port)
         self.successor = options, self.store.options.replace(broker_role=role)
         self.superseded.set()
@@ -529,7 +529,7 @@ class Broker:
             self._copying.arrived(topic)
 
     def _deliver(self, callback: Callable[[], object]) -> None:
-        """Flush workers call from their own threads; a loop that has ended wants to hear nothing."""
+        """Flush workers call from their own threads; ignore calls after the event loop has ended."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(callback)
 

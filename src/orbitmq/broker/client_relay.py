@@ -1,6 +1,6 @@
-"""Questions of tools that only a consumer can answer: its offsets, its state, what it makes of a message.
+"""Requests of tools that only a consumer can handle: its offsets, its state, and consuming a message directly.
 
-They go on over the connection the consumer made, and its answer comes back as it is. Knows no consumer's inside.
+They are forwarded on the consumer's connection, and its response is returned unchanged. Must not know consumers.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 
-STATUS_SINCE = 28  # V3_0_7_SNAPSHOT: older clients do not tell their offsets
+STATUS_SINCE = 28  # V3_0_7_SNAPSHOT: older clients do not report their offsets
 RUNNING_INFO_SINCE = 62  # V3_1_8_SNAPSHOT: nor their state, nor do they take a message directly
 STATUS_TIMEOUT_MS = 5000  # both as in RocketMQ: tools wait a little longer than that
 RELAY_TIMEOUT_MS = 10_000
 
 
 class ClientRelay:
-    """Handlers that ask a member of a group."""
+    """Handlers that forward a request to a member of a group."""
 
     def __init__(self, store: MessageStore, consumers: Consumers, broker_name: str) -> None:
         self._store = store
@@ -48,7 +48,7 @@ class ClientRelay:
         router.add(RequestCode.CONSUME_MESSAGE_DIRECTLY, self.consume_directly)
 
     async def consumer_status(self, _connection: Connection, command: Command) -> Command:
-        """The offsets members hold in memory, by client id. One that does not answer is left out."""
+        """The offsets that members hold in memory, by client id. Members that do not respond are left out."""
         header = command.header(InvokeBrokerToGetConsumerStatusHeader)
         group = self._consumers.groups.get(header.group)
         if group is None:
@@ -72,7 +72,7 @@ class ClientRelay:
         return await self._relay(command, header.consumer_group, header.client_id, command.ext, command.body)
 
     async def consume_directly(self, _connection: Connection, command: Command) -> Command:
-        """Hand one stored message to a consumer's listener; the broker adds the message and its own name."""
+        """Deliver one stored message to a consumer's listener; the broker adds the message and its own name."""
         header = command.header(ConsumeMessageDirectlyHeader)
         body = self._message(header.msg_id) if header.msg_id else command.body
         ext = {**(command.ext or {}), "brokerName": self._broker_name}
@@ -91,7 +91,7 @@ class ClientRelay:
     async def _relay(
         self, command: Command, group: str, client_id: str, ext: dict[str, str] | None, body: bytes
     ) -> Command:
-        """The consumer's own answer, with the number of the tool's question."""
+        """The consumer's response, with the opaque of the tool's request."""
         members = self._consumers.groups.get(group)
         member = members.find(client_id) if members is not None else None
         if member is None:

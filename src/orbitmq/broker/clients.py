@@ -1,8 +1,8 @@
-"""Who is connected: producers and consumers by group, kept alive by heartbeats, gone with their connection.
+"""Connected producers and consumers by group, kept alive by heartbeats and removed with their connection.
 
-A change of a consumer group's members or subscriptions is told to all its members at once, so that they share
-the queues anew. A broker filters by one subscription a group, so members that subscribe differently miss messages:
-that is found here, logged once a change, and shown to whoever asks. Pure tables but for that one oneway request.
+When a consumer group's members or subscriptions change, all its members are notified at once, so that they rebalance. A
+broker filters by one subscription per group, so members with different subscriptions miss messages: this is detected,
+logged once per change, and shown by tools. Pure tables except for that oneway request.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 
-EXPIRY_MS = 120_000  # a client without heartbeat for so long is gone
+EXPIRY_MS = 120_000  # a client without a heartbeat for this long is removed
 MEMBERSHIPS_MAX = 1_000_000  # of all clients in all groups, some 500 MB; the names come from the network unchecked
-MEMBERSHIPS_OF_ONE_MAX = 10_000  # of one client: nobody runs so many groups
+MEMBERSHIPS_OF_ONE_MAX = 10_000  # of one client: no client needs so many
 SUBSCRIPTIONS_MAX = 1_000_000  # of all groups, some 1 GB; members that subscribe alike count once
 SUBSCRIPTIONS_OF_ONE_MAX = 100_000  # of one client, in all its groups; ten of the largest groups it may have
 EXPRESSION_SHARE = 256  # characters of an expression that count as much as one subscription
 TURN_GROUPS = 200  # left before other work gets its turn: some 4 ms
 
-# What one member subscribes, without the time it said so: topic, kind of expression, expression.
+# A member's subscription without its version: topic, kind of expression, expression.
 View = frozenset[tuple[str, str, str]]
 
 
@@ -48,7 +48,7 @@ class ConnectedClient:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """The online members of a group and what they subscribe."""
+    """The online members of a group and their subscriptions."""
 
     name: str
     consume_type: ConsumeType
@@ -67,11 +67,13 @@ class ConsumerGroup:
 
     @property
     def differs(self) -> bool:
-        """Whether two members subscribe differently. One that subscribes nothing reads queues of its own choice."""
+        """Whether two members subscribe differently. A member without subscriptions assigns queues to itself and is
+        ignored.
+        """
         return len({view for view in self.views.values() if view}) > 1
 
     def expressions(self) -> dict[str, dict[str, str]]:
-        """Client id -> topic -> what it subscribes of it."""
+        """Client id -> topic -> its subscription."""
         return {
             client.client_id: {topic: expression for topic, _, expression in sorted(self.views[connection])}
             for connection, client in self.members.items()
@@ -101,12 +103,12 @@ def _view(wanted: Iterable[SubscriptionData]) -> View:
 
 
 def _weight(view: View | None) -> int:
-    """What a view costs, in subscriptions."""
+    """The cost of a view, in subscriptions."""
     return sum(1 + len(expression) // EXPRESSION_SHARE for _, _, expression in view) if view else 0
 
 
 class _Memberships:
-    """Connection -> the groups it is in, so that the end of a connection costs its own groups and no others."""
+    """Connection -> its groups, so that closing a connection costs its own groups only."""
 
     def __init__(self, limit: int, refusals: Refusals | None) -> None:
         self._refusals = refusals or Refusals()
@@ -176,8 +178,8 @@ class Producers:
 
 
 class Consumers:
-    """Consumer group -> its members. `notifies` says whether a group wants to hear of changes; `gone` is told when the
-    last member of a group has left.
+    """Consumer group -> its members. `notifies` returns whether a group is notified of changes; `gone` is called when
+    the last member of a group has left.
     """
 
     def __init__(
@@ -227,7 +229,7 @@ class Consumers:
         return changed
 
     def _has_room(self, name: str, view: View, client: ConnectedClient) -> bool:
-        """Whether one more member, and what it subscribes, can be kept."""
+        """Whether the limits admit one more member and its subscriptions."""
         group, weight = self.groups.get(name), _weight(view)
         views = group.views if group is not None else {}
         own = self._weights[client.connection] - _weight(views.get(client.connection)) + weight

@@ -1,7 +1,7 @@
-"""What a message keeps of its properties on its way to a retry or to the dead letters, when they have no room for all.
+"""Which properties a message keeps on its way to a retry or dead letter topic when there is no room for all of them.
 
-A message may fill them to the last byte, and the place where it came from has to be written somewhere: then what
-retries have added goes first, and what its sender has written stays. Pure.
+A message may have the maximum size of properties already, and its origin must be added. Properties that retries have
+added are dropped first; those of the sender stay. Pure.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ KEPT_LENGTH_MAX: Final = (
 
 
 def for_retry(properties: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Everything, then without what a retry can do without."""
+    """All properties, then without those that a retry does not need."""
     yield dict(properties)
     yield _without(properties, SPARE)
 
 
 def for_grave(properties: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Everything, then without what a dead letter can do without, then without the topic it came from. The last fits
-    whatever there is: what is no text grows when it is made one.
+    """All properties, then without those that a dead letter does not need, then without the original topic. The last
+    always fits: bytes that are no UTF-8 grow when they are decoded.
     """
     yield dict(properties)
     yield _without(properties, {*SPARE, DELAY})

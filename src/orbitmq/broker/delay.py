@@ -1,14 +1,13 @@
-"""Delayed messages: put aside in one queue a level, delivered to their real topic when due.
+"""Delayed messages: stored in one queue per level, delivered to their real topic when due.
 
-The queue entry of the schedule topic holds the time a message is due instead of a tag hash, so a look at the head
-of each queue tells what to do. What is due is delivered in turns of the event loop that are bounded over all levels,
-each turn beginning with another level, so that none waits for a longer one. Progress is saved in
-config/delayOffset.json, and only that of deliveries that are on disk: after a crash some messages may be delivered
-again, none is lost.
+The queue entry of the schedule topic holds the due time instead of a tag hash, so the head of each queue tells when its
+level is due. Deliveries run in turns of the event loop that are bounded over all levels; each turn begins with another
+level, so that no level delays the others. The progress of durable deliveries is saved in config/delayOffset.json: after
+a crash some messages may be delivered twice, and none is lost.
 
-A queue is delivered in its order, so a message that cannot be stored keeps all behind it waiting, retries of consumers
-among them. For what may be stored later (the disk is full or slow, an option was changed) they wait. What the store
-will never take is passed over and told; RocketMQ tries it for ever.
+A queue is delivered in its order, so a message that cannot be stored blocks those after it, retries among them. If it
+may be stored later (the disk is full or slow, an option was changed) the level waits. If the store can never accept it,
+it is skipped and logged; RocketMQ retries it for ever.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from orbitmq.wire.objects import decode, plain
 
 _log = logging.getLogger(__name__)
 
-TICK_SECONDS = 0.05  # half of RocketMQ's pause between looks at a level: a busy loop is late by itself
+TICK_SECONDS = 0.05  # half of RocketMQ's interval: a busy event loop adds its own delay
 TURN_MAX = 200  # deliveries before other work gets its turn of the event loop: some 6 ms
 NEVER_MS = (1 << 63) - 1
 FAILURE_PAUSE_SECONDS = 10.0  # of one level, as in RocketMQ, after a failure that is our own
@@ -48,13 +47,13 @@ QUEUE_ID_MAX: Final = (1 << 31) - 1  # a unit has four bytes for it, with a sign
 QUEUE_DIGITS_MAX: Final = 10
 DROPPED_LINES: Final = 200  # in ten seconds, as many as one turn may drop: a line each, but not a disk full of them
 
-# What a put says of a message that it will always say. Everything else is of the disk, and passes, or of an option
-# (maxLmqConsumeQueueNum) that was changed since, and may be changed back: the level waits, and says so.
+# Results of a put that will not change for this message. Any other depends on the disk, and passes, or on an option
+# (maxLmqConsumeQueueNum) that may be changed back: the level waits and logs it.
 NEVER_STORED: Final = PutStatus.PROPERTIES_SIZE_EXCEEDED
 
 
 class DelayedDelivery:
-    """Delivers what is due. `levels` are milliseconds, level 1 first; `delivered` hears of topic and size."""
+    """Delivers due messages. `levels` are milliseconds, level 1 first; `delivered` is called with topic and size."""
 
     def __init__(
         self,
@@ -73,8 +72,8 @@ class DelayedDelivery:
         self._task: asyncio.Task[None] | None = None
         self._further: list[int] = []  # levels that had messages at the start
         self._begin = 0  # the level the next turn begins with, counted from 0
-        self._waits_for: dict[int, int] = {}  # level -> offset of a message that was told to hold it up
-        self._resting: dict[int, int] = {}  # level that has failed -> when it is looked at again
+        self._waits_for: dict[int, int] = {}  # level -> offset of a blocking message that was logged
+        self._resting: dict[int, int] = {}  # level that failed -> time of the next attempt
         self._awaiting: set[int] = set()  # levels whose next message has no room in its queue yet
         self._room_made = asyncio.Event()  # for one of them
         self._lines = Refusals()
@@ -83,7 +82,7 @@ class DelayedDelivery:
         self._noted: deque[tuple[int, dict[int, int]]] = deque()  # log end -> progress that is safe when it is flushed
 
     def load(self) -> None:
-        """Read the progress and move it into what the queues hold."""
+        """Read the progress and limit it to the range of the queues."""
         saved = self.file.load(lambda text: decode(DelayOffsetTable, text))
         for level, offset in (saved.offset_table if saved else {}).items():
             low = self._store.min_offset(SCHEDULE_TOPIC, level - 1)
@@ -127,8 +126,8 @@ class DelayedDelivery:
                 await asyncio.wait_for(self._room_made.wait(), pause_s)
 
     def deliver_turn(self) -> bool:
-        """Deliver what is due, as much as one turn of the event loop may take; True when more is waiting. StoreError
-        when the store has failed a level, and the others have had their turn.
+        """Deliver due messages for one turn of the event loop; True if more are due. StoreError if the store failed for
+        a level, after the other levels had their turn.
         """
         levels = self._known_levels()
         left = TURN_MAX
@@ -147,9 +146,7 @@ class DelayedDelivery:
         return not left
 
     def _deliver_level(self, level: int, limit: int) -> int:
-        """`deliver_due`, unless the level waits for room, or rests: one that has failed for a reason of its own does so
-        alone.
-        """
+        """`deliver_due`, unless the level waits for room or for its next attempt after a failure of its own."""
         if level in self._awaiting:
             return 0
         now_ms = self._clock.now_ms()
@@ -160,7 +157,7 @@ class DelayedDelivery:
             return self.deliver_due(level, limit)
         except StoreError:
             raise
-        except Exception:  # whatever it is, the messages of other levels must still come
+        except Exception:  # messages of other levels must still be delivered
             _log.exception("event=delivery_failed level=%d offset=%d", level, self.offsets.get(level, 0))
             self._resting[level] = now_ms + round(FAILURE_PAUSE_SECONDS * 1000)
             return 0
@@ -171,8 +168,8 @@ class DelayedDelivery:
         return [*range(1, levels + 1), *(level for level in self._further if level > levels)]
 
     def deliver_due(self, level: int, limit: int = TURN_MAX) -> int:
-        """Deliver what is due of one level, at most `limit` messages; how many are done with. It stops before a message
-        whose queue has no room yet; `_run` is woken when the store has made some.
+        """Deliver due messages of one level, at most `limit`; returns how many are done. Stops before a message whose
+        queue has no room yet; `_run` is woken when the store has made room.
         """
         offset = self._position(level)
         now_ms = self._clock.now_ms()
@@ -247,7 +244,7 @@ class DelayedDelivery:
         return True
 
     def _go_on(self, unit: Unit, refused: PutResult | None) -> None:
-        """The message may be stored that its level waits with, or there is no room for it now."""
+        """The blocking message of a level can be stored again, or there is no room for it now."""
         self._awaiting.discard(unit.queue_id + 1)
         if refused is None:
             self._room_made.set()
@@ -255,7 +252,7 @@ class DelayedDelivery:
             self._wait(unit, refused.status)
 
     def _wait(self, unit: Unit, status: PutStatus) -> None:
-        """Say once of a message that its level waits for it."""
+        """Log once per message that its level waits for it."""
         level = unit.queue_id + 1
         if self._waits_for.get(level) != unit.queue_offset:
             self._waits_for[level] = unit.queue_offset
@@ -263,7 +260,7 @@ class DelayedDelivery:
             _log.warning(text, level, unit.queue_offset, status.name)
 
     def _drop(self, unit: Unit, properties: EncodedProperties, reason: str) -> None:
-        """Say what is not delivered, and where it lies: with that id it can be read until the log has expired."""
+        """Log what is not delivered, and its id: with it the message can be read until the log expires."""
         stored_id = offset_message_id(unit.store_host, unit.physical_offset)
         text = "event=delayed_message_dropped topic=%.300s level=%d offset=%d id=%.300s stored_id=%s reason=%.300s"
         topic, unique_id = properties.get(REAL_TOPIC) or "", properties.get(UNIQ_KEY) or ""

@@ -1,7 +1,8 @@
-"""The SQL92 subscriptions of consumer groups: told by heartbeats, compiled once, saved to config/consumerFilter.json.
+"""The SQL92 subscriptions of consumer groups: reported by heartbeats, compiled once, saved to
+config/consumerFilter.json.
 
-An entry outlives its group for a day, so that bitmaps that were made for it in the queues' extensions go on to mean
-something when it comes back. The rules are RocketMQ's; the clock comes in.
+An entry outlives its group for a day, so that the bitmaps made for it in the queues' extensions stay valid when the
+group returns. The rules are RocketMQ's; the caller passes the time.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from orbitmq.wire.objects import decode, plain
 _log = logging.getLogger(__name__)
 
 FILTER_LINES = 100  # in the log, of new filters that come together
-FILTERS_MAX = 20_000  # entries, about 1 KiB each beside their expression; heartbeats make them unasked
-# What the filters of one topic may take together that are asked about each of its messages for a bitmap, in the unit of
-# `Sql92Expression.cost`: some 0.5 ms of each send. A hundred filters fill a bitmap anyway.
+FILTERS_MAX = 20_000  # entries, about 1 KiB each plus their expression; heartbeats create them
+# The maximum total cost of the filters that are evaluated for each message of one topic to make a bitmap, in the unit
+# of `Sql92Expression.cost`: some 0.5 ms per send. A hundred filters fill a bitmap anyway.
 BITMAP_COST_MAX = 10_000
 COMPILED_MAX = 16  # new expressions of one heartbeat, some 10 ms each at worst; the others come with the next one
 REVIVAL_MS = 30_000  # an entry that was alive when the broker stopped counts as dead since so long ago at most
@@ -50,7 +51,7 @@ def is_tag(kind: str | None) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Filter:
-    """The subscription of a group for a topic. `bits` are its own of a message's bitmap; times are milliseconds."""
+    """The subscription of a group for a topic. `bits` are its own bits of a message's bitmap; times are milliseconds."""
 
     topic: str
     group: str
@@ -110,7 +111,7 @@ class Filters:
     # -------------------------------------------------------------------------------------------- what groups subscribe
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Take the subscriptions of a heartbeat. What the group subscribes no longer is dead from now on."""
+        """Register the subscriptions of a heartbeat. Subscriptions that the group no longer has are marked dead."""
         if not self._options.enable_property_filter:
             return
         wanted = {one.topic: one for one in subscriptions if not is_tag(one.expression_type)}
@@ -142,7 +143,7 @@ class Filters:
         self._changed = True
 
     def _replace(self, topic: str, group: str, subscription: SubscriptionData) -> None:
-        """A new expression. One that means nothing removes the old one: pulls tell the consumer that it has none."""
+        """Register a new expression. An invalid one removes the old one; pulls then report that there is none."""
         self._compiled += 1
         self._remove(topic, group)
         try:
@@ -192,7 +193,7 @@ class Filters:
     # ---------------------------------------------------------------------------------------------------------- bitmaps
 
     def bitmap(self, topic: str, properties: bytes) -> bytes:
-        """Whose filters take a message of the topic; nothing where there are none, or too many to ask."""
+        """The filters that match a message of the topic; empty if there are none, or too many to evaluate."""
         filters = self._by_topic.get(topic)
         if not filters or self._costs[topic] > BITMAP_COST_MAX:
             return b""
@@ -202,7 +203,7 @@ class Filters:
     # --------------------------------------------------------------------------------------------------------- the file
 
     def load(self) -> None:
-        """Read the file; one that was made for bitmaps of another size is left alone."""
+        """Read the file; one with bitmaps of another size is ignored."""
         if self._options.enable_property_filter:
             prepare()
         saved = self.file.load(lambda text: decode(FilterTable, text))

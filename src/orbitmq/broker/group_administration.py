@@ -1,6 +1,6 @@
-"""Requests of tools about one consumer group: who is in it, how far it is, and setting its offsets.
+"""Administrative requests about one consumer group: its members, its progress, and resetting its offsets.
 
-What only a consumer itself knows is asked of it: see `orbitmq.broker.client_relay`.
+Requests that only a consumer can handle are forwarded to it: see `orbitmq.broker.client_relay`.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from orbitmq.wire.requests import RequestCode
 _log = logging.getLogger(__name__)
 
 RESET_SINCE = 28  # V3_0_7_SNAPSHOT: older clients do not know RESET_CONSUMER_CLIENT_OFFSET
-END_OF_QUEUE = -1  # the time that stands for "everything is consumed"
+END_OF_QUEUE = -1  # the timestamp that means "everything is consumed"
 CPP = "CPP"  # clients of this language cannot read maps with objects as keys
 TURN_SEARCHES = 50  # queues searched for a time before other work gets its turn: some 5 ms
-TURN_QUEUES = 256  # queues looked at before other work gets its turn: some 2 ms
+TURN_QUEUES = 256  # queues per turn of the event loop: some 2 ms
 
 
 class GroupAdministration:
-    """Handlers over members, offsets and the store. `consume_tps` tells messages/s given to (topic, group)."""
+    """Handlers over members, offsets and the store. `consume_tps` returns messages/s delivered for (topic, group)."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class GroupAdministration:
     # ------------------------------------------------------------------------------------------------------- members
 
     def consumer_connections(self, _connection: Connection, command: Command) -> Command:
-        """The members of a group and, once a topic, what the broker filters by."""
+        """The members of a group and, once per topic, the subscription that the broker filters by."""
         name = command.header(GetConsumerConnectionListHeader).consumer_group
         group = self._consumers.groups.get(name)
         if group is None:
@@ -126,7 +126,7 @@ class GroupAdministration:
         return command.response(ResponseCode.SUCCESS, body=encode(ConsumeStats(consume_tps=tps, offset_table=table)))
 
     def _topics_of(self, group: str, topic: str | None, *, online: bool) -> list[TopicConfig]:
-        """The existing ones of the asked topics; `online` leaves out those its members do not subscribe."""
+        """The existing ones of the requested topics; `online` leaves out those that no member subscribes to."""
         names = [topic] if topic and topic.strip() else self._offsets.topics_of(group)
         members = self._consumers.groups.get(group) if online else None
         subscribed = members.subscriptions if members is not None else {}
@@ -140,11 +140,11 @@ class GroupAdministration:
     # ------------------------------------------------------------------------------------------------------- setting
 
     async def reset_offsets(self, _connection: Connection, command: Command) -> Command:
-        """Move a group to a time or, one queue of it, to an offset.
+        """Reset a group to a time or, for one queue, to an offset.
 
-        Members that are online are told and commit themselves, else what they do next would undo it. A group without
-        members is refused when a time is given: tools then find the offsets and commit them on their own. An offset
-        of one queue is committed here as well, so that it holds whoever is online.
+        Online members are notified and commit by themselves; otherwise their next commit would undo the reset. A reset
+        by time of a group without members is refused: tools then look up the offsets and commit them. An offset of one
+        queue is also committed here, so it holds in both cases.
         """
         header = command.header(InvokeBrokerToResetOffsetHeader)
         topic = self._topics.get(header.topic)
@@ -180,7 +180,7 @@ class GroupAdministration:
         return {MessageQueue(header.topic, self._broker_name, header.queue_id): offset}
 
     async def _by_time(self, header: InvokeBrokerToResetOffsetHeader, topic: TopicConfig) -> dict[MessageQueue, int]:
-        """The offset of each queue at the time; without force never one that is further than the group has come."""
+        """The offset of each queue at the time; without force never one beyond the group's progress."""
         wanted = {}
         async for queue_id in in_turns(range(topic.write_queues), TURN_SEARCHES):
             consumed = self._offsets.query(header.group, topic.name, queue_id)
@@ -218,7 +218,7 @@ class GroupAdministration:
             connection.send(request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, pushed, body, oneway=True))
 
     def clone_offsets(self, _connection: Connection, command: Command) -> Command:
-        """Give one group the offsets of another; what it had of the same topics is gone."""
+        """Copy the offsets of one group to another, which loses its own of the same topics."""
         header = command.header(CloneGroupOffsetHeader)
         copied = self._topics_of(header.src_group, header.topic, online=not header.offline)
         for topic in copied:

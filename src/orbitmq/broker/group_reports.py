@@ -1,7 +1,7 @@
-"""What tools and slaves ask about all groups, and where one group stands beside others. Changes nothing.
+"""Requests of tools and slaves about all groups, and the position of one group relative to others. Changes nothing.
 
-Answers over every group are made in steps, text and all, so that thousands of groups keep nobody waiting; the forms are
-those of `ConsumerOffsetTable`, `ConsumeStatsList` and `ProducerTableInfo`.
+Responses about every group are made in steps, encoding included, so that thousands of groups do not block the event
+loop; the forms are those of `ConsumerOffsetTable`, `ConsumeStatsList` and `ProducerTableInfo`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from orbitmq.wire.requests import RequestCode
 
 BEHIND = (1 << 63) - 1  # RocketMQ's mark of a queue whose offset needs no correction
 PRODUCERS_A_TURN = 50  # groups, with some members each, written before other work gets its turn
-QUEUES_A_TURN = 50  # looked at and written before other work gets its turn: some four milliseconds
+QUEUES_A_TURN = 50  # entries per turn of the event loop: some four milliseconds
 
 
 class GroupReports:
@@ -154,7 +154,7 @@ class GroupReports:
         return command.response(ResponseCode.SUCCESS, body=encode(TopicList(self._identity.address(), topics)))
 
     def subscription_of(self, _connection: Connection, command: Command) -> Command:
-        """What the online members of the group subscribe of the topic."""
+        """The subscription of the group's online members for the topic."""
         header = command.header(QuerySubscriptionByConsumerHeader)
         online = self._consumers.groups.get(header.group)
         subscription = online.subscriptions.get(header.topic) if online else None
@@ -162,9 +162,10 @@ class GroupReports:
         return command.response(ResponseCode.SUCCESS, body=encode(body))
 
     def correction_offsets(self, _connection: Connection, command: Command) -> Command:
-        """Queue by queue the smallest offset of the other groups; a mark where the compared group is behind it already.
+        """For each queue the smallest offset of the other groups; the maximum if the compared group is already behind
+        it.
 
-        RocketMQ forgets the offsets of groups that are to be left out of the comparison; here they stay.
+        RocketMQ deletes the offsets of the groups that the comparison excludes; orbitmq keeps them.
         """
         header = command.header(QueryCorrectionOffsetHeader)
         left_out = set((header.filter_groups or "").split(","))
@@ -178,7 +179,7 @@ class GroupReports:
         return command.response(ResponseCode.SUCCESS, body=encode(CorrectionOffsets(smallest)))
 
     def _lower(self, smallest: dict[int, int], topic: str, group: str) -> None:
-        """Offsets of messages that are gone do not count."""
+        """Offsets of expired messages do not count."""
         for queue_id, offset in self._offsets.of(group, topic).items():
             if offset >= self._store.min_offset(topic, queue_id):
                 smallest[queue_id] = min(offset, smallest.get(queue_id, BEHIND))

@@ -75,7 +75,7 @@ class Groups:
         for name in self.table:
             if not _has_retry_topic(name):
                 _log.warning("event=group_refused group=%.300s reason=no_retry_topic", name)
-        self._texts.keep(self.table)  # writes each entry once, before anybody waits for an answer
+        self._texts.keep(self.table)  # encodes each entry once, before any request waits for it
 
     def find(self, name: str) -> SubscriptionGroup | None:
         """The group, created if the options allow it; None when it is unknown and may not be."""
@@ -93,7 +93,7 @@ class Groups:
         return group
 
     def require(self, name: str) -> SubscriptionGroup:
-        """`find`; RequestRejected with the reason when there is none."""
+        """Like `find`; RequestRejected with the reason if there is none."""
         group = self.find(name)
         if group is None:
             refuse_without_retries(name)
@@ -122,7 +122,7 @@ class Groups:
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"group {name} is not created: {reason}")
 
     def _may_be_created(self, name: str) -> bool:
-        """Whether a client may bring the group to life: its name is checked by nobody else."""
+        """Whether a client may create the group: no other check of its name is made."""
         limit = min(self._options.auto_created_groups_max, self._options.groups_max)
         if len(self.table) < limit and self._texts.size <= AUTO_CREATED_SIZE_MAX and _has_retry_topic(name):
             return True
@@ -134,7 +134,7 @@ class Groups:
         self._refusals.note(Limit.GROUPS, _log, text, name, len(self.table), limit, self._texts.size)
 
     async def take(self, table: SubscriptionGroupTable) -> None:
-        """Become what the master has, version and all; a group it does not have is gone."""
+        """Replace the table by the master's, version included; groups that the master does not have are removed."""
         async for name in in_turns(list(table.groups)):
             self._texts.write(name, table.groups[name])
         self.table.clear()
@@ -161,9 +161,9 @@ class Groups:
 
 
 def refuse_without_retries(name: str) -> None:
-    """RequestRejected for a group whose messages could not wait to be tried again: its retry topic has no legal name.
+    """RequestRejected for a group that cannot have retries because its retry topic's name is illegal.
 
-    One may stand in the table: RocketMQ, which checks none of this, has written it.
+    Such a group may be in the table: RocketMQ, which does not check this, has written it.
     """
     try:
         check_retry_topic(name)

@@ -1,8 +1,8 @@
-"""Long polling: pulls that found nothing wait here until a message they want arrives or their time is up.
+"""Long polling: pulls that found nothing wait here until a message they match arrives or their time is up.
 
-Arrivals of one turn of the event loop are handled together, so that a waiting consumer gets all of them with one
-answer. Whether one message wakes ten thousand consumers or a look goes over fifty thousand queues: both are done in
-turns. The time comes in; what running a pull again means is the caller's.
+Arrivals of one turn of the event loop are handled together, so that a waiting consumer gets all of them in one
+response. Waking ten thousand consumers for one message and checking fifty thousand queues are both done in turns. The
+caller passes the time and the function that runs a pull again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class HeldPull:
 
 
 class HeldPulls:
-    """(topic, queue id) -> parked pulls. `rerun` answers a pull without parking it again, `unit` reads a message."""
+    """(topic, queue id) -> held pulls. `rerun` responds to a pull without holding it again, `unit` reads a message."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class HeldPulls:
         return self._count
 
     def hold(self, topic: str, queue_id: int, pull: HeldPull) -> bool:
-        """Park a pull; False when a limit is reached and it must be answered now."""
+        """Hold a pull; False if a limit is reached and the caller must respond now."""
         own = self._weights.get(pull.connection, 0)
         if self._weight + pull.weight > self._limit or own + pull.weight > HELD_BY_ONE_MAX:
             text = "event=pull_not_held peer=%s held=%d all=%d limit=%d"
@@ -88,8 +88,8 @@ class HeldPulls:
         return True
 
     def arrived(self, topic: str, queue_id: int, next_offset: int, codes: Sequence[int]) -> None:
-        """The store tells of messages that follow one another in a queue, with the hashes of their tags; `next_offset`
-        is the queue offset of the first + 1. Costs one look-up while nobody waits.
+        """The store dispatched consecutive messages of a queue, with the hashes of their tags; `next_offset` is the
+        queue offset of the first + 1. Costs one lookup while no pull is held.
         """
         key = (topic, queue_id)
         if key not in self._held:
@@ -105,7 +105,7 @@ class HeldPulls:
         self._run_ready()
 
     def scan(self, now_ms: int, newest_offset: Callable[[str, int], int]) -> None:
-        """Run pulls whose time is up, whose queue grew unnoticed, or whose connection is gone; every few seconds."""
+        """Run pulls whose time is up, whose queue has grown, or whose connection is closed; called every few seconds."""
         if not self._scanning:
             self._scan_some(deque(self._held), now_ms, newest_offset)
 
@@ -119,7 +119,7 @@ class HeldPulls:
             self._call_soon(partial(self._scan_some, keys, now_ms, newest_offset))
 
     def release_all(self) -> None:
-        """Answer everything that waits: the broker is about to stop."""
+        """Respond to all held pulls: the broker is about to stop."""
         for key in list(self._held):
             self._release(key, lambda _: True)
         while self._ready:
@@ -146,7 +146,7 @@ class HeldPulls:
             del self._weights[pull.connection]
 
     def _run_ready(self) -> None:
-        """Run what is ready: some of it now, the rest in later turns."""
+        """Run the pulls that are ready: some now, the rest in later turns."""
         if not self._running:
             self._run_some()
             self._schedule()
@@ -168,7 +168,7 @@ class HeldPulls:
 
 
 class _NewMessages:
-    """Messages that came to a queue in one turn; each is read once, however many pulls with an expression wait."""
+    """Messages that arrived in a queue in one turn; each is read once, however many pulls with an expression are held."""
 
     def __init__(self, key: QueueKey, messages: list[tuple[int, int]], unit: Unit) -> None:
         self._key = key
@@ -183,7 +183,7 @@ class _NewMessages:
             return bool(new)
         for offset in new:
             message = self._unit(offset - 1)
-            if message is None or look.takes(message):  # one that is gone: let the pull see
+            if message is None or look.takes(message):  # an expired one: the pull decides
                 return True
         return False
 

@@ -1,4 +1,4 @@
-"""Requests that are being worked on beside the event loop: how many, and since when. Knows nothing of the work."""
+"""Requests in progress off the event loop: how many, and since when. Must not know the work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orbitmq.runtime.clock import Clock
 
 
 class InFlight:
-    """Those of one kind, in the order they came."""
+    """Requests of one kind, in the order of their arrival."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -22,7 +22,7 @@ class InFlight:
 
     @property
     def oldest_ms(self) -> int:
-        """How long the first of them has been under way, in milliseconds."""
+        """The age of the oldest in milliseconds."""
         first = next(iter(self._since.values()), None)
         return 0 if first is None else self._clock.now_ms() - first
 

@@ -1,8 +1,8 @@
 """Light queues: topics and groups whose names begin with %LMQ% exist without being configured. Pure.
 
-A message enters them by multi-dispatch, some for each device or user, so there may be as many as messages. A light
-topic has one queue; a light group has one offset in it. Neither is stored in a table, registered with a name server, or
-listed by tools; figures are gathered under the prefix alone. RocketMQ's rules, with its option enableLmq.
+A message enters them by multi-dispatch, one for each device or user, so there may be as many as messages. A light topic
+has one queue; a light group has one offset in it. Neither is stored in a table, registered with a name server, or
+listed by tools; metrics are aggregated under the prefix. These are RocketMQ's rules, with its option enableLmq.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ def light_group(name: str) -> SubscriptionGroup | None:
 
 
 def folded(name: str) -> str:
-    """The name under which figures are gathered."""
+    """The name under which metrics are aggregated."""
     return LMQ_PREFIX if is_lmq(name) else name

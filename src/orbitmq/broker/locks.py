@@ -1,6 +1,7 @@
-"""Queue locks of orderly consumers: one owner a queue and group, renewed every 20 s, free 60 s after the last renewal.
+"""Queue locks of orderly consumers: one owner per queue and group, renewed every 20 s, free 60 s after the last
+renewal.
 
-Pure: the time comes in. Locks live in memory only; after a restart the first to ask owns the queue.
+Pure: the caller passes the time. Locks live in memory only; after a restart the first client to request one owns it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ NEVER = -1 << 62  # the renewal of a lock that is not there
 
 
 class LockTable:
-    """Group -> queue -> (owner's client id, time of the last renewal). What is not renewed for `expiry_ms` is free."""
+    """Group -> queue -> (owner's client id, time of the last renewal). A lock expires `expiry_ms` after its renewal."""
 
     def __init__(self, expiry_ms: int = 60_000, limit: int = LOCKS_MAX, refusals: Refusals | None = None) -> None:
         self._refusals = refusals or Refusals()
@@ -29,7 +30,9 @@ class LockTable:
         self._table: dict[str, dict[MessageQueue, tuple[str, int]]] = {}
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
-        """The asked queues that `client_id` owns now: those that were free, expired, or its own already."""
+        """Lock queues for `client_id`: those that are free, expired, or its own already. Returns those that it owns
+        now.
+        """
         held = self._table.setdefault(group, {})
         owned, refused = [], 0
         for queue in queues:
@@ -58,7 +61,7 @@ class LockTable:
             self._table.pop(group, None)
 
     def sweep(self, now_ms: int) -> None:
-        """Forget expired locks, so that groups long gone hold no memory."""
+        """Remove expired locks, so that groups that no longer exist hold no memory."""
         for group, held in list(self._table.items()):
             for queue in [queue for queue, (_, renewed_ms) in held.items() if now_ms - renewed_ms > self._expiry_ms]:
                 del held[queue]

@@ -1,4 +1,4 @@
-"""Requests of clients about themselves: heartbeat, leaving, who else is in the group, queue locks."""
+"""Requests of clients about themselves: heartbeat, unregistering, members of their group, queue locks."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from orbitmq.wire.headers import GetConsumerListByGroupHeader, UnregisterClientH
 from orbitmq.wire.objects import STRANGERS, decode_request, encode, from_plain
 from orbitmq.wire.requests import RequestCode
 
-GROUPS_MAX = 10_000  # of one client: nobody runs so many, and each costs memory in this process and a retry topic
+GROUPS_MAX = 10_000  # of one client; each costs memory in this process and a retry topic
 SUBSCRIPTIONS_MAX = 10_000  # topics of one group of one client: as many as a broker is made for
-# Objects and lists of a heartbeat, looked at before it is read, which takes a microsecond for each: 10,000 producers,
+# Objects and lists of a heartbeat, counted before it is parsed, which takes a microsecond for each: 10,000 producers,
 # and as many groups that subscribe a topic and their retry topic, as Java writes them.
 CONTAINERS_MAX = 100_000
 NAME_LENGTH_MAX = 1024  # of a group or a client: four times what clients of RocketMQ allow themselves
@@ -62,10 +62,10 @@ class Membership:
         router.add(RequestCode.UNLOCK_BATCH_MQ, self.unlock)
 
     def heartbeat(self, connection: Connection, command: Command) -> Command | Awaitable[Command]:
-        """Register every group the client names; consumer groups get their retry topic first.
+        """Register every group of the client; consumer groups get their retry topic first.
 
-        A client of thousands of groups is registered in turns. One group that is refused leaves the others in, and the
-        answer says why it was; another error in what the client says leaves some of them out.
+        A client of thousands of groups is registered in turns. If one group is refused, the others are registered, and
+        the response has the reason; another error in the heartbeat leaves some of them out.
         """
         found = _read(command.body)
         consumers = found.pop(_CONSUMERS, None) or []
@@ -95,7 +95,7 @@ class Membership:
         return command.response(ResponseCode.SUCCESS)
 
     def _register(self, client: ConnectedClient, consumers: list[Any]) -> None:
-        if any(_topics_in(consumer) > SUBSCRIPTIONS_MAX for consumer in consumers):  # before each of them is looked at
+        if any(_topics_in(consumer) > SUBSCRIPTIONS_MAX for consumer in consumers):  # before each of them is examined
             remark = f"a group may subscribe {SUBSCRIPTIONS_MAX} topics, not more"
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
         refusal: RequestRejected | None = None
@@ -111,7 +111,7 @@ class Membership:
         refuse_without_retries(consumer.group_name)
         group = self._groups.find(consumer.group_name)
         if group is not None:
-            with suppress(RequestRejected):  # too many topics: what the group subscribes is served all the same
+            with suppress(RequestRejected):  # too many topics: the group's subscribed topics are served all the same
                 self._topics.create_for_group(group.name, group.retry_queues, unit=consumer.unit_mode)
         self._consumers.register(consumer, client)
         self._filters.register(consumer.group_name, consumer.subscription_data_set)
@@ -154,19 +154,19 @@ class Membership:
 
 
 def _topics_in(consumer: Any) -> int:
-    """How many topics a group of a heartbeat names, as it stands there."""
+    """How many topics a group of a heartbeat subscribes to, before it is parsed."""
     named = consumer.get(_SUBSCRIPTIONS) if isinstance(consumer, dict) else None
     return len(named) if isinstance(named, list) else 0
 
 
 def _refuse_long(names: Iterable[str]) -> None:
-    """Names are kept while their client lives, and nobody else looks at their length."""
+    """Names are kept while their client lives, and no other check limits their length."""
     if any(len(name) > NAME_LENGTH_MAX for name in names):
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"a name may have {NAME_LENGTH_MAX} characters, not more")
 
 
 def _read(body: bytes) -> dict[str, Any]:
-    """The members of a heartbeat as they stand in it."""
+    """The members of a heartbeat, before they are parsed."""
     if not body:
         raise BodyError("HeartbeatData: the body is empty")
     objects = body.count(b"{")

@@ -29,7 +29,7 @@ _DELAY_PAIR: Final = DELAY.encode() + b"\x01"
 
 
 class MessageWriter:
-    """`levels`: number of delay levels. `timer` tells seconds, from any point on. `replicas` are asked with role
+    """`levels`: number of delay levels. `timer` returns seconds since any fixed point. `replicas` are used with role
     SYNC_MASTER.
     """
 
@@ -67,7 +67,7 @@ class MessageWriter:
         return self.put_here(record, at_once) if refusal is None else refusal
 
     def put_here(self, record: PutRecord, at_once: bool = False) -> PutResult:
-        """Store a message in the queue it names, even if it asks for a delay."""
+        """Store a message in the queue it names, even if it has a delay level."""
         begun = self._timer()
         result = self._store.put(record, at_once)
         self._statistics.put(record.topic, 1, result.size, self._timer() - begun)
@@ -76,7 +76,7 @@ class MessageWriter:
         return result
 
     def put_batch(self, record: PutRecord, *, at_once: bool = False) -> PutResult:
-        """Store the messages of a batch one after another. BodyError when its body is none."""
+        """Store the messages of a batch one after another. BodyError if its body is not a batch."""
         begun = self._timer()
         is_delayed = delay_level(record.properties) > 0
         result = ILLEGAL_BATCH if is_delayed else self._store.put_batch(record, at_once=at_once)
@@ -102,8 +102,8 @@ class MessageWriter:
         return await self.with_room(partial(self.put, record, at_once=True), _itself)
 
     async def with_room(self, act: Callable[[], T], refused: Callable[[PutResult], T]) -> T:
-        """What `act` gives. It is called again when there is room for what it puts `at_once`; `refused` when there will
-        be none.
+        """Return the result of `act`, which is called again when there is room for what it puts `at_once`; that of
+        `refused` if there will be none.
         """
         while True:
             try:
@@ -125,7 +125,7 @@ class MessageWriter:
         done(refused)
 
     async def durable(self, result: PutResult) -> PutStatus:
-        """The status `when_durable` tells."""
+        """Await the status of `when_durable`."""
         future: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
         self.when_durable(result, partial(_settle, future))
         return await future
@@ -137,9 +137,9 @@ class MessageWriter:
         await future
 
     def when_durable(self, result: PutResult, done: Callable[[PutStatus], object]) -> None:
-        """Call back when a stored message is as safe as it is to be: on disk with SYNC_FLUSH, at a slave with
-        SYNC_MASTER. PUT_OK; else what is missing, where the slave's part counts more. All messages of one flush, or of
-        one report of a slave, are told in one turn of the event loop.
+        """Call back when a stored message is durable: on disk with SYNC_FLUSH, at a slave with SYNC_MASTER. The status
+        is PUT_OK or what is missing; a missing replica takes precedence. All messages of one flush, or of one report of
+        a slave, call back in one turn of the event loop.
         """
         if not self._replicates:
             self._when_flushed(result, done)
@@ -156,7 +156,7 @@ class MessageWriter:
         )
 
     def expire(self) -> None:
-        """Tell those who have waited too long; to be called every now and then."""
+        """Call back those that have waited too long; to be called periodically."""
         self._store.expire_waits()
         self._replicas.expire()
 
@@ -165,8 +165,8 @@ class MessageWriter:
         return str(self._store.disk_use())
 
     def _put_aside(self, record: PutRecord) -> PutResult | None:
-        """Readdress a delayed message to its level's queue; the properties remember where it belongs. The refusal of
-        one that could not be delivered when its time has come.
+        """Redirect a delayed message to its level's queue; its properties keep topic and queue. Returns the refusal of
+        a message that could not be delivered when it is due.
         """
         properties = decode_properties(record.properties.decode("utf-8", "replace"))
         text = properties.get(DELAY, "0")
@@ -220,5 +220,5 @@ def _itself(result: PutResult) -> PutResult:
 
 
 def _settle(future: asyncio.Future[T], result: T) -> None:
-    if not future.done():  # whoever waited may be gone
+    if not future.done():  # the waiting request may be cancelled
         future.set_result(result)

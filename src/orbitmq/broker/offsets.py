@@ -1,7 +1,7 @@
-"""How far each group has consumed each queue: the next offset to consume, saved every few seconds.
+"""The progress of each group in each queue: the next offset to consume, saved every few seconds.
 
-Neither topic nor group is checked when an offset comes in, as in RocketMQ; the number of entries is bounded. What goes
-into the file is written entry by entry, and again only after a change: thousands of groups must not hold the event loop
+Topic and group of a committed offset are not checked, as in RocketMQ; the number of entries is limited. Each entry of
+the file is encoded separately, and again only after a change, so that thousands of groups do not block the event loop
 at each save.
 """
 
@@ -27,8 +27,8 @@ from orbitmq.wire.objects import decode
 _log = logging.getLogger(__name__)
 
 SEPARATOR = "@"
-# Offsets of a topic, a group or a queue that is not there: what invents them must leave room. RocketMQ takes any, and a
-# group goes on for a while with queues its topic has no more.
+# Offsets of topics, groups and queues that do not exist, limited so that invented ones leave room for others. RocketMQ
+# accepts any, and a group keeps committing for a while for queues that its topic has lost.
 STRANGERS_MAX = 50_000
 QUEUES_MAX = 1 << 31  # of a topic about which nothing is known
 KEY_LENGTH_MAX = 1024  # more than a topic and a group of the longest allowed names; for the same reason
@@ -49,11 +49,12 @@ class ConsumerOffsets:
         queues: Callable[[str, str], int] = lambda _topic, _group: QUEUES_MAX,
         refusals: Refusals | None = None,
     ) -> None:
-        """`queues` tells how many a topic has; 0 when the topic or the group is not there."""
+        """`queues` returns how many queues a topic has; 0 if the topic or the group does not exist."""
         self._options = options or BrokerOptions()
         self._queues = queues
         self._refusals = refusals or Refusals()
-        self._strangers: dict[str, set[int]] = {}  # those of the table that `queues` did not know when they came
+        # entries of the table that `queues` did not know when they were committed
+        self._strangers: dict[str, set[int]] = {}
         self._strangers_count = 0
         self._may_look_again = False  # at the strangers: once between two saves
         self.table: dict[str, dict[int, int]] = {}
@@ -74,8 +75,7 @@ class ConsumerOffsets:
         self._writing: asyncio.Task[None] | None = None
 
     def load(self) -> None:
-        """A broker whose light queues have just been switched on goes on with the offsets it had; one of RocketMQ
-        forgets them."""
+        """After light queues were enabled, groups keep the offsets they had; RocketMQ loses them."""
         saved = self.file.load(lambda text: decode(SavedOffsetTable, text))
         if saved is None and self.with_light_queues:
             saved = load_with_backup(self._plain_path, lambda text: decode(SavedOffsetTable, text))
@@ -92,10 +92,10 @@ class ConsumerOffsets:
         self._changed.update(self.committed_here)
 
     def correct(self, max_offset: Callable[[str, int], int]) -> None:
-        """After a crash: move back what lies beyond the end of its queue, which `max_offset` tells.
+        """After a crash: reset offsets beyond the end of their queue, given by `max_offset`.
 
-        The log may have lost messages that consumers had seen, when they are not flushed one by one. With the old
-        progress a consumer would miss the messages that take their place, as one of RocketMQ does.
+        With asynchronous flush the log may have lost messages that were consumed. With its old progress a consumer
+        would skip the messages that take their offsets, as it does with RocketMQ.
         """
         count = 0
         for key, offsets in self.table.items():
@@ -114,8 +114,8 @@ class ConsumerOffsets:
             _log.warning("event=offsets_corrected count=%d", count)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, *, only_forward: bool = False) -> None:
-        """Take an offset as it is, also a smaller one: a reset is a commit. A light group has one for all queues.
-        `only_forward` leaves one that is further on alone.
+        """Set an offset, also to a smaller one: a reset is a commit. A light group has one offset for all queues. With
+        `only_forward` a greater stored offset stays.
         """
         if self.with_light_queues and is_lmq(group):
             queue_id = 0
@@ -134,7 +134,7 @@ class ConsumerOffsets:
             self.committed_here.setdefault(key, set()).add(queue_id)
 
     def _has_room(self, key: str, topic: str, group: str, queue_id: int) -> bool:
-        """Whether one more offset is kept. Those of topics, groups and queues that nobody made have a limit of their
+        """Whether one more offset is stored. Those of topics, groups and queues that do not exist have a limit of their
         own.
         """
         limit = self._options.consumer_offsets_max
@@ -162,7 +162,7 @@ class ConsumerOffsets:
         return not 0 <= queue_id < self._queues(topic, group)
 
     def _look_again(self, table: Mapping[str, Iterable[int]]) -> None:
-        """Find the strangers among these offsets: what was unknown may have been made, or be gone."""
+        """Count the unknown entries again: a topic or group may have been created or deleted since."""
         self._may_look_again = False
         self._strangers = {}
         for key, queue_ids in table.items():
@@ -177,7 +177,7 @@ class ConsumerOffsets:
         self._strangers_count -= len(self._strangers.pop(key, ()))
 
     def to_hand_back(self, most: int) -> list[tuple[str, int]]:
-        """Keys and queues, of a slave, that its master is to be told of."""
+        """Keys and queues, at a slave, that must be reported to its master."""
         here = self.committed_here or {}
         return list(islice(((key, queue_id) for key, queue_ids in here.items() for queue_id in queue_ids), most))
 
@@ -191,7 +191,7 @@ class ConsumerOffsets:
                 del here[key]
 
     def replace(self, key: str, offsets: Mapping[int, int]) -> None:
-        """Take the master's offsets of one topic and group for its own."""
+        """Replace the offsets of one topic and group by the master's."""
         known, taken = self.table.get(key, {}), dict(offsets)
         here = (self.committed_here or {}).get(key, ())
         for queue_id, offset in known.items():
@@ -228,7 +228,7 @@ class ConsumerOffsets:
             yield topic, group
 
     def copy(self, source: str, group: str, topic: str) -> None:
-        """Give `group` the offsets that `source` has of a topic, instead of its own."""
+        """Replace the offsets of `group` by those that `source` has of a topic."""
         copied = dict(self.table.get(topic + SEPARATOR + source, {}))
         if copied:
             self._forget([topic + SEPARATOR + group])
@@ -290,7 +290,7 @@ class ConsumerOffsets:
             self._here_texts[key] = f"{dumps(key)}:{dumps(sorted(queue_ids))}"
 
     def _of_key(self, key: str) -> dict[int, int]:
-        """The offsets of a topic and group, which get their entry now if there is none."""
+        """The offsets of a topic and group; creates the entry if there is none."""
         offsets = self.table.get(key)
         if offsets is None:
             offsets = self.table[key] = {}
@@ -322,7 +322,7 @@ class ConsumerOffsets:
         self._texts = {key: self._entry(key, offsets) for key, offsets in table.items()}
 
     def _text(self) -> Callable[[], str]:
-        """ConsumerOffsetTable as Java's files have it; what is returned puts the texts of the entries together."""
+        """A ConsumerOffsetTable in the form of Java's files; the returned function joins the encoded entries."""
         self._write(math.inf)
         here, texts = list(self._here_texts.values()), self._texts
         if not self.with_light_queues:
@@ -341,8 +341,8 @@ class ConsumerOffsets:
 
 
 def _whole(here: list[str], light: list[str] | None, others: list[str]) -> str:
-    """The file. `here` is only there at a slave that has something to tell its master; RocketMQ passes over names it
-    does not know.
+    """The file. `here` is only present at a slave that has offsets to report to its master; RocketMQ ignores unknown
+    names.
     """
     of_here = f'\n\t"committedHere":{{{",".join(here)}}},' if here else ""
     of_light = "" if light is None else f'\n\t"lmqOffsetTable":{_object(light)},'

@@ -1,4 +1,4 @@
-"""The ports of a broker, and the address that stands in its messages."""
+"""The ports of a broker, and the address in its messages."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from orbitmq.replication.master import Replicas
 from orbitmq.replication.slave import REPLICATION_DISTANCE
 
 VIP_DISTANCE = 2  # how far the VIP port is below the port, for every client of RocketMQ
-PORT_TRIES = 16  # any free port will do, but the one two below may be taken: somebody else's luck ends sometime
+PORT_TRIES = 16  # any free port will do, but the one two below it may be taken: try a few times
 
 
 async def bind_ports(server: Server, replicas: Replicas, options: BrokerOptions) -> int:
-    """Bind the port for clients, which is returned, the one for those who ask for the VIP channel, where the same is
-    served, and the one for slaves. ConfigurationError when one cannot be had.
+    """Bind the port for clients, which is returned, the one for the VIP channel, which serves the same, and the one for
+    slaves. ConfigurationError if one cannot be bound.
     """
     for tries_left in reversed(range(PORT_TRIES if options.listen_port == 0 else 1)):
         port = await server.bind(options.listen_address, options.listen_port)

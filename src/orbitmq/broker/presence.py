@@ -1,4 +1,4 @@
-"""Who is connected to a broker: its producers, its consumers, and the queues consumers have locked."""
+"""The clients connected to a broker: producers, consumers, and the queues that consumers have locked."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Presence:
         return self._options.notify_consumer_ids_changed and (config is None or config.notify_consumer_ids_changed)
 
     def client_gone(self, connection: Connection) -> None:
-        """Forget the client of a closed connection: some of its groups now, others in later turns."""
+        """Remove the client of a closed connection: some of its groups now, others in later turns."""
         more = self.producers.forget(connection)
         if self.consumers.forget(connection) or more:
             asyncio.get_running_loop().call_soon(self.client_gone, connection)
 
     def close_expired(self) -> None:
-        """Forget clients that are silent, and close their connections."""
+        """Remove clients without heartbeats, and close their connections."""
         now_ms = self.clock.now_ms()
         for connection in self.producers.expired(now_ms) | self.consumers.expired(now_ms):
             _log.info("event=client_expired peer=%s", connection.address)
@@ -54,5 +54,5 @@ class Presence:
             connection.close()
 
     def sweep_locks(self) -> None:
-        """Forget locks that have run out."""
+        """Remove expired locks."""
         self.locks.sweep(self.clock.now_ms())

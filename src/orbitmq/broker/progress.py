@@ -1,7 +1,6 @@
-"""How far groups have come in queues, in offsets and in time. Looks things up and decides nothing.
+"""The progress of groups in queues, as offsets and times. Reads tables and the store, changes nothing.
 
-The rules are RocketMQ's: a group without an offset stands at 0, a queue nobody wrote to ends at 0, a time that cannot
-be told is 0.
+The rules are RocketMQ's: the offset of a group without one is 0, the end of an unused queue is 0, an unknown time is 0.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from orbitmq.wire.bodies import QueueProgress, QueueRange
 
 
 def store_time(store: MessageStore, topic: str, queue_id: int, offset: int) -> int:
-    """Store time in milliseconds of one message of a queue, -1 when there is none."""
+    """Store time in milliseconds of one message of a queue; -1 if there is none."""
     if offset < 0:
         return -1
     found = store.entries(topic, queue_id, offset, 1)
@@ -40,7 +39,7 @@ class Fall:
 def fall_behind(
     store: MessageStore, offsets: ConsumerOffsets, group: str, topic: str, queue_id: int, now_ms: int
 ) -> Fall | None:
-    """None for a group without an offset in the queue. One behind the queue's beginning reads on from there."""
+    """None for a group without an offset in the queue. An offset below the queue's minimum counts as the minimum."""
     consumed = offsets.query(group, topic, queue_id)
     if consumed is None:
         return None
@@ -56,7 +55,7 @@ def fall_behind(
 def queue_progress(
     store: MessageStore, offsets: ConsumerOffsets, group: str, topic: str, queue_id: int
 ) -> QueueProgress:
-    """Where the queue ends, where the group stands, and when the message before that was stored."""
+    """The end of the queue, the group's offset, and the store time of the message before that offset."""
     consumed = max(0, offsets.query(group, topic, queue_id) or 0)
     last = store_time(store, topic, queue_id, consumed - 1)
     return QueueProgress(store.max_offset(topic, queue_id), consumed, max(0, last))

@@ -1,6 +1,6 @@
-"""PULL_MESSAGE: checks, the read, the answer, and holding a pull that found nothing.
+"""PULL_MESSAGE: checks, the read, the response, and holding a pull that found nothing.
 
-Which messages of the queue it gets is decided in `selecting`.
+`orbitmq.broker.pull_selection` decides which messages of the queue match.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ SCAN_SECONDS = 5.0  # how often held pulls are looked over, as in RocketMQ
 AT_MASTER = str(MASTER_ID)  # where the next pull should go while reads from slaves are off
 
 # Characters of its own expression for which a held pull counts as one more. Compiled, one of SQL92 takes up to 350
-# bytes, one of tags 45: the longest that there may be take 1.4 MB. Those of most clients are shorter than a share.
+# bytes a character, one of tags 45: the longest allowed take 1.4 MB. Those of most clients are shorter than a share.
 EXPRESSION_SHARE: Final = 16
 
-# What a read found -> the code of the answer. An empty or unknown queue depends on the offset asked for.
+# Result of a read -> response code. An empty or unknown queue depends on the requested offset.
 _CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
     GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -122,7 +122,7 @@ class PullHandler:
         return self._answer(command, header, result, code)
 
     def _hold(self, connection: Connection, command: Command, header: PullMessageHeader, wanted: Selection) -> bool:
-        """Whether the pull waits from now on; else it has to be answered."""
+        """Whether the pull is held; if not, the caller must respond."""
         if len(header.topic) > TOPIC_LENGTH_MAX:
             return False  # the name of a light topic that no message can have
         _slim(command, header)
@@ -137,7 +137,7 @@ class PullHandler:
         return offset
 
     def _moved(self, connection: Connection, header: PullMessageHeader) -> GetResult | None:
-        """The answer to a pull whose offset comes from before this start."""
+        """The response to a pull whose offset dates from before this start."""
         if not header.sys_flag & PULL_SUSPEND:
             return None
         topic, queue_id = header.topic, header.queue_id
@@ -152,7 +152,7 @@ class PullHandler:
         self.held.scan(self._clock.now_ms(), self._store.max_offset)
 
     def _rerun(self, held: HeldPull) -> None:
-        """Second run: the answer goes out whatever it is."""
+        """Second run: responds in any case."""
         try:
             header = held.command.header(PullMessageHeader)
             result = self._read(held.connection, header, self._check(header))
@@ -200,7 +200,7 @@ class PullHandler:
         return answer
 
     def _put_event(self, event: PutRecord, refused: PutResult | None = None) -> None:
-        """Store an event, later if its queue has no room yet. Where it is refused, nobody hears of it."""
+        """Store an event, later if its queue has no room yet. A refusal is dropped: there is no client to report it to."""
         try:
             if refused is None:
                 self._store.put(event, True)
@@ -208,7 +208,7 @@ class PullHandler:
             self._store.when_room(awaited, partial(self._put_event, event))
 
     def _suggested(self, header: PullMessageHeader, result: GetResult) -> str:
-        """The broker id to ask next: a group that reads what is no longer in memory may be sent to a slave."""
+        """The suggested broker id: a group that reads messages no longer in memory may be sent to a slave."""
         if not self._options.slave_read_enable:
             return AT_MASTER
         group = self._groups.find(header.consumer_group)
@@ -224,7 +224,7 @@ class PullHandler:
     # ------------------------------------------------------------------------------------------------------- checks
 
     def _check(self, header: PullMessageHeader) -> Selection:
-        """Refuse what may not be read; else what is wanted of it."""
+        """Refuse what may not be read; else return the selection of the pull."""
         if not self._options.broker_permission & PERM_READ:
             raise RequestRejected(ResponseCode.NO_PERMISSION, f"broker {self._options.broker_name} is not readable")
         group = self._groups.require(header.consumer_group)
@@ -243,8 +243,8 @@ class PullHandler:
 
 
 def _slim(command: Command, header: PullMessageHeader) -> None:
-    """Take from the pull what only costs memory while it is held, which is a megabyte if its sender likes. What stays
-    is looked at again: names that have a longest one, and an expression of its own, whose length is limited.
+    """Drop fields of a held pull that only cost memory, up to a megabyte if the client wants. The remaining ones are
+    limited: names have a maximum length, and so has an expression of the pull's own.
     """
     command.typed, command.ext, command.remark, command.body = header, None, None, b""
     command.language, command.version = LANGUAGE, 0

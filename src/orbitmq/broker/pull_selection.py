@@ -1,7 +1,7 @@
-"""Which messages of a queue a pull gets: tags by their hash, SQL92 expressions by what the message says.
+"""Which messages of a queue a pull gets: tags by their hash, SQL92 expressions by properties.
 
-The subscription comes from the group's heartbeat or rides on the pull. Knows subscriptions and filters, not how a queue
-is read or a pull answered.
+The subscription is that of the group's heartbeat, or one in the pull itself. Knows subscriptions and filters, not how a
+queue is read or a response made.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COST_MAX = 90_000
 LOOKS_MIN, LOOKS_MAX = 8, 800
 SUBSCRIPTIONS_REMEMBERED = 4096  # parsed expressions of pulls that bring their own
 REMEMBERED_LENGTH_MAX = 1024  # characters of these; longer ones are rare, and are parsed each time
-EXPRESSION_LENGTH_MAX = 16 << 10  # of any: some thousand tags. A held pull keeps its own
+EXPRESSION_LENGTH_MAX = 16 << 10  # of any expression: some thousand tags. A held pull keeps its own
 
 
 class PullSelection:
@@ -50,7 +50,7 @@ class PullSelection:
         self._options = options
 
     def selection(self, header: PullMessageHeader, group: SubscriptionGroup) -> Selection:
-        """What the pull wants; RequestRejected when nobody has told, or it cannot be evaluated."""
+        """The selection of the pull; RequestRejected if no subscription is known, or it cannot be evaluated."""
         on_request = bool(header.sys_flag & PULL_SUBSCRIPTION)
         if header.subscription is not None and len(header.subscription) > EXPRESSION_LENGTH_MAX:
             raise self._too_long(header, len(header.subscription))
@@ -107,7 +107,7 @@ class PullSelection:
 
 
 def by_tags(subscription: SubscriptionData) -> Selection:
-    """Class filters do not run here, and whoever asks for one gets everything, as from RocketMQ."""
+    """Class filters are not executed; their subscribers get every message, as from RocketMQ."""
     if subscription.expression == SUBSCRIBE_ALL or not subscription.codes or subscription.class_filter_mode:
         return EVERYTHING
     return Selection(subscription.codes.__contains__)
@@ -125,7 +125,7 @@ _parsed_tags = lru_cache(SUBSCRIPTIONS_REMEMBERED)(tag_subscription)
 
 
 class ExpressionLook:
-    """An expression that came with the pull: no bitmap knows it."""
+    """An expression in the pull itself: bitmaps do not cover it."""
 
     def __init__(self, expression: Sql92Expression) -> None:
         self._expression = expression
@@ -139,7 +139,7 @@ class ExpressionLook:
 
 
 class FilterLook:
-    """A registered filter: a bitmap that was made since its birth may save a look at the message."""
+    """A registered filter: a bitmap made after its registration may save reading the message."""
 
     def __init__(self, filters: Filters, chosen: Filter) -> None:
         self._bloom = filters.bloom
@@ -180,7 +180,7 @@ def _matches(expression: Sql92Expression, unit: memoryview) -> bool:
 
 
 def _properties(unit: memoryview) -> EncodedProperties:
-    """What is no message has none."""
+    """Bytes that are no message have none."""
     try:
         return EncodedProperties(properties_of(unit))
     except UnitError:

@@ -151,7 +151,7 @@ class QueryHandler:
 
 
 def _fitting(units: list[memoryview]) -> tuple[memoryview, ...]:
-    """The newest of them that fit into one answer; at least one."""
+    """The newest that fit into one response; at least one."""
     total = len(units[-1])
     for index in range(len(units) - 2, -1, -1):
         total += len(units[index])

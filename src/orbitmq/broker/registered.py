@@ -1,4 +1,4 @@
-"""What the broker registers: its topics, as the body of a registration. The whole of them is written once a change."""
+"""The body of a registration: the broker's topics. The whole table is encoded once per change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _READ_WRITE = PERM_READ | PERM_WRITE
 
 
 class RegisteredTopics:
-    """The body for name servers. A broker that may not be read or written says so for every topic."""
+    """The body for name servers. A broker that may not be read or written declares that for every topic."""
 
     def __init__(self, topics: Topics, options: BrokerOptions) -> None:
         self._topics = topics
@@ -26,7 +26,7 @@ class RegisteredTopics:
         self._written: tuple[Any, bytes] = (None, b"")
 
     async def body(self, only: Iterable[TopicConfig] | None) -> bytes:
-        """All topics, or some that have changed; the version is that of the whole table. All of them are written beside
+        """All topics, or some that have changed; the version is that of the whole table. All of them are encoded off
         the event loop.
         """
         if only is not None:

@@ -1,7 +1,7 @@
 """Keeps the broker registered with every name server: at start, every 30 s, and at once when topics change.
 
 Each name server has its own task, so a failed one does not delay the others. Until the first success, and after a
-change that could not be announced, the task retries with a growing pause, where RocketMQ would wait the whole period.
+change that could not be announced, the task retries with a growing pause; RocketMQ waits a whole period.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from orbitmq.wire.headers_namesrv import (
 
 _log = logging.getLogger(__name__)
 
-PERIOD_MIN_MS, PERIOD_MAX_MS = 10_000, 60_000  # as RocketMQ clamps; name servers forget a broker after 120 s
+PERIOD_MIN_MS, PERIOD_MAX_MS = 10_000, 60_000  # the limits of RocketMQ; name servers drop a broker after 120 s
 RETRY_FIRST_SECONDS, RETRY_MAX_SECONDS = 0.1, 5.0
 UNREGISTER_TIMEOUT_MS = 1000  # a stopping broker must not hang on a dead name server
 
 
 class Registrar:
-    """`body` gives the encoded registration of some topics, or of all for None. With `version` a name server is asked
-    first whether it knows that version of the topics, and told them only if not. While `is_withheld` nothing is
-    registered. `must_tell_all` is awaited before each registration: whether everything has to be told, whatever version
-    is known.
+    """`body` returns the encoded registration of some topics, or of all for None. With `version` a name server is first
+    asked whether it has that version of the topics, and they are sent only if not. While `is_withheld` nothing is
+    registered. `must_tell_all` is awaited before each registration: whether to send all topics regardless of the
+    version.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Registrar:
         self._take_master = take_master
         self._is_withheld = is_withheld
         self._must_tell_all = must_tell_all
-        self._silent = set(name_servers)  # those that did not answer the last time
+        self._silent = set(name_servers)  # name servers that did not respond the last time
         self._period_seconds = min(max(period_ms, PERIOD_MIN_MS), PERIOD_MAX_MS) / 1000
         self._timeout_ms = timeout_ms
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -82,11 +82,11 @@ class Registrar:
         self._announce_soon()  # clients create topics as soon as one name server lists the broker
 
     async def again(self) -> None:
-        """Register once more, out of turn: a slave does that while nobody knows its master."""
+        """Register once more, out of turn; used by a slave that does not know its master."""
         await asyncio.gather(*(self._try_once(address) for address in self._name_servers))
 
     def abandon(self) -> None:
-        """Tell the name servers nothing more, not even goodbye."""
+        """Stop registering, without unregistering."""
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()
@@ -99,7 +99,7 @@ class Registrar:
             await self.leave()
 
     async def leave(self) -> None:
-        """Have every name server forget the broker."""
+        """Unregister the broker from every name server."""
         header = self._identity()
         farewell = UnregisterBrokerHeader(header.broker_name, header.broker_addr, header.cluster_name, header.broker_id)
         await asyncio.gather(*(self._unregister(address, farewell) for address in self._name_servers))
@@ -126,7 +126,7 @@ class Registrar:
             await asyncio.shield(self._announcing)
 
     async def _announce(self) -> None:
-        """Changes of one turn of the event loop travel together, and so do those that come while a body is made."""
+        """Changes of one turn of the event loop are sent together, and so are those made while a body is encoded."""
         await asyncio.sleep(0)
         announced = []
         try:

@@ -1,7 +1,7 @@
-"""SEND_REPLY_MESSAGE: the answer to a request-message goes to the client that waits for it, and into the reply topic.
+"""SEND_REPLY_MESSAGE: pushes the reply to a request message to the waiting client, and stores it in the reply topic.
 
-The reply names the client it is for; the broker knows that client by the heartbeat of its producer, and hands the reply
-over on the connection the client made. Knows nothing of the request: who waits for what is the client's matter.
+The reply names its client, which the broker knows by the heartbeat of its producer; the reply is pushed on that
+client's connection. Correlating replies and requests is the client's task.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 
-PUSH_TIMEOUT_MS = 10_000  # how long the waiting client may take to say it has the reply, as in RocketMQ
+PUSH_TIMEOUT_MS = 10_000  # how long the client may take to acknowledge the reply, as in RocketMQ
 PUSHES_MAX = 10_000  # replies on their way to clients; RocketMQ's replyThreadPoolQueueCapacity
 
 
@@ -117,8 +117,9 @@ class Replies:
         )
 
     async def _store(self, record: PutRecord, text: str) -> tuple[str, int] | None:
-        """Message id and queue offset of the stored reply. What keeps it from being stored is no matter of its sender,
-        for the reply has reached whom it was for, or has not."""
+        """Message id and queue offset of the stored reply. A failure to store it is not reported to its sender: whether
+        the reply was pushed does not depend on it.
+        """
         try:
             result = await self._writing.put_with_room(record)
             if result.status is PutStatus.PUT_OK and self._writing.can_wait and waits_for_store(text):

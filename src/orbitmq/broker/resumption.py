@@ -1,28 +1,28 @@
-"""Positions that clients bring along from before a start in which the log may have lost its end.
+"""Checks offsets that clients kept from before a start in which the log may have lost its end.
 
-A crash that the disk did not survive, or a slave that took its master's place, ends the log before messages that
-consumers have seen. They go on behind these, while other messages take their offsets, and would miss those; with
-RocketMQ they do. So in the first minutes a position is believed only when it is no further than
+After a crash of the machine, or when a slave replaces its master, the log may end before messages that were consumed.
+Consumers continue after these, while new messages take their offsets, and would skip the new ones; with RocketMQ they
+do. So in the first minutes an offset is accepted only up to
 
-- where the queue ended at the start,
-- what the group has stored of its progress, which is moved back to there at the start,
-- what this connection has been answered: where a pull goes on, a position it was told or sent to.
+- the end of the queue at the start,
+- the group's stored progress, which is limited to that end at the start,
+- what this connection was sent: the next offset of a pull, an offset in a response or a reset.
 
-Progress beyond that is stored as the furthest of these. A pull beyond it is redirected to the offset that this
-connection reached, else to the stored progress of the group, else to the end of the queue at the start: a client drops
-what it has pulled and not consumed when it is redirected, so it must be able to read that again. The connection counts,
-not the group: a member may still have its old position when another one has started over. Pulls that may not be held
-are left alone, since a client that reads a range does so on purpose. So are connections that request statistics, which
-are those of tools.
+Progress beyond that is stored as the greatest of these. A pull beyond it is redirected to the offset that this
+connection reached, else to the stored progress of the group, else to the end of the queue at the start: a redirected
+client drops messages that it pulled and did not consume, so it must be able to read them again. This holds per
+connection, not per group: one member may still have its old offset when another has started over. Pulls that may not be
+held are not checked, since a client that reads a range does so on purpose. Neither are connections that request
+statistics: these are tools.
 
-A client that breaks off within these minutes, and has lost nothing, may get what it had not stored twice; without
-stored progress, as when a group broadcasts, everything since the start.
+A client that disconnects within these minutes, although nothing was lost, may get messages twice that it had not
+committed; without stored progress, as in broadcasting, all messages since the start.
 
-The end of the log is kept in `config/resumption.json` for these minutes. A broker that restarts within them meets the
-same clients, and the messages it has stored in between do not prove their positions.
+The end of the log is kept in `config/resumption.json` for these minutes: a broker that restarts within them meets the
+same clients, and messages stored in between do not prove their offsets.
 
-Only positions beyond 0 are remembered: the first one need not be told by anybody, and there is no other in a queue that
-does not exist, whatever name a client makes up for it.
+Only offsets above 0 are recorded: offset 0 needs no proof, and it is the only one in a queue that does not exist,
+whatever name a client invents for it.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from orbitmq.store.positions import NO_OFFSET, PhysicalOffset, QueueOffset
 
 _log = logging.getLogger(__name__)
 
-WINDOW_S: Final = 120.0  # clients look for a route every 30 s; a group's members are told what to read every 20 s
-REMEMBERED_MAX: Final = 200_000  # some 70 MB; a broker that is asked for more gives up, and is as RocketMQ's
+WINDOW_S: Final = 120.0  # clients refresh routes every 30 s; members of a group rebalance every 20 s
+REMEMBERED_MAX: Final = 200_000  # some 70 MB; beyond it the check ends, and the broker behaves like RocketMQ's
 TOLD_MAX: Final = 20  # lines of the log: thousands of them have one reason
 KNOWN: Final = "known_positions"  # attribute of a connection
 _LOG_END: Final = "logEnd"
@@ -75,14 +75,13 @@ class Resumption:
         self._ends_s = 0.0
         self._known: list[KnownPositions] = []
         self._remembered = 0
-        self._queue_ends: dict[tuple[str, int], int] = {}  # of queues that were asked about
+        self._queue_ends: dict[tuple[str, int], int] = {}  # of queues that were requested
         self._lines = 0
         self.is_on = False
 
     def begin(self, *, at_other_master: bool, was_killed: bool) -> None:
-        """Decide whether positions are checked. The store is open, and nothing has been appended yet. Progress beyond
-        the end of the log is moved back. `at_other_master`: clients may have positions from another master, whose log
-        went further.
+        """Decide whether offsets are checked. The store is open and nothing has been appended yet. Progress beyond the
+        end of the log is reset. `at_other_master`: clients may have offsets from another master, whose log was longer.
         """
         earlier = self._earlier_end()
         if not at_other_master and not was_killed and earlier is None:
@@ -91,7 +90,7 @@ class Resumption:
         self._log_end = self._store.commit_log_max_offset
         if earlier is not None:
             self._log_end = min(self._log_end, earlier)
-        # With SYNC_FLUSH readers have seen what is on disk; what they have seen at another master is another matter.
+        # With SYNC_FLUSH consumers have seen only flushed messages; at another master they may have seen others.
         self.is_on = at_other_master or earlier is not None or not self._store.options.flushes_each
 
     async def clients_come(self, now_s: float) -> None:
@@ -123,7 +122,7 @@ class Resumption:
     # ------------------------------------------------------------------------------------------- what may be believed
 
     def reported(self, connection: Connection, topic: str, queue_id: int, offset: int) -> None:
-        """This broker responds with a position in the queue, whoever will use it."""
+        """This broker sends an offset of the queue in a response to the connection."""
         if offset > 0 and self._is_still_on(connection):
             offsets = self._of(connection).reported.setdefault((topic, queue_id), set())
             if offset not in offsets:
@@ -131,7 +130,7 @@ class Resumption:
                 self._remember()
 
     def reached(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """This broker answers or tells the group's member to go on there."""
+        """This broker redirects the group's member to an offset."""
         if offset > 0 and self._is_still_on(connection):
             known, place = self._of(connection).reached, (group, topic, queue_id)
             before = known.get(place)
@@ -145,7 +144,9 @@ class Resumption:
             self.reached(connection, group, queue.topic, queue.queue_id, offset)
 
     def note_tool(self, connection: Connection) -> None:
-        """It asks how far groups or queues are, which consumers do not: what it stores is meant."""
+        """The connection requests statistics of groups or queues, which consumers do not: it is a tool, whose commits
+        are meant.
+        """
         if self._is_still_on(connection):
             self._of(connection).is_tool = True
 
@@ -154,7 +155,7 @@ class Resumption:
     def pulled(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> QueueOffset | None:
         """Where a pull has to go on instead; None when `offset` is all right."""
         if is_system_group(group) or group in SYSTEM_GROUPS:
-            return None  # tools look at what they are told to look at
+            return None  # tools read where their users want
         limit = self._limit(connection, group, topic, queue_id, offset)
         if limit is None:
             return None
@@ -175,7 +176,7 @@ class Resumption:
         return limit
 
     def _limit(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> QueueOffset | None:
-        """How far the group can have come, when that is before `offset`."""
+        """The greatest offset the group can have reached, if that is below `offset`."""
         if not self._is_still_on(connection):
             return None
         if offset <= 0 or self._was_there(topic, queue_id, offset - 1):

@@ -1,4 +1,4 @@
-"""The two roles of a broker: what a master and a slave do differently, as one part of the broker each."""
+"""The two roles of a broker: what a master and a slave do differently, each as one part of the broker."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class MasterRole:
 
 
 class SlaveRole:
-    """`register` finds out who the master is, `serving_changed` is awaited when `not_serving` turns, and `become` is
-    called with the new role once the slave is promoted.
+    """`register` finds out the master's address, `serving_changed` is awaited when `not_serving` changes, and `become`
+    is called with the new role once the slave is promoted.
     """
 
     is_master = False
@@ -97,7 +97,7 @@ class SlaveRole:
         self._name_servers = options.name_servers
         self._refusal = refusal
         self._register = register
-        self._master = RegisterBrokerResponseHeader()  # what name servers say of it
+        self._master = RegisterBrokerResponseHeader()  # the addresses that name servers list
         self.readiness = Readiness(identity.name, record, remoting, identity.address, serving_changed)
         self.following = Following(
             store, store.options, remoting, lambda: self._master.ha_server_addr, self._find_master, self.readiness
@@ -133,7 +133,7 @@ class SlaveRole:
         await self.following.stop()
 
     def take_master(self, found: RegisterBrokerResponseHeader) -> None:
-        """What a name server said of the master."""
+        """A name server's response about the master."""
         if found.ha_server_addr and found.master_addr:
             self._master = found
 

@@ -1,6 +1,6 @@
-"""What a broker tells about itself: the runtime table of `brokerStatus`, and RocketMQ's statistics by name and key.
+"""A broker's status: the runtime table of `brokerStatus`, and RocketMQ's statistics by name and key.
 
-Keys, misspellings included, are those tools and exporters read; all values are texts. Nothing here counts.
+Keys, misspelled ones included, are those that tools and exporters read; all values are strings. Counts nothing.
 """
 
 from __future__ import annotations
@@ -93,12 +93,12 @@ class RuntimeInfo:
             **self._delayed(),
             **self._queues(),
             **self._replication(),
-            **await asyncio.to_thread(self._disks),  # the system may have to ask a server
+            **await asyncio.to_thread(self._disks),  # the system may query a server
         }
         return command.response(ResponseCode.SUCCESS, body=encode(KVTable(table)))
 
     def statistic(self, _connection: Connection, command: Command) -> Command:
-        """One figure over the last minute, hour and day."""
+        """One statistic over the last minute, hour and day."""
         header = command.header(ViewBrokerStatsDataHeader)
         found = self._statistics.find(header.stats_name, header.stats_key) or self._fall(header)
         if found is None:
@@ -108,7 +108,7 @@ class RuntimeInfo:
         return command.response(ResponseCode.SUCCESS, body=encode(BrokerStatsData(day, hour, minute)))
 
     def _fall(self, header: ViewBrokerStatsDataHeader) -> tuple[Rate, Rate, Rate] | None:
-        """How far a group is behind in one queue, now. RocketMQ keeps this figure and only logs it."""
+        """The lag of a group in one queue, now. RocketMQ has this statistic and only logs it."""
         queue_id, _, rest = header.stats_key.partition("@")
         topic, _, group = rest.partition("@")
         if header.stats_name not in FALLS or not queue_id.isdecimal():
@@ -126,7 +126,7 @@ class RuntimeInfo:
         return {
             "brokerVersionDesc": VERSION_NAME,
             "brokerVersion": str(VERSION),
-            "brokerActive": str(not self._store.is_poisoned).lower(),  # `orbitmq health` looks at it
+            "brokerActive": str(not self._store.is_poisoned).lower(),  # for `orbitmq health`
             "bootTimestamp": str(statistics.started_ms),
             "runtime": _duration(self._clock.now_ms() - statistics.started_ms),
             "startAcceptSendRequestTimeStamp": str(self._options.start_accept_send_timestamp),
@@ -167,7 +167,7 @@ class RuntimeInfo:
             "earliestMessageTimeStamp": str(store.earliest_message_time),
             "dispatchBehindBytes": "0",  # a message is in its queue in the turn it is stored in
             "dispatchMaxBuffer": "0",
-            "pageCacheLockTimeMills": "0",  # this request is not answered during a put
+            "pageCacheLockTimeMills": "0",  # no put runs while this request is handled
             "remainHowManyDataToFlush": human_size(log.end - log.flushed),
             "remainTransientStoreBufferNumbs": str(NO_POOL if staging is None else staging.available_buffers),
         }
@@ -195,7 +195,7 @@ class RuntimeInfo:
         }
 
     def _archive(self) -> Table:
-        """orbitmq's own, and only where the guard is on: how far the archive is behind, and what went without it."""
+        """orbitmq's own, and only with the archive guard: the archive's lag, and the messages removed unarchived."""
         if not self._options.archive_guard:
             return {}
         log, guard = self._store.commit_log, self._guard
@@ -251,7 +251,7 @@ def _queue(name: str, size: int, oldest_ms: int, capacity: int) -> Table:
 
 
 def _rates(rates: tuple[float | None, ...]) -> str:
-    """The means over 10, 60 and 600 seconds; nothing where a broker is too young."""
+    """The means over 10, 60 and 600 seconds; empty while the broker is too young."""
     return " ".join("" if rate is None else str(rate) for rate in rates)
 
 

@@ -1,6 +1,6 @@
-"""What a queue entry of the delay topic holds: when the message is due, by the broker's table of delay levels.
+"""The due time in the queue entries of the delay topic, by the broker's table of delay levels.
 
-The store calls this for each message of that topic: when it is put, recovered, or entered into a rebuilt queue.
+The store calls this for each message of that topic: when it is put, recovered, or dispatched to a rebuilt queue.
 """
 
 from __future__ import annotations
@@ -37,5 +37,5 @@ class DueTime:
 
 
 def entry_codes(levels: tuple[int, ...]) -> dict[str, EntryCode]:
-    """For the store: which topics' queue entries do not hold the hash of the tags, and what they hold."""
+    """For the store: the topics whose queue entries do not hold the hash of the tags, and what they hold."""
     return {SCHEDULE_TOPIC: DueTime(levels)}

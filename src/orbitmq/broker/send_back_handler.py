@@ -1,5 +1,6 @@
-"""CONSUMER_SEND_MSG_BACK: a message its consumer could not handle goes to the group's retry topic, later to its
-dead letters. It always gets there: one whose properties leave no room for a retry is a dead letter at once.
+"""CONSUMER_SEND_MSG_BACK: moves a message that its consumer failed to handle to the group's retry topic, or after the
+last retry to its dead letter topic. It never fails for lack of room: a message whose properties leave none for a retry
+becomes a dead letter at once.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 
-MAX_RECONSUME_SINCE = 121  # V3_4_9: older clients do not say how often they want a message
+MAX_RECONSUME_SINCE = 121  # V3_4_9: older clients do not send the maximum number of retries
 FIRST_RETRY_LEVEL = 3  # 10 s by default; the n-th retry waits one level longer
 
 
@@ -68,7 +69,7 @@ class SendBackHandler:
         if not self._options.broker_permission & PERM_WRITE:
             raise RequestRejected(ResponseCode.NO_PERMISSION, f"broker {self._options.broker_name} is not writable")
         if group.retry_queues <= 0:
-            return command.response(ResponseCode.SUCCESS)  # the group asked for no retries: the message is dropped
+            return command.response(ResponseCode.SUCCESS)  # the group has no retries: the message is dropped
         unit = self._unit(header.offset)
         max_times = group.retry_max
         if command.version >= MAX_RECONSUME_SINCE and header.max_reconsume_times is not None:
@@ -93,8 +94,8 @@ class SendBackHandler:
     async def _retry(self, unit: Unit, group: SubscriptionGroup, header: ConsumerSendMsgBackHeader) -> PutStatus:
         topic = self._destination(group, dead=False, unit_mode=header.unit_mode)
         await self._topics.file.flush()
-        # The topic keeps the queues it was made with, whatever the group asks for since: a retry in any other is one
-        # that nobody reads. RocketMQ goes by the group alone.
+        # The topic keeps the number of queues it was created with, whatever the group's setting is now: a retry in any
+        # other queue would never be consumed. RocketMQ uses the group's setting alone.
         readable = max(1, min(group.retry_queues, topic.read_queues))
         queue_id = random.randrange(readable)  # noqa: S311 - spreads load, guards nothing
         level = header.delay_level or FIRST_RETRY_LEVEL + unit.reconsume_times

@@ -1,7 +1,7 @@
-"""SEND_MESSAGE in its three forms: checks, the record that is stored, the answer.
+"""SEND_MESSAGE in its three forms: checks, the stored record, the response.
 
-This is the way every message comes in, so what is rare (unknown topics, retry topics, transactions, delay) is
-asked for with one look at the text and handled aside.
+Every message is received here, so rare cases (unknown topics, retry topics, transactions, delay) are detected by one
+search of the properties text and handled separately.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 
-MAX_RECONSUME_SINCE: Final = 121  # V3_4_9: older clients do not say how often they want a message
+MAX_RECONSUME_SINCE: Final = 121  # V3_4_9: older clients do not send the maximum number of retries
 
 AnySendHeader = SendMessageHeader | SendMessageV2Header
 
@@ -118,7 +118,7 @@ class SendHandler:
         self.take_settings()
 
     def take_settings(self) -> None:
-        """To be called when options have changed: each send looks at these."""
+        """To be called when options have changed, since each send uses cached values."""
         self._opens_ms = self._options.start_accept_send_timestamp
         self._trace = "true" if self._options.trace_on else "false"
 
@@ -149,7 +149,7 @@ class SendHandler:
     def _send_later(
         self, connection: Connection, command: Command, header: AnySendHeader, refused: PutResult | None
     ) -> None:
-        """The queue has room now, or will have none. What was sent behind it on this connection waits behind it."""
+        """The queue has room now, or will have none. Later sends of this connection wait for this one."""
         answer: Answer | Awaitable[Answer]
         try:
             if refused is None:
@@ -188,7 +188,7 @@ class SendHandler:
     async def _answer_when_saved(
         self, command: Command, topic: str, result: PutResult, queue_id: int, *, waits: bool
     ) -> Command:
-        """Messages of a new topic are stored in the order they come; their answers wait until it is on disk."""
+        """Messages of a new topic are stored in the order of their arrival; responses wait until the topic is on disk."""
         if waits:
             result.status = await self._writing.durable(result)
         try:
@@ -210,7 +210,7 @@ class SendHandler:
         topic = self._topics.table.get(header.topic)
         if topic is None or header.topic in SEND_FORBIDDEN_TOPICS:
             topic = self._create_topic(header)
-        # RocketMQ checks its own write permission for order topics only: clients follow the route.
+        # RocketMQ checks its own write permission for order topics only: clients go by the route.
         if topic.order and not self._options.broker_permission & PERM_WRITE:
             raise RequestRejected(ResponseCode.NO_PERMISSION, f"broker {self._options.broker_name} is not writable")
         return topic
@@ -236,7 +236,7 @@ class SendHandler:
     def _store(
         self, connection: Connection, command: Command, header: AnySendHeader, topic: TopicConfig
     ) -> tuple[PutResult, int]:
-        """What became of the message, and the queue the sender is told. RoomAwaited when its queue has no room yet."""
+        """The result of the put, and the queue id for the sender. RoomAwaited if the queue has no room yet."""
         text = header.properties or ""
         record = self.record_of(connection, command, header, topic)
         queue_id = record.queue_id
@@ -256,7 +256,7 @@ class SendHandler:
     def record_of(
         self, connection: Connection, command: Command, header: AnySendHeader, topic: TopicConfig
     ) -> PutRecord:
-        """The message as it goes into the store, but for its properties."""
+        """The record for the store, without properties."""
         queue_id = header.queue_id
         if queue_id < 0:
             queue_id = _any_queue(topic.write_queues)

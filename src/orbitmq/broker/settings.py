@@ -1,7 +1,7 @@
-"""The broker's options while it runs: what they are, and which of them a tool may change.
+"""The broker's options at run time: their values, and which of them a tool may change.
 
-Whoever holds the options reads them each time, so a change is one assignment; it is in the configuration file first.
-Options that say who the broker is, where it listens and which files it writes are never a peer's to choose.
+Options are read at each use, so a change is one assignment; it is written to the configuration file first. Options that
+set the broker's identity, addresses and file paths can never be changed by a peer.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ REMEDY = "set it in the configuration file and restart the broker"
 
 
 class Settings:
-    """Handlers over the options. `told` are further pairs that may be read; `file` is the configuration file: without
-    one, changes last as long as the process."""
+    """Handlers for the options. `told` are further pairs that may be read; `file` is the configuration file: without
+    one, changes are lost at the next start.
+    """
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Consumer groups that read so far behind the others that they take the memory from everybody: they may not go on.
+"""Disables consumer groups that are so far behind that reading for them evicts recent messages from memory.
 
-What lies far behind the end of the log is no longer in memory; reading it costs disk for this group and cold pages for
-all. An operator who wants that protection switches it on, and switches a group that was stopped on again. RocketMQ
-measures at each pull; here the offsets of groups with members are looked at every few minutes.
+Old messages are no longer in memory; reading them costs disk for this group and page cache for all. The operator
+enables this protection, and enables a disabled group again. RocketMQ measures at each pull; orbitmq checks the offsets
+of groups with members every few minutes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOOK_SECONDS = 180.0  # as in RocketMQ
 
 
 class SlowGroups:
-    """Looks at the progress of every group that has members."""
+    """Checks the progress of every group that has members."""
 
     def __init__(
         self,

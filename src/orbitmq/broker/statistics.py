@@ -1,8 +1,8 @@
-"""The figures RocketMQ keeps by topic, group and broker, and those of the store: who counts where, and who reads it.
+"""The statistics of RocketMQ by topic, group and broker, and those of the store.
 
-A request adds to counters of one `Flow` that it looks up by name; everything else happens beside it: once a second a
-tenth of the flows is sampled and the store's totals are taken down, at midnight the totals of the day. Flows that
-stood still for a day are dropped.
+A request adds to the counters of one `Flow` that it looks up by name; everything else is periodic: once a second a
+tenth of the flows is sampled and the store's totals are recorded, at midnight the totals of the day. Flows without
+traffic for a day are dropped.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ GroupKey = tuple[str, str]  # topic, group
 
 
 class Flows(Generic[K]):
-    """Name -> flow. A hit in `table` is all that a request pays; `make` comes with the first request of a name."""
+    """Name -> flow. A lookup in `table` is the only cost of a request; `make` adds the flow of a new name."""
 
     def __init__(self, clock: Clock, limit: int = FLOWS_MAX) -> None:
         self._clock = clock
         self._limit = limit
         self._others = Flow(clock.now_ms())
         self._turns: tuple[dict[K, Flow], ...] = tuple({} for _ in range(SAMPLE_SECONDS))
-        self._dropped = 0  # messages of flows that are gone
+        self._dropped = 0  # messages of dropped flows
         self.table: dict[K, Flow] = {}
 
     def make(self, key: K) -> Flow:
@@ -58,7 +58,7 @@ class Flows(Generic[K]):
         self._drop([key for key, flow in mine.items() if flow.is_idle])
 
     def forget(self, is_gone: Callable[[K], bool]) -> None:
-        """Drop the flows of what does not exist any more."""
+        """Drop the flows of names that no longer exist."""
         self._drop([key for key in self.table if is_gone(key)])
 
     def _drop(self, keys: list[K]) -> None:
@@ -96,7 +96,7 @@ class Daily:
 
 
 class Statistics:
-    """All figures of one broker. `tick` is to be called once a second."""
+    """All statistics of one broker. Call `tick` once a second."""
 
     def __init__(self, store: MessageStore, cluster: str, clock: Clock, *, with_light_queues: bool = False) -> None:
         self._store = store
@@ -111,7 +111,7 @@ class Statistics:
         self._broker_puts = Flow(self.started_ms)
         self._broker_gets = Flow(self.started_ms)
         self.on_put: Callable[[int, int, float], object] | None = None
-        """Told messages, bytes and seconds of each put, while somebody wants to know."""
+        """Called with messages, bytes and seconds of each put, if set."""
         self.put_times = Durations()
         self.get_times = Durations()
         self.put_total = Daily(lambda: store.put_count)
@@ -138,7 +138,7 @@ class Statistics:
             self.on_put(messages, size, seconds)
 
     def delivered(self, topic: str, size: int) -> None:
-        """One delayed message stored under its topic; the group that RocketMQ says reads them has read it."""
+        """Count one delayed message stored under its topic, as read by RocketMQ's internal group."""
         self.put(topic, 1, size, 0)
         key = (SCHEDULE_TOPIC, SCHEDULE_GROUP)
         flow = self.gets.table.get(key) or self.gets.make(key)
@@ -162,20 +162,20 @@ class Statistics:
         self.totals.got_calls += 1
 
     def sent_back(self, topic: str, group: str) -> None:
-        """One message that a group wants again. `topic` is the one it was first sent to."""
+        """Count one message that a group sent back. `topic` is the one it was first sent to."""
         key = (folded(topic), folded(group)) if self._folds else (topic, group)
         flow = self.send_backs.table.get(key) or self.send_backs.make(key)
         flow.messages += 1
         flow.calls += 1
 
     def forget_topic(self, topic: str) -> None:
-        """Drop what was counted of a topic that is deleted."""
+        """Drop the statistics of a deleted topic."""
         self.puts.forget(lambda name: name == topic)
         for flows in (self.gets, self.send_backs):
             flows.forget(lambda key: key[0] == topic)
 
     def forget_group(self, group: str) -> None:
-        """Drop what was counted of a group that is deleted."""
+        """Drop the statistics of a deleted group."""
         for flows in (self.gets, self.send_backs):
             flows.forget(lambda key: key[1] == group)
 
@@ -199,7 +199,7 @@ class Statistics:
             self.got_total.midnight()
 
     def _today(self) -> tuple[int, int]:
-        """The day by the broker's local time, as RocketMQ's daily figures go."""
+        """The day in the broker's local time, like RocketMQ's daily statistics."""
         local = time.localtime(self._clock.now_ms() // 1000)
         return local.tm_year, local.tm_yday
 
@@ -212,7 +212,7 @@ class Statistics:
     # ------------------------------------------------------------------------------------------------------- reading
 
     def find(self, name: str, key: str) -> tuple[Rate, Rate, Rate] | None:
-        """Minute, hour and day of one of RocketMQ's figures; None for a name or key that was never counted."""
+        """Minute, hour and day of one of RocketMQ's statistics; None for a name or key that was never counted."""
         if name not in FIGURES:
             return None
         kind, read = FIGURES[name]
@@ -236,7 +236,7 @@ class Statistics:
         return (self.gets if kind == "get" else self.send_backs).table.get((topic, group))
 
 
-# RocketMQ's name -> what is counted, and which of its counters.
+# RocketMQ's name -> the flows, and which of their counters.
 FIGURES: dict[str, tuple[str, Callable[[Flow, tuple[int, int], int], Rate]]] = {
     "TOPIC_PUT_NUMS": ("put", Flow.of_messages),
     "TOPIC_PUT_SIZE": ("put", Flow.of_bytes),

@@ -1,4 +1,4 @@
-"""What the broker changes in a message's properties text before it is stored. Pure; the rest is never parsed."""
+"""Changes of a message's properties text before it is stored. Pure; the text is searched, not parsed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _WAIT: Final = WAIT + NAME_END
 
 
 def waits_for_store(text: str) -> bool:
-    """Whether the sender wants its answer only when the message is flushed and replicated; absent means yes."""
+    """Whether the response must wait until the message is flushed and replicated; absent means yes."""
     if _WAIT not in text:
         return True
     return decode_properties(text).get(WAIT, "true").lower() == "true"
 
 
 def without_wait(text: str) -> str:
-    """The text without its WAIT pair: the wish is served now, and RocketMQ does not store it."""
+    """The text without its WAIT pair, which RocketMQ does not store either."""
     at = text.find(_WAIT)
     while at >= 0:
-        if at and text[at - 1] != PAIR_END:  # it stands in a value
+        if at and text[at - 1] != PAIR_END:  # it is part of a value
             at = text.find(_WAIT, at + 1)
             continue
         end = text.find(PAIR_END, at)

@@ -1,7 +1,7 @@
-"""After a start that found a table damaged: what else knows of topics, groups and progress is asked, before anybody is
-served. Queue directories tell topics, offsets and retry topics tell groups, a slave of this broker may have all of it.
+"""Recovers topics, groups and progress after a start that found a table damaged, before anything is served.
 
-Nothing that is known already is changed, but progress only goes forward, and never beyond the end of a queue.
+Queue directories list topics; offsets and retry topics list groups; a slave of this broker may have all of it. Known
+entries are not changed, except that progress advances, never beyond the end of a queue.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from orbitmq.store.engine import MessageStore
 
 _log = logging.getLogger(__name__)
 
-TIMEOUT_MS = 3000  # of a name server or a slave: who is away does not hold the start up
+TIMEOUT_MS = 3000  # for a name server or a slave: one that is down must not delay the start
 TOPICS_A_TURN = 50  # written and logged, before other work gets its turn: some 4 ms
-SLAVES_MAX = 10  # asked at a start; they have the same
+SLAVES_MAX = 10  # slaves asked at a start; all have the same tables
 
 
 class TableRecovery:
-    """Fills what was lost of the tables in `files`, and tells of it."""
+    """Restores lost entries of the tables in `files`, and reports them."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class TableRecovery:
 
     @property
     def is_progress_lost(self) -> bool:
-        """Whether groups may have progress that nobody knows any more: until the operator removes what was kept of the
-        file. For any thread, it looks at the disk.
+        """Whether groups may have lost progress, until the operator removes the kept copy of the file. Thread-safe;
+        reads the disk.
         """
         path = self._offsets.file.path
         return any(name.startswith(path.name) for name in damaged_files(path.parent))
 
     def damage(self) -> list[str]:
-        """What was wrong with state files, as long as nobody has removed what was kept of them. Looks at the disk."""
+        """The damages of state files whose kept copies have not been removed. Reads the disk."""
         root = self._store.options.root
         told = {file.path.name: file.damage for file in self._files if file.damage}
         lines = []
@@ -105,7 +105,7 @@ class TableRecovery:
             try:
                 known = (await cluster_info(self._remoting, server, timeout_ms=TIMEOUT_MS)).brokers.get(name)
             except OrbitMQError:
-                continue  # who does not answer can tell nothing
+                continue  # one that does not respond has no entries to offer
             found |= {address: None for number, address in known.addresses.items() if number} if known else {}
         return list(found)[:SLAVES_MAX]
 
@@ -161,8 +161,8 @@ class TableRecovery:
 
 
 async def find_topics(topics: Topics, queues: dict[str, int]) -> None:
-    """Give topics that have `queues` on disk, so many of each, an entry in the table: without one nobody can read them,
-    and a clean-up of unused topics would take them away.
+    """Add topics that have `queues` on disk, with their number, to the table: without an entry they cannot be read, and
+    the cleanup of unused topics would delete them.
     """
     async for topic, count in in_turns(list(queues.items()), TOPICS_A_TURN):
         if topics.get(topic) is None and not is_system_topic(topic) and not is_lmq(topic):

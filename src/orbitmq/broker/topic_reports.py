@@ -1,4 +1,4 @@
-"""What tools ask about one topic: its queues, who consumes it, how late they are. Changes nothing."""
+"""Requests of tools about one topic: its queues, its consumers, their lag. Changes nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from orbitmq.wire.headers_admin import (
 from orbitmq.wire.objects import encode, plain
 from orbitmq.wire.requests import RequestCode
 
-ENTRIES_MAX = 10_000  # queue entries of one answer: a megabyte of text, ten milliseconds of the event loop
+ENTRIES_MAX = 10_000  # queue entries of one response: a megabyte of text, ten milliseconds of the event loop
 
 
 class TopicReports:
@@ -152,7 +152,7 @@ class TopicReports:
         group: str,
         subscription: SubscriptionData | None,
     ) -> ConsumeQueueEntry:
-        """RocketMQ evaluates the filter only where a queue has an extension, and by what stands there."""
+        """RocketMQ evaluates the filter only if a queue has an extension, and by its bitmap."""
         offset, size, code = entry
         if extension is None:
             return ConsumeQueueEntry(physical_offset=offset, physical_size=size, tags_code=code)

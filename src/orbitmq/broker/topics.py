@@ -1,6 +1,6 @@
-"""The broker's topics: built-in ones, those an administrator made, those made by the first message.
+"""The broker's topics: built-in ones, those created by an administrator, those created by their first message.
 
-The table is saved to config/topics.json at every change and tells `on_change` what to register.
+The table is saved to config/topics.json at every change, and `on_change` gets what to register.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from orbitmq.wire.table_texts import TableText, TableTexts
 _log = logging.getLogger(__name__)
 
 READ_WRITE: Final = PERM_READ | PERM_WRITE
-SCHEDULE_QUEUES: Final = 18  # RocketMQ's fixed figure, whatever the level table says
-# All topics go to each name server, slave and tool in one frame of 16 MiB: a broker whose table does not fit into it is
-# lost to everybody. Clients that invent names leave room for administrators.
+SCHEDULE_QUEUES: Final = 18  # fixed in RocketMQ, regardless of the level table
+# All topics travel to each name server, slave and tool in one frame of 16 MiB: a broker whose table does not fit into
+# it cannot be used. Clients that create topics leave room for administrators.
 TEXT_SIZE_MAX = 15 << 20
 AUTO_CREATED_SIZE_MAX = 12 << 20
-FOR_GROUPS_SIZE_MAX: Final = 14 << 20  # and so do those that invent groups
+FOR_GROUPS_SIZE_MAX: Final = 14 << 20  # and so do those that create groups
 ADMINISTRATORS_SHARE = 5  # of topicsMax, one in so many
 
 
@@ -71,7 +71,7 @@ class Topics:
         self._on_change = on_change
         self._with_light_queues = with_light_queues
         self.table: dict[str, TopicConfig] = {}
-        self.unsaved: set[str] = set()  # created since the start and, as far as anybody asked, not yet on disk
+        self.unsaved: set[str] = set()  # created since the start and not known to be on disk
         self.version = DataVersion(0, clock.now_ms())
         self._texts: TableTexts[TopicConfig] = TableTexts("topicConfigTable")
         self.file = SavedFile(directory / "topics.json", self._text)
@@ -83,7 +83,7 @@ class Topics:
         if saved is not None:
             self.table.update(saved.topics)
             self.version = saved.data_version
-        self._texts.keep(self.table)  # writes each entry once, before anybody waits for an answer
+        self._texts.keep(self.table)  # encodes each entry once, before any request waits for it
 
     def get(self, name: str) -> TopicConfig | None:
         found = self.table.get(name)
@@ -108,7 +108,7 @@ class Topics:
         self._changed(config)
 
     async def take(self, table: TopicTable) -> None:
-        """Become what the master has, version and all; a topic it does not have is gone."""
+        """Replace the table by the master's, version included; topics that the master does not have are removed."""
         async for name in in_turns(list(table.topics)):
             self._texts.write(name, table.topics[name])
         self.table.clear()
@@ -124,7 +124,7 @@ class Topics:
             self._changed(None)
 
     def touch(self) -> None:
-        """Something about all topics changed: the table counts as new to everybody who compares versions."""
+        """A change that concerns all topics: the table gets a new version."""
         self._changed(None)
 
     def take_order(self, ordered: Container[str]) -> None:
@@ -164,13 +164,13 @@ class Topics:
         return None
 
     def create_for_system(self, name: str, queues: int, *, unit: bool = False) -> TopicConfig:
-        """A retry or dead-letter topic, made by the broker for its own use. RequestRejected when there are too many:
-        where clients bring groups to life, these leave room for administrators.
+        """Create a retry or dead letter topic for the broker's own use. RequestRejected if there are too many: those
+        that clients cause leave room for administrators.
         """
         known = self.table.get(name)
         if known is not None:
             return known
-        if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):  # others are few, and named by nobody outside
+        if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):  # others are few, and clients do not name them
             limit, size_max = self._options.topics_max, TEXT_SIZE_MAX
             if self._options.auto_create_subscription_group:
                 limit, size_max = limit - limit // ADMINISTRATORS_SHARE, FOR_GROUPS_SIZE_MAX
@@ -187,7 +187,7 @@ class Topics:
         return self.create_for_system(retry_topic(group), queues, unit=unit)
 
     def snapshot(self, only: Iterable[TopicConfig] | None = None) -> TopicTable:
-        """What is registered: every topic, or `only` some; the version is that of the whole table."""
+        """The registered topics: all, or `only` some; the version is that of the whole table."""
         chosen = self.table if only is None else {config.name: config for config in only}
         return TopicTable(data_version=self.version, topics=dict(chosen))
 

@@ -1,11 +1,11 @@
-"""What a full disk must not take: messages that a known group has not read.
+"""Messages that are kept when the disk is full: those that a known group has not read.
 
-A group is known for a topic when it has an offset there, or a clustering member that is online and subscribes it; for
-its retry topic always. The broker itself reads delayed messages and those of open transactions. Who keeps offsets
-elsewhere, such as a broadcasting consumer or a Spark stream, is not known; neither is anybody of dead letters.
+A group is known for a topic if it has an offset there, or a clustering member that is online and subscribes to it; for
+its retry topic always. The broker itself reads delayed messages and those of pending transactions. Consumers that keep
+offsets elsewhere, such as broadcasting consumers or Spark streams, are unknown; so are readers of dead letters.
 
-Works on the cleaner's thread, once in a round of it and only while the disk is nearly full. Tables of the event loop
-are copied in one step; queues are looked at in bites, so that the loop gets its turns.
+Runs on the cleaner's thread, once per round and only while the disk is nearly full. Tables of the event loop are copied
+in one step; queues are read in small steps, so that the event loop is not blocked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from orbitmq.store.queue import ConsumeQueue
 from orbitmq.store.retention import Unread
 from orbitmq.wire.bodies import MessageModel
 
-BITE_QUEUES: Final = 200  # looked at in one go: about a millisecond
+BITE_QUEUES: Final = 200  # examined in one step: about a millisecond
 BITE_PAUSE_S: Final = 0.001
 BROKER: Final = "the broker itself"
 Readers = Mapping[str, set[str]]
@@ -65,7 +65,7 @@ class UnreadMessages:
         self._restoring = restoring
 
     def first(self) -> Unread | None:
-        """The one that lies lowest in the log; None when all is read. For any thread."""
+        """The lowest physical offset of an unread message; None if all are read. Thread-safe."""
         if self._restoring.is_progress_lost:
             return Unread(0, "what groups have read is unknown: a state file cannot be read")
         readers = self._readers()

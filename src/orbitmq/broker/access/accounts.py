@@ -1,6 +1,7 @@
-"""An account: its secret, what it may do, and from where it need not sign. Pure; must not know files or requests.
+"""An account: its secret, its permissions, and the addresses it may use without a signature.
 
-A resource is a topic by its name, or a group by the name of its retry topic; so a group and its retry topic are one.
+A resource is a topic by its name, or a group by the name of its retry topic, so a group and its retry topic are one
+resource. Pure; must not know files or requests.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _LIST_FIELDS = ("topicPerms", "groupPerms")
 
 @dataclass(frozen=True)
 class Config:
-    """An account as its file has it; None is what the file leaves out."""
+    """An account as its file declares it; None is a missing field."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -48,7 +49,7 @@ class Account:
 
     @property
     def may_everything(self) -> bool:
-        """An administrator without permissions of its own; one with some is held to them, as RocketMQ does."""
+        """An administrator without permissions of its own. One that has permissions is limited to them, as in RocketMQ."""
         return self.is_admin and not self.permissions
 
     def missing(self, needed: Iterable[tuple[str, int]]) -> str | None:
@@ -67,12 +68,12 @@ class Account:
 
 
 def _is_trace(resource: str, permission: int) -> bool:
-    """Every client may write what it has done."""
+    """Every client may write traces."""
     return resource == TRACE_TOPIC and permission == PUB
 
 
 def grants(owned: int, needed: int) -> bool:
-    """Whether `owned` is enough; DENY denies whatever stands beside it."""
+    """Whether `owned` is sufficient; DENY overrides any other permission."""
     if owned & DENY:
         return False
     if needed & ANY:
@@ -131,7 +132,7 @@ def check_keys(config: Config) -> None:
 
 
 def account_of(config: Config) -> Account:
-    """ConfigurationError names the account and what is wrong with it."""
+    """ConfigurationError names the account and the problem."""
     try:
         is_white = pattern(config.white_remote_address or "")
         permissions = dict(_resources(config.topic_perms or (), is_group=False))
@@ -179,7 +180,7 @@ def _list(fields: Mapping[Any, Any], name: str) -> tuple[str, ...] | None:
 
 
 def texts(items: Iterable[object], what: str) -> tuple[str, ...]:
-    """Plain members of a list as texts. A few lines of YAML can stand for lists in lists without an end."""
+    """Scalar members of a list as strings. A few lines of YAML aliases can expand to nested lists without end."""
     if any(isinstance(item, dict | list | set | tuple) for item in items):
         raise ConfigurationError(f"{what} has members that are no texts")
     return tuple(map(str, items))

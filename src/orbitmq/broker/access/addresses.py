@@ -1,13 +1,13 @@
-"""The address patterns of white lists, as RocketMQ 4.9 reads them. Pure; must not know who is asked about.
+"""The address patterns of white lists, as RocketMQ 4.9 reads them. Pure.
 
     192.168.0.1            one address; IPv6 in any spelling
     a,b,c                  several addresses
     192.168.0.{1,2}        several that differ in the last part
     192.168.0-10.*         a range, or anything, in one part
-    *   *.*.*.*            everybody
+    *   *.*.*.*            every address
 
-The first part that is a range or `*` decides alone: what stands behind it is not looked at, so `192.*.0.1` matches
-192.168.5.20. That is what the original does, and being stricter would lock out peers that a list has let in.
+Parts after the first range or `*` are not compared, so `192.*.0.1` matches 192.168.5.20. RocketMQ does the same; a
+stricter rule would lock out peers that an existing list admits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _IPV4_MAX, _IPV6_MAX = 0xFF, 0xFFFF
 
 
 def address_of(host: str) -> Address | None:
-    """A peer's address; None when it is none, as that of a socket without one."""
+    """The peer's address; None if it has none, like that of a Unix socket."""
     try:
         return ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
@@ -35,7 +35,7 @@ def address_of(host: str) -> Address | None:
 
 
 def pattern(text: str) -> Matches:
-    """Whether an address is meant by `text`; nothing but blanks means nobody. ConfigurationError names the pattern."""
+    """A predicate for the addresses that `text` matches; blank text matches none. ConfigurationError names the pattern."""
     if not text.strip():
         return lambda _: False
     if text in EVERYBODY:

@@ -1,6 +1,6 @@
-"""Requests of tools about access control: accounts, white list, versions. All of them need an administrator.
+"""Administrative requests about access control: accounts, white list, versions. All need an administrator.
 
-Java's broker answers some of them with silence while access control is off; here every one gets an answer.
+RocketMQ does not respond to some of them while access control is off; orbitmq always responds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OFF = "access control is off: option aclEnable is false"
 
 
 class AccessAdministration:
-    """Handlers over the access control files; `control` is None while access control is off."""
+    """Handlers for the access control files; `control` is None while access control is off."""
 
     def __init__(self, control: AccessControl | None, identity: AdvertisedBroker) -> None:
         self._control = control
@@ -44,7 +44,7 @@ class AccessAdministration:
         router.add(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG, self.everything)
 
     async def put_account(self, _connection: Connection, command: Command) -> Command:
-        """An account is added to the main file, or changed in its own."""
+        """Add an account to the main file, or change it in the file that has it."""
         control = self._active(ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED)
         header = command.header(UpdateAccountHeader)
 
@@ -113,9 +113,7 @@ async def _answered(command: Command, work: Awaitable[None], failure: int) -> Co
 
 
 def _config_of(header: UpdateAccountHeader) -> Config:
-    """What the request asks for. RocketMQ stores permissions it does not know, which then deny; here they are
-    refused.
-    """
+    """The account that a request declares. RocketMQ stores unknown permissions, which then deny; orbitmq refuses them."""
     config = Config(
         header.access_key,
         header.secret_key or "",
@@ -160,7 +158,7 @@ def _white_addresses(text: str) -> Iterable[str]:
 
 
 def _used(control: AccessControl) -> Iterable[Config]:
-    """Of an account that stands in several files only the entry that counts."""
+    """For an account in several files, only the entry that is in effect."""
     owners = control.policy.owners
     for file in control.policy.files:
         yield from (config for config in file.accounts if owners[config.access_key] == file.path)

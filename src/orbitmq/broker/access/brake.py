@@ -1,7 +1,7 @@
-"""Slows down who guesses secrets: so many wrong signatures of an address are answered at once, further ones later.
+"""Slows down attempts to guess secrets: after a number of wrong signatures from an address, responses are delayed.
 
-Right signatures never pass by here, so that neighbours behind one address, and whoever else uses the account, notice
-nothing. Pure; must not know requests or connections.
+Right signatures are never delayed, so other clients behind the same address or with the same account are not affected.
+Pure; must not know requests or connections.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import math
 from collections import OrderedDict
 from typing import Final
 
-FREE_TRIES: Final = 20  # a restarted client with an old secret asks about so much before it gives up
+FREE_TRIES: Final = 20  # a restarted client with an old secret fails about this often before it gives up
 INTERVAL_S: Final = 1.0  # between further ones
-LATE_S: Final = 2.0  # below the 3 s after which clients give up: they hear why
-ADDRESSES_MAX: Final = 10_000  # some 2 MB; the one that tried longest ago gives way
-_NETWORK_BITS: Final = 64  # of IPv6: whoever has one address there has them all
+LATE_S: Final = 2.0  # less than the 3 s of a client's timeout, so that it receives the reason
+ADDRESSES_MAX: Final = 10_000  # some 2 MB; the address with the oldest failure is dropped first
+_NETWORK_BITS: Final = 64  # of IPv6: a host usually owns its whole /64 network
 
 
 class SignatureBrake:
@@ -28,7 +28,7 @@ class SignatureBrake:
         return len(self._paid_at)
 
     def wrong(self, host: str, now_s: float) -> float:
-        """Note a wrong signature; how long its answer has to wait, `LATE_S` when there were too many."""
+        """Count a wrong signature. Returns the delay of its response in seconds: `LATE_S` when there were too many."""
         place = _place(host)
         paid_at = max(self._paid_at.pop(place, -math.inf), now_s - FREE_TRIES * INTERVAL_S) + INTERVAL_S
         self._paid_at[place] = paid_at = min(paid_at, now_s + LATE_S)

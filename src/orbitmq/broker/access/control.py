@@ -1,7 +1,7 @@
-"""Decides about each request: who signed it, and may they. Keeps its rules equal to the files, without a restart.
+"""Authenticates and authorizes each request. Reloads the rules when their files change, without a restart.
 
-A permission is one look into the account's table, so nothing is remembered of a request; what costs is the HMAC over
-fields and body, which is what makes the request somebody's. Frames are bounded, so that is too.
+A permission is one lookup in the account's table, so nothing is cached for a request. The cost is the HMAC over fields
+and body; it is bounded by the size of a frame.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from orbitmq.wire.signature import ACCESS_KEY, signed_fields
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0  # a changed file counts after two looks; RocketMQ looks every 5 s
-SHOWN_MAX = 255  # of what a peer calls itself, in an answer
+SHOWN_MAX = 255  # of a peer's account name, in a response
 DENIALS_LOGGED = 1000  # different ones between two looks; a flood of refused requests must not fill the disk
 REST_SECONDS = 10.0  # that a connection with too many wrong signatures takes a place of its address's
 _IS_WHITE = "access.is_white"
@@ -48,7 +48,7 @@ class Policy:
     files: tuple[AclFile, ...]
     accounts: Mapping[str, Account]
     owners: Mapping[str, Path]
-    """Access key -> the file its account stands in."""
+    """Access key -> the file that has its account."""
     white: tuple[Matches, ...]
 
     def is_white(self, host: str) -> bool:
@@ -58,7 +58,7 @@ class Policy:
 
 
 def policy_of(found: Sequence[AclFile]) -> Policy:
-    """ConfigurationError names the file and what is wrong in it."""
+    """ConfigurationError names the file and the problem."""
     accounts: dict[str, Account] = {}
     owners: dict[str, Path] = {}
     white: list[Matches] = []
@@ -105,7 +105,7 @@ class AccessControl:
         return self._places.main
 
     def version(self) -> DataVersion:
-        """That of the main file; a file nobody changed is as old as its reading."""
+        """The version of the main file; for a file that was never changed, the time it was read."""
         main = (file.version for file in self._policy.files if file.path == self._places.main)
         version = next(main, DataVersion())
         return version if version.timestamp else DataVersion(0, self._loaded_ms)
@@ -113,7 +113,7 @@ class AccessControl:
     # -------------------------------------------------------------------------------------------------------- files
 
     def load(self) -> None:
-        """Read the files. ConfigurationError when there is none, or one cannot be used."""
+        """Read the files. ConfigurationError if there is none, or one is invalid."""
         seen = self._places.signature()
         if not seen:
             raise ConfigurationError(
@@ -147,9 +147,11 @@ class AccessControl:
                 await asyncio.to_thread(self.look)
 
     def look(self) -> None:
-        """Read the files again if one has changed. When that fails the old rules stay, and the log says why, once.
+        """Reload the files if one has changed. If that fails the old rules stay in effect, and the reason is logged
+        once.
 
-        A file that was another one at the last look may be half written, which YAML cannot tell: it waits for the next.
+        A file that changed since the last check may be half written, which YAML cannot detect, so it is read at the
+        next check.
         """
         try:
             seen = self._places.signature()
@@ -179,14 +181,14 @@ class AccessControl:
         order = [*self._places.paths(), path]
         policy = policy_of(sorted(found, key=lambda file: order.index(file.path)))
         files.save(path, document)
-        self._seen = None  # whatever else has changed meanwhile is read at the next look
+        self._seen = None  # later changes are read at the next check
         self._adopt(policy)
 
     # ----------------------------------------------------------------------------------------------------- requests
 
     def check(self, connection: Connection, command: Command) -> Awaitable[Answer] | None:
-        """RequestRejected unless the request may be handled; what it says is what RocketMQ says. What it returns raises
-        that later, to those who have signed wrongly too often.
+        """Check a request. RequestRejected with RocketMQ's remark if it must not be handled. Returns a coroutine that
+        raises it later if the address had too many wrong signatures.
         """
         policy = self._policy
         if self._is_white(policy, connection):
@@ -209,15 +211,15 @@ class AccessControl:
             return self._wrong(connection, denial)
         request = self._handled.get(command.code)
         if request is None:
-            return None  # it is answered as a code that nobody handles
+            return None  # the response is that for an unsupported code
         self._check_permission(connection, command, account, request)
         if (reason := misfit(request, signed, command.body)) is not None:
             raise self._denial(connection, command, f"{reason}, and the signature covers it", reason)
         return None
 
     def _wrong(self, connection: Connection, denial: RequestRejected) -> Awaitable[Answer]:
-        """Refuse a wrong signature: at once while they are few, then later and later; beyond that the connection rests
-        and is closed. Each of them takes one of the connections that an address may have, whoever leaves before.
+        """Refuse a wrong signature: the first ones at once, later ones with a delay, then the connection is paused and
+        closed. Until then it counts against the connections of its address, even if the peer has closed it.
         """
         text = "event=signature_refused peer=%s reason=%s"
         connection.refusals.note(Limit.SIGNATURES, _log, text, connection.address, denial.remark)
@@ -231,7 +233,7 @@ class AccessControl:
         return _refused_later(late_s, denial)
 
     def _is_white(self, policy: Policy, connection: Connection) -> bool:
-        """Asked once a connection and policy: an address does not change."""
+        """Evaluated once for each connection and policy, since a connection's address does not change."""
         known = connection.attributes.get(_IS_WHITE)
         if known is None or known[0] is not policy:
             known = connection.attributes[_IS_WHITE] = policy, policy.is_white(connection.peer[0])
@@ -250,7 +252,7 @@ class AccessControl:
             raise self._denial(connection, command, text, f"{text}, accessKey={account.access_key}")
 
     def _denial(self, connection: Connection, command: Command, text: str, reason: str = "") -> RequestRejected:
-        """The error of a refused request; each kind is logged once between two looks at the files."""
+        """The error of a refused request; each kind is logged once between two checks of the files."""
         entry = (connection.peer[0], command.code, reason or text)
         if entry not in self._denied and len(self._denied) < DENIALS_LOGGED:
             self._denied.add(entry)

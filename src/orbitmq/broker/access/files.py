@@ -1,7 +1,7 @@
 """Access control files as RocketMQ 4.9 writes them: YAML with white list, accounts and version.
 
-Reading gives declared values; a change works on the whole document, so that members orbitmq does not know survive.
-An error names file and line, never a part of the text: secrets stand in it.
+Reading returns declared values; a change edits the whole document, so members that orbitmq does not know survive. An
+error names file and line and never quotes the text, which contains secrets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FILES_MAX = 1000  # below conf/acl; more than that is some other directory
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NO_YAML = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
-"""What the reader raises: the makers of tagged values, such as `!!bool x`, let out whatever happens in them."""
+"""Errors of the YAML reader; constructors of tagged values such as `!!bool x` raise arbitrary ones."""
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 WHITE, ACCOUNTS, VERSION = "globalWhiteRemoteAddresses", "accounts", "dataVersion"
 
@@ -35,7 +35,7 @@ Signature = tuple[tuple[str, int, int, int], ...]
 
 @dataclass(frozen=True)
 class AclFile:
-    """What one file says."""
+    """The content of one file."""
 
     path: Path
     white: tuple[str, ...]
@@ -56,7 +56,7 @@ class AclPlaces:
     directory: Path
 
     def paths(self) -> list[Path]:
-        """The files there are. Those of the directory come first: an account counts where it is found first."""
+        """The existing files, those of the directory first: the first entry of an account is in effect."""
         below = sorted(p for p in self.directory.rglob("*") if p.suffix in (".yml", ".yaml") and p.is_file())
         if len(below) > FILES_MAX:
             raise ConfigurationError(f"{self.directory}: {len(below)} files, at most {FILES_MAX} are read")
@@ -79,8 +79,8 @@ def load_document(path: Path) -> Document:
 
 
 def parse_document(path: Path, data: bytes) -> Document:
-    """The document that a file holds. ConfigurationError names the line, as far as it is known; a file without a byte
-    was cut off, or its accounts would be lost without a word.
+    """Parse a file. ConfigurationError names the line if it is known. An empty file is an error: it was truncated, and
+    all accounts would silently be lost.
     """
     if not data:
         raise ConfigurationError(f"{path}: the file is empty, its accounts are lost; restore or remove it")
@@ -108,7 +108,7 @@ def parse(path: Path, document: Document) -> AclFile:
 
 
 def version_of(document: Mapping[Any, Any]) -> DataVersion:
-    """The version the last change left; a file nobody changed yet has none."""
+    """The version of the last change; None for a file that was never changed."""
     entries = _list(document, VERSION)
     if not entries:
         return DataVersion()
@@ -178,7 +178,7 @@ def _fields_of(config: Config) -> dict[str, object]:
 
 
 def save(path: Path, document: Document) -> None:
-    """Replace the file whole, in RocketMQ's form. Who may read it stays; a new file is its owner's alone."""
+    """Replace the whole file, in RocketMQ's form. Its mode is kept; only the owner may read a new file."""
     text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else stat.S_IRUSR | stat.S_IWUSR

@@ -47,8 +47,8 @@ def _group(need: Need, command: Command, _topic_at: TopicAt) -> Resources:
 
 
 def _sent_topic(need: Need, command: Command, _topic_at: TopicAt) -> Resources:
-    """A topic is published to, and so is each further queue that the message names; a retry topic belongs to the group
-    that consumes it, and what is sent there enters no further queue.
+    """PUB on the topic and on each further queue that the message names. A retry topic belongs to the group that
+    consumes it; messages sent to it are not dispatched to further queues.
     """
     topic = _field(command, need.field)
     yield _published(topic)

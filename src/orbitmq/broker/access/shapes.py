@@ -1,9 +1,9 @@
-"""What a signed request of an administrator looks like: the fields of its own header, and a body only where it has one.
+"""The form of a signed administrative request: the fields of its own header, and a body only if the request has one.
 
-A signature of 4.x covers the values of the fields joined without borders, and the body, but neither the names of the
-fields nor the code. Whoever hears a signed request can therefore send its values under another code, and hide those
-that do not fit in fields that nobody reads. Where much can be broken, nothing but what the request knows is taken;
-whether its own fields are there and can be read is for its handler. Must not know accounts.
+A 4.x signature covers the concatenated values of the fields and the body, but neither field names nor the code. An
+attacker who records a signed request can send its values under another code, and hide the superfluous ones in fields
+that no handler reads. So requests that can do much harm must not have unknown fields. Whether their own fields are
+present and valid is for the handler. Must not know accounts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from orbitmq.wire.signature import ACCESS_KEY, SIGNATURE
 _TRUTHS: Final = frozenset({"true", "false"})
 _OF_EVERY_REQUEST: Final[Mapping[str, frozenset[str]]] = {"ReqT": frozenset({"0"}), "oway": _TRUTHS, "lo": _TRUTHS}
 """Fields that clients may add to any request, with values too few to hide something in."""
-_SHOWN_MAX: Final = 64  # characters of a field's name in an answer
+_SHOWN_MAX: Final = 64  # characters of a field's name in a response
 
 
 def known_fields(request: Request) -> frozenset[str]:

@@ -1,1 +1,1 @@
-"""Who is the master of a broker name: what a broker knows of promotions, and what it stops doing when one is later."""
+"""Which broker is the master of a broker name: the promotions a broker knows, and what it stops after a later one."""

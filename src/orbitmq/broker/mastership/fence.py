@@ -1,7 +1,7 @@
-"""What a broker does not serve: nothing while it has a reason not to, and nothing unasked after a pause.
+"""The fence: refuses requests while there is a reason to, and after a pause until other brokers have been asked.
 
-A process that was stopped (SIGSTOP, a frozen machine) goes on as if no time had passed, and its name may have another
-master by then. Requests that waited in its sockets are read before any timer runs, so each of them looks at the clock.
+A process that was stopped (SIGSTOP, a frozen machine) continues as if no time had passed, though its name may have
+another master by now. Requests in its socket buffers are read before any timer runs, so each request checks the clock.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from orbitmq.wire.request import Fenced, Request
 _log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 0.2
-PAUSE_SECONDS = 1.0  # A promotion by force waits longer than that for the master's answer (`promotion.ASK_MS`).
+PAUSE_SECONDS = 1.0  # A forced promotion waits longer than this for the master's response (`promotion.ASK_MS`).
 
 
 class Fence:
-    """`reason` tells why nothing is served, "" while all is. `confirm` is asked after a pause, before anything else;
-    None when nobody has to be asked.
+    """`reason` says why nothing is served, "" if all is. `confirm` is awaited after a pause, before any request; None
+    if there is no other broker to ask.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class Fence:
         self._must_confirm = False
 
     def put_around(self, router: Router, *, is_master: bool) -> None:
-        """Have requests pass the fence where their rows say so. A single message may still be looked at by its place in
-        this log: what it finds is what was asked for.
+        """Wrap the handlers whose rows declare the fence. Reading a single message by its physical offset stays
+        allowed: the result is right for this log.
         """
         places = {Fenced.EVERYWHERE, Fenced.AT_MASTER} if is_master else {Fenced.EVERYWHERE}
         router.wrap(lambda request, handler: self._fenced(handler, request) if request.fenced in places else handler)
 
     def beat(self) -> None:
-        """The event loop runs; to be called every BEAT_SECONDS, from the start on."""
+        """The event loop runs; call this every BEAT_SECONDS from the start on."""
         self._look()
 
     def begin(self) -> None:
@@ -68,7 +68,7 @@ class Fence:
                 self._confirming = asyncio.get_running_loop().create_task(self._ask(self._confirm))
 
     async def _ask(self, confirm: Callable[[], Awaitable[None]]) -> None:
-        """Once more where a pause came in between: answers from before it say nothing."""
+        """Repeat after a pause in between: responses from before it prove nothing."""
         try:
             while self._must_confirm:
                 self._must_confirm = False

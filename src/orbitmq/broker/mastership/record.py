@@ -1,8 +1,8 @@
-"""What a store remembers of masters and promotions: `config/mastership.json`. RocketMQ has no such file and leaves it.
+"""A store's record of masters and promotions: `config/mastership.json`. RocketMQ has no such file and ignores it.
 
-The epoch is the number of the last promotion of this broker name that is known here: its time in milliseconds since
-1970, and more than any number known before. So it rises from promotion to promotion though nobody hands numbers out,
-also where a slave never heard how often its name was promoted. 0 is before the first.
+The epoch is the number of the last known promotion of this broker name: its time in milliseconds since 1970, and always
+greater than any epoch known before. So epochs increase without a coordinator, also at a slave that missed promotions. 0
+is before the first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Mastership(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is kept."""
+    """The content of the file."""
 
     epoch: int = 0
     led: bool = False
@@ -29,15 +29,15 @@ class Mastership(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     follows: bool = False
     """Of a slave: its log was the beginning of its master's when they were compared last."""
     superseded_by: str = ""
-    """Of a former master: where the later one is."""
+    """At a former master: the address of the later one."""
     master_role: str = ""
-    """Of a slave: the `brokerRole` of its master when it was asked last."""
+    """At a slave: its master's `brokerRole` at the last response."""
     former_master: str = ""
     """Of a promoted slave: where the master was whose place it took."""
 
 
 class MastershipRecord:
-    """The file and what it says. StoreDamaged when it cannot be read: to begin at 0 again would forget a promotion."""
+    """The file and its content. StoreDamaged if it cannot be read: starting at 0 again would lose a promotion."""
 
     def __init__(self, options: StoreOptions) -> None:
         self.path = options.root / "config" / "mastership.json"
@@ -49,14 +49,16 @@ class MastershipRecord:
         return max(self.known.epoch + 1, now_ms)
 
     def save(self, **changes: Any) -> None:
-        """Change what is known, on disk first. OSError when the disk refuses: then nothing is changed."""
+        """Change the record, on disk first. OSError if the disk refuses; then nothing is changed."""
         known = msgspec.structs.replace(self.known, **changes)
         if known != self.known:
             save_with_backup(self.path, msgspec.json.encode(known).decode())
             self.known = known
 
     async def note(self, **changes: Any) -> None:
-        """`save` beside the event loop. What the disk refuses holds until the process ends, and is logged."""
+        """`save` off the event loop. If the disk refuses, the change holds until the process ends, and the error is
+        logged.
+        """
         async with self._saving:
             try:
                 await asyncio.to_thread(self.save, **changes)

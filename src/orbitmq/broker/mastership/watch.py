@@ -1,8 +1,8 @@
-"""A master's look for other masters of its name: it asks the name servers before each registration and after a pause,
-and the master whose place it took again and again. One that was promoted later ends this one's work; all others are
-told to the operator.
+"""Watches for other masters of the same broker name.
 
-RocketMQ has no epochs: a broker of RocketMQ that says it is the master is noticed, and does not stop.
+A master asks the name servers before each registration and after a pause, and periodically the master it replaced. A
+master that was promoted later ends this one's service; any other is reported to the operator. RocketMQ has no epochs: a
+RocketMQ broker that claims to be the master is reported, and does not end the service.
 """
 
 from __future__ import annotations
@@ -35,18 +35,20 @@ _log = logging.getLogger(__name__)
 
 ASK_MS = 3000.0
 JUST_MS = 10_000  # since a promotion: its store is opened as a master's at once
-CONFIRM_SECONDS = 3.0  # Requests wait meanwhile; who was promoted a moment ago on a busy machine takes its time.
+# Requests wait for this long; a broker promoted a moment ago on a busy machine is slow to respond.
+CONFIRM_SECONDS = 3.0
 TRIES, AGAIN_SECONDS = 2, 0.1  # a connection may have ended during the pause
 ROUND_SECONDS, ROUND_LATER_SECONDS = 1.0, 10.0
 SOON_SECONDS = 600.0  # after a start a former master may come back any moment
-FORGOTTEN_SECONDS = 60.0  # a refused slave says so every ten; another master is asked every ten, or tells every thirty
+# seconds; a refused slave reports every ten, another master is asked every ten or reports every thirty
+FORGOTTEN_SECONDS = 60.0
 SLAVES_MAX = 16  # as many as may copy
 TEXT_LENGTH_MAX = 4096  # of a reason with two addresses in it
 
 
 class OtherMaster(NamedTuple):
-    """Of the same name. `serves`: whether it takes messages. Only addresses of name servers and of the former master
-    are connected to: what a request claims is forgotten when it is not claimed again.
+    """Another broker of the same name. `serves`: whether it accepts messages. Connections are made only to the
+    addresses of name servers and of the former master; what a request claims expires unless it is repeated.
     """
 
     words: str
@@ -56,8 +58,8 @@ class OtherMaster(NamedTuple):
 
 
 class MasterWatch:
-    """`stopped` is called, once and at once, when a later master is known, and what it returns is awaited beside;
-    `superseded` says then which.
+    """`stopped` is called once, as soon as a later master is known, and its result is awaited in the background;
+    `superseded` is then that master.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class MasterWatch:
         self.epoch = record.known.epoch
         self.superseded = ""
         self._others: dict[str, OtherMaster] = {}
-        self._refused: dict[str, tuple[str, float]] = {}  # slave -> reason, and when it was told
+        self._refused: dict[str, tuple[str, float]] = {}  # slave -> reason, and time of the report
         self._slaves: dict[str, set[str]] = {}  # name server -> addresses it had for slaves
         self._looking: asyncio.Task[None] | None = None
         self._doing: set[asyncio.Task[None]] = set()
@@ -87,8 +89,9 @@ class MasterWatch:
         router.add(RequestCode.EXCHANGE_MASTERSHIP, self.exchange)
 
     async def begin(self, now_ms: int) -> None:
-        """Before anything is served. A slave's store that is a master's by its configuration alone is one promotion
-        more. ConfigurationError when this store's log was given up for another one, or another master answers.
+        """To be awaited before anything is served. If the configuration alone made a slave's store a master's, that
+        counts as one more promotion. ConfigurationError if this store's log was abandoned for another one, or another
+        master responds.
         """
         known = self._record.known
         if known.superseded_by:
@@ -97,7 +100,7 @@ class MasterWatch:
                 f"{when(known.epoch)}; start this broker as its slave (brokerRole=SLAVE, brokerId=1); if that one "
                 "is down for good and this log is the one you trust, promote it then (orbitmq broker promote --force)"
             )
-        # A promotion asks the former master before it is made, and waits for it in vain where that is frozen.
+        # A promotion asks the former master first, and waits in vain if that one is frozen.
         just_promoted = known.led and 0 <= now_ms - known.epoch < JUST_MS
         await self._refuse_second_master(asked_already=known.former_master if just_promoted else "")
         if known.follows:
@@ -105,8 +108,8 @@ class MasterWatch:
         self.epoch = self._record.known.epoch
 
     async def _refuse_second_master(self, *, asked_already: str) -> None:
-        """ConfigurationError while another master of this name answers: the two would give the same offsets to
-        different messages. It may have been a slave that was promoted while this one was away.
+        """ConfigurationError while another master of this name responds: both would assign the same offsets to
+        different messages. That one may have been a slave that was promoted while this broker was down.
         """
         for server in self._name_servers:
             try:
@@ -115,7 +118,7 @@ class MasterWatch:
                     continue
                 answer = await probe(self._remoting, other, ASK_MS)
             except OrbitMQError:
-                continue  # who does not answer does not stand in the way
+                continue  # one that does not respond does not prevent the start
             if await has_other_name(self._remoting, other, self._name, timeout_ms=ASK_MS):
                 continue
             raise ConfigurationError(
@@ -124,7 +127,7 @@ class MasterWatch:
             )
 
     def start(self) -> None:
-        """Look for a former master until `stop`."""
+        """Ask the former master periodically until `stop`."""
         self._looking = asyncio.get_running_loop().create_task(self._keep_looking())
 
     async def stop(self) -> None:
@@ -135,7 +138,7 @@ class MasterWatch:
 
     @property
     def own(self) -> BrokerMastershipHeader:
-        """What other brokers of the name are told."""
+        """This broker's status for other brokers of its name."""
         return BrokerMastershipHeader(
             self._name, self._address(), is_master=True, epoch=self.epoch, refusal=self.superseded
         )
@@ -148,29 +151,29 @@ class MasterWatch:
 
     @property
     def refused_slaves(self) -> dict[str, str]:
-        """Slaves that said within the last minute why they do not follow."""
+        """Slaves that reported within the last minute why they do not replicate."""
         since = time.monotonic() - FORGOTTEN_SECONDS
         return {address: reason for address, (reason, at) in self._refused.items() if at >= since}
 
-    # ------------------------------------------------------------------------------------------------------- asking
+    # ----------------------------------------------------------------------------------------------------- requests
 
     async def must_register_anew(self, server: str) -> bool:
-        """To be asked before each registration. Whether the name server lists another master, which is none that came
-        later: it does not ask for topics of a version it has had. `superseded` is set where it came later.
+        """To be awaited before each registration. Whether the name server lists another master that is not a later one:
+        it does not request topics of a version it already has. Sets `superseded` if it lists a later one.
         """
         try:
             listed = await self._listed(server)
         except OrbitMQError:
-            return False  # the registration is going to say so
+            return False  # the registration will report it
         if listed is None or listed == self._address():
             return False
         await self._ask(listed)
         return True
 
     async def confirm(self) -> None:
-        """After a pause: whether this is the master still, as far as it can be known in CONFIRM_SECONDS. The slaves are
-        asked, too, those listed before the pause and those listed now: one of them is the master if there is another
-        one, and may be starting as such while name servers still list this one.
+        """After a pause: whether this broker is still the master, as far as CONFIRM_SECONDS allow. Asks the slaves as
+        well, those listed before the pause and those listed now: another master must be one of them, and may be
+        starting while name servers still list this one.
         """
         asked = [asyncio.create_task(self._confirm_at(server)) for server in self._name_servers]
         asked += [asyncio.create_task(self._confirm_with(slave)) for slave in self._listed_slaves]
@@ -187,8 +190,8 @@ class MasterWatch:
         return set[str]().union(*self._slaves.values()) - {self._address()}
 
     async def _confirm_at(self, server: str) -> None:
-        """Until the name server lists this master, or the one it lists has answered. One that lists none may have been
-        started a moment ago.
+        """Wait until the name server lists this master, or the one it lists has responded. A name server that lists
+        none may have just started.
         """
         before = self._listed_slaves
         for _ in range(TRIES):
@@ -201,7 +204,7 @@ class MasterWatch:
                 return
 
     async def _confirm_with(self, slave: str) -> None:
-        """Until it answers: a slave that is promoted closes its ports before it opens them as the master."""
+        """Wait for its response: a slave that is promoted closes its ports before it opens them as the master."""
         while True:
             if await self._ask(slave):
                 return
@@ -224,7 +227,7 @@ class MasterWatch:
         loop = asyncio.get_running_loop()
         soon_ends, next_look = loop.time() + SOON_SECONDS, loop.time()
         while not self.superseded:
-            if loop.time() >= next_look:  # also for the slaves they list: these are asked after a pause
+            if loop.time() >= next_look:  # also for the slaves they list, which are asked after a pause
                 next_look = loop.time() + ROUND_LATER_SECONDS
                 await asyncio.gather(*map(self._look_at, self._name_servers))
             asked = {address for address, other in self.others.items() if other.may_be_asked}
@@ -234,21 +237,21 @@ class MasterWatch:
             await asyncio.sleep(ROUND_SECONDS if loop.time() < soon_ends else ROUND_LATER_SECONDS)
 
     async def _ask(self, address: str) -> bool:
-        """Tell the broker at `address` of this master, and judge what it says of itself. Whether it answers."""
+        """Report this master to the broker at `address` and evaluate its response. Returns whether it responds."""
         try:
             other = await exchange_mastership(self._remoting, address, self.own, timeout_ms=ASK_MS)
             if other is None:
                 self._note(address, await self._rocketmq_master(address))
                 return True
         except OrbitMQError:
-            self._others.pop(address, None)  # it does not answer, or is another broker now
+            self._others.pop(address, None)  # it does not respond, or is another broker now
             return False
         if other.epoch < EPOCH_MAX:
             self._judge(address, other, may_be_asked=True)
         return True
 
     async def _rocketmq_master(self, address: str) -> OtherMaster | None:
-        """None when the broker there is a slave, or has another name: an address may have gone to another one."""
+        """None if the broker there is a slave or has another name: an address may be reused."""
         values = (await broker_settings(self._remoting, address, timeout_ms=ASK_MS)).values
         role = values.get("brokerRole", "")
         if role in ("", SLAVE) or values.get("brokerName", self._name) != self._name:
@@ -259,7 +262,7 @@ class MasterWatch:
     # ------------------------------------------------------------------------------------------------------- judging
 
     def exchange(self, _connection: Connection, command: Command) -> Command:
-        """Another broker tells of itself."""
+        """Another broker reports itself."""
         other = command.header(BrokerMastershipHeader)
         if other.broker_name != self._name:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"this is {self._name}, not {other.broker_name}")
@@ -274,12 +277,12 @@ class MasterWatch:
         return command.response(ResponseCode.SUCCESS, header=self.own)
 
     def note_registration(self, found: RegisterBrokerResponseHeader) -> None:
-        """The response of a name server to a registration: it names a later master if there is one."""
+        """A name server's response to a registration: it names a later master if there is one."""
         if found.master_addr and found.master_epoch is not None and self.epoch < found.master_epoch < EPOCH_MAX:
             self._step_down(found.master_epoch, found.master_addr)
 
     def _follow_up(self, epoch: int) -> None:
-        """A slave was the master, and is not by its operator's word: this one came later."""
+        """A slave that was a master, and was demoted by its operator: this master is later."""
         if epoch > self.epoch:
             self.epoch = epoch + 1
             self._do(self._record.note(epoch=self.epoch, led=True))

@@ -1,1 +1,1 @@
-"""What makes a broker a slave, beside its log: tables copied from the master, and requests it leaves to the master."""
+"""What a slave does besides replicating its log: it copies tables from the master and leaves requests to the master."""

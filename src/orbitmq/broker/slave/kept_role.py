@@ -1,9 +1,8 @@
-"""The role a promotion gave a broker, kept beside its store: a slave that became the master must not be one again
-because its configuration, which may be read-only or on a command line, still says so. Whoever wants it to be a slave
-removes the file. Also the broker id that goes with a role.
+"""The role of a promoted broker, kept next to its store, and the broker id of a role.
 
-The file tells as well whether clients may still come with what they know from the former master (`is_fresh`): a broker
-that ends in the minutes after its promotion has to reckon with them when it is started again, and later not.
+A slave that became the master must not become a slave again because its configuration, which may be read-only or on a
+command line, still says so. To make it a slave, remove the file. The file also records whether clients may still have
+offsets from the former master (`is_fresh`): a broker that restarts in the minutes after its promotion must check them.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ def kept_role_path(options: StoreOptions) -> Path:
 
 
 def is_fresh(options: StoreOptions) -> bool:
-    """Whether the store is a former slave's, and clients may not have come over yet: so it is, too, when what is kept
-    cannot be read.
+    """Whether the store is a former slave's and clients may not have switched yet; also true if the file cannot be
+    read.
     """
     try:
         kept = _load(options)
@@ -41,22 +40,22 @@ def is_fresh(options: StoreOptions) -> bool:
 
 
 def keep_role(options: StoreOptions, role: str) -> None:
-    """Remember the role of a slave that is promoted. OSError when the disk refuses."""
+    """Save the role of a promoted slave. OSError if the disk refuses."""
     save_with_backup(kept_role_path(options), json.dumps({_ROLE: role}))
 
 
 def settle_role(options: StoreOptions) -> None:
-    """Remember that clients have come over. OSError when the disk refuses."""
+    """Save that clients have switched. OSError if the disk refuses."""
     try:
         kept = _load(options)
     except StoreDamaged:
-        return  # which the start has told
+        return  # reported at the start
     if kept is not None and not kept.get(_SETTLED):
         save_with_backup(kept_role_path(options), json.dumps({**kept, _SETTLED: True}))
 
 
 def with_kept_role(options: StoreOptions) -> StoreOptions:
-    """The options, with the role of a promotion where they still say SLAVE. StoreDamaged when that cannot be read."""
+    """The options, with the role of a promotion if they still say SLAVE. StoreDamaged if the file cannot be read."""
     if not options.is_slave or (kept := _load(options)) is None:
         return options
     _log.warning(
@@ -71,7 +70,7 @@ def with_kept_role(options: StoreOptions) -> StoreOptions:
 def _load(options: StoreOptions) -> dict[str, Any] | None:
     path = kept_role_path(options)
     if not path.exists():
-        return None  # with its backup, if there is one: it is the file that the operator removes
+        return None  # with its backup, if there is one: the operator removes this file
     return load_with_backup(path, _parsed)
 
 
@@ -86,7 +85,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def with_fitting_id(options: BrokerOptions, store_options: StoreOptions) -> BrokerOptions:
-    """A slave has an id of its own, a master 0, which RocketMQ sets as well, whatever is configured."""
+    """A slave has its configured id, a master 0; RocketMQ ignores a master's configured id as well."""
     if store_options.is_slave:
         if options.broker_id <= 0:
             raise ConfigurationError(

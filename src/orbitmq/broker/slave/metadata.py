@@ -1,8 +1,7 @@
 """Copies the master's tables to a slave: topics, groups, consumer offsets, progress of delayed messages.
 
-Each table by itself: one that cannot be had keeps no other from being copied. Offsets that consumers committed here
-while the master was away are told to it first, where they are ahead of its own; otherwise the copy would take from a
-group what it has done.
+A table that cannot be copied does not prevent the others. Offsets that consumers committed here while the master was
+down are reported to it first, if they are greater than its own; otherwise the copy would undo a group's progress.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ _log = logging.getLogger(__name__)
 COPY_SECONDS = 10.0  # as in RocketMQ
 FIRST_SECONDS = 1.0  # between attempts, until all tables were copied once
 SOON_SECONDS = 0.5  # at least, between two copies
-UNKNOWN_SECONDS = 0.1  # until it is looked again who the master is
+UNKNOWN_SECONDS = 0.1  # until the master's address is looked up again
 TIMEOUT_MS = 3000
 ASKED_FOR_MAX = 10_000  # topics; those beyond wait for the next copy
-HANDED_BACK_MAX = 10_000  # offsets told to the master in one round; the rest in the next
-ANSWER_OLD_SECONDS = 2.0  # what the master said of its offsets; the rest waits for the next answer
-CATCH_UP_SECONDS, CATCH_UP_LOOK_SECONDS = 2.0, 0.02  # for the log to reach what a table stands for
+HANDED_BACK_MAX = 10_000  # offsets reported to the master in one round; the rest in the next
+ANSWER_OLD_SECONDS = 2.0  # the maximum age of the master's offsets; the rest waits for the next response
+CATCH_UP_SECONDS, CATCH_UP_LOOK_SECONDS = 2.0, 0.02  # for the log to reach the end that a table refers to
 
 
 class MetadataCopy:
-    """`master` tells the master's address, None while nobody knows it, and while this log is not the beginning of that
-    one's: what is known here of another log must not be handed to it. `state` keeps when all was copied. `look`
-    requests the end of its log, `copied` returns how much of that is here, `end_of` the end of a queue.
+    """`master` returns the master's address, None while it is unknown, and while this log is not a prefix of that one:
+    tables about another log must not be sent to it. `state` has the time of the last full copy. `look` requests the end
+    of the master's log, `copied` returns how much of that is here, `end_of` the end of a queue.
     """
 
     def __init__(
@@ -72,11 +71,12 @@ class MetadataCopy:
         self._copied = copied
         self._end_of = end_of
         self._asked = asyncio.Event()
-        self._asked_for: set[str] = set()  # once each: the master does not tell of every topic it has messages of
+        # requested once each: the master does not list every topic it has messages of
+        self._asked_for: set[str] = set()
 
     def arrived(self, topic: str) -> None:
-        """A message has been copied: of a topic that is not known here yet, if it is a new one, so the tables are asked
-        for at once. Should the master die now, its consumers find the topic here.
+        """A message was replicated. If its topic is unknown here it may be new, so the tables are requested at once:
+        should the master fail now, its consumers find the topic here.
         """
         if self._task is None:
             return  # the first copy has all of them
@@ -109,7 +109,7 @@ class MetadataCopy:
             self._asked.clear()
 
     async def copy(self, address: str) -> None:
-        """Ask the master for everything once."""
+        """Copy all tables once."""
         steps: tuple[Callable[[str], Awaitable[None]], ...] = (
             self._copy_topics,
             self._copy_groups,
@@ -146,8 +146,8 @@ class MetadataCopy:
     async def _copy_progress(self, address: str) -> None:
         """Offsets of consumers, of transactions and of delayed messages.
 
-        Those of the master's own work are taken when this log has all that they stand for: else a slave that becomes
-        the master would count as delivered what it does not have.
+        Those of the master's own work are stored when this log contains all they refer to; otherwise a promoted slave
+        would count messages as delivered that it does not have.
         """
         asked_at = asyncio.get_running_loop().time()
         offsets = await all_consumer_offsets(self._remoting, address, timeout_ms=TIMEOUT_MS)
@@ -170,10 +170,10 @@ class MetadataCopy:
         return self._copied() >= end
 
     async def _hand_back(self, address: str, found: dict[str, dict[int, int]], asked_at: float) -> None:
-        """Tell the master what was committed here since the last copy, and change `found` accordingly.
+        """Report to the master what was committed here since the last copy, and update `found` accordingly.
 
-        A master takes none of it that is behind what it has by then. RocketMQ's takes it all, so it is told only what
-        is ahead of an answer that is not old, as it is to a slave that was frozen meanwhile.
+        A master ignores offsets below its own. RocketMQ's sets them all, so it gets only those above its own in a
+        response that is recent; a frozen slave would have an old one.
         """
         loop = asyncio.get_running_loop()
         async for key, queue_id in in_turns(self._offsets.to_hand_back(HANDED_BACK_MAX)):
@@ -189,5 +189,5 @@ class MetadataCopy:
                     self._remoting, address, group, queue, offset, timeout_ms=TIMEOUT_MS, only_forward=True
                 )
                 found.setdefault(key, {})[queue_id] = offset
-            if self._offsets.query(group, topic, queue_id) == offset:  # else it went on meanwhile
+            if self._offsets.query(group, topic, queue_id) == offset:  # otherwise it has progressed since
                 self._offsets.handed_back(key, queue_id)

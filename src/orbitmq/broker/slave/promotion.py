@@ -1,8 +1,8 @@
-"""Makes a slave the master of its broker name: looks whether that is safe, then has the broker start anew as one.
+"""Promotes a slave to the master of its broker name: checks whether that is safe, then restarts the broker as a master.
 
-Two masters of one name would give the same offsets to different messages, so a master that answers is never outvoted.
-Everything else is a doubt, told in words, that `force` overrides: a master that may be alive behind a broken network,
-messages that it had and this slave has not.
+Two masters of one name would assign the same offsets to different messages, so no promotion is made while a master
+responds. Any other doubt is a message that `force` overrides: a master that may be alive behind a network partition,
+messages of the master that this slave lacks.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ TABLES_OLD_S = 60.0  # six rounds of copying that failed
 
 
 class Promotion:
-    """The handler. `become` gets the new role when all is said and the configuration `file` is written."""
+    """The handler. `become` is called with the new role after the response is sent and the configuration `file`
+    written.
+    """
 
     def __init__(
         self,
@@ -86,8 +88,8 @@ class Promotion:
             done = may and not header.dry_run
             role, saved = self._role(header.role), False
             if done:
-                # From here on it is done, whether or not somebody still waits for the answer. Not before: to ask for
-                # the master takes time, and a broker that is stopped meanwhile could not hear it answer.
+                # Not interrupted from here on, even if the request is cancelled. Not earlier: asking for the master
+                # takes time, and a broker that is stopped in between could not receive the response.
                 saved = await self._shielded.run(self._take_over(role, connection, forced=header.force))
         report = self._report(role, alive, doubts, done=done, saved=saved)
         return command.response(ResponseCode.SUCCESS, body=encode(report))
@@ -104,7 +106,7 @@ class Promotion:
         return saved
 
     def _role(self, wanted: str) -> str:
-        """That of the master whose place it takes, unless another one is wanted. RequestRejected when it is none."""
+        """The broker id of the replaced master, unless another one is requested. RequestRejected if it is invalid."""
         if wanted not in ("", ASYNC_MASTER, SYNC_MASTER):
             remark = f"role {wanted[:100]} is none of a master: {ASYNC_MASTER} or {SYNC_MASTER}"
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
@@ -153,7 +155,7 @@ class Promotion:
         """Without their offsets, consumer groups would start over."""
         state = self._following.state
         if state.master_end < 0:
-            return []  # the master was never reached, which is a doubt of its own
+            return []  # the master was never reached: that doubt has its own message
         if state.tables_at is None:
             return ["topics, groups and offsets of the master have not been copied since this slave started"]
         late = state.master_end_at - state.tables_at
@@ -162,12 +164,12 @@ class Promotion:
         return [f"topics, groups and offsets were last copied {late:.0f} s before the master was last heard"]
 
     async def _find_topics(self) -> None:
-        """Topics made in the master's last seconds are in the log only: without an entry nobody could read them."""
+        """Topics created in the master's last seconds are in the log only: without an entry they could not be read."""
         found = await asyncio.to_thread(self._store.consume_queues.counts)
         await find_topics(self._topics, found)
 
     async def _master_found(self) -> tuple[str | None, list[str]]:
-        """Where a master of this name answers, if one does; and what is uncertain about that."""
+        """The address of a master of this name that responds, if any, and the doubts about it."""
         doubts: list[str] = []
         listed: set[str] = set()
         others: set[str] = set()
@@ -205,13 +207,13 @@ class Promotion:
         return f"the slave at {address} has {more} bytes more: promote that one" if more > 0 else None
 
     async def _write(self, role: str) -> bool:
-        """Keep the role, beside the store and in the configuration; whether the latter could be done."""
+        """Save the role, next to the store and in the configuration; returns whether the latter succeeded."""
         try:
             await asyncio.to_thread(keep_role, self._store.options, role)
         except OSError as error:
             remark = f"nothing is changed: the role cannot be kept in the store's directory: {error}"
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark) from error
-        # Behind the role: a slave that says of itself that it was promoted, and was not, would stop its master.
+        # After the role: a slave that claims a promotion that did not take place would stop its master.
         former, epoch = self._following.master_address or "", self._record.next_epoch(self._clock.now_ms())
         await self._record.note(epoch=epoch, led=True, follows=False, superseded_by="", former_master=former)
         if self._file is None:

@@ -1,8 +1,8 @@
-"""Whether a slave may be read from: from when its log was found to be the beginning of its master's, until it is not.
+"""Whether a slave may be read from: as long as its log is known to be a prefix of its master's.
 
-What was a master's store before, or differs, has messages that the master never had, under offsets that mean others
-there. So such a slave is in no route, serves nothing, and hands nothing on. A slave that has followed serves reads at
-once after a start, also while its master is away.
+A former master's store, or one that differs, has messages that the master never had, at offsets that refer to others
+there. Such a slave is in no route, serves nothing, and replicates nothing further. A slave that was ready before a
+restart is ready at once, also while its master is down.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ ASK_MS = 3000.0
 
 
 class Readiness:
-    """What `replication.slave` tells how the comparison ended. `reason` says why nothing is served, "" while it is;
-    `changed` is awaited when that turns.
+    """`replication.slave` reports the result of the comparison. `reason` says why nothing is served, "" while it is;
+    `changed` is awaited when that changes.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Readiness:
         router.add(RequestCode.EXCHANGE_MASTERSHIP, self.exchange)
 
     def exchange(self, _connection: Connection, command: Command) -> Command:
-        """A master asks whether this is one, too."""
+        """A master asks whether this broker is a master, too."""
         if (name := command.header(BrokerMastershipHeader).broker_name) != self._name:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"this is {self._name}, not {name}")
         return command.response(ResponseCode.SUCCESS, header=self._own)
@@ -72,8 +72,8 @@ class Readiness:
         )
 
     async def greet(self, master: str) -> None:
-        """Learn the epoch and the role of the master at this address, and tell it what is known here. ConnectionError
-        when it is a former one.
+        """Fetch epoch and role of the master at this address, and report this broker's. ConnectionError if it is a
+        former master.
         """
         try:
             other = await exchange_mastership(self._remoting, master, self._own, timeout_ms=ASK_MS)
@@ -84,12 +84,12 @@ class Readiness:
             if other.refusal or other.epoch < self._record.known.epoch:
                 raise ConnectionError(f"the broker at {master} is not the master of {self._name} any more")
             self._epoch = other.epoch
-        with contextlib.suppress(BrokerError):  # it does not tell its settings
+        with contextlib.suppress(BrokerError):  # it does not report its settings
             self._role = await broker_role(self._remoting, master, timeout_ms=ASK_MS) or self._role
 
     async def find_master(self, servers: list[str]) -> RegisterBrokerResponseHeader | None:
-        """Where the name servers have it. Who registers is told; one that must not has to look, and takes its port for
-        replication one above the other, as every broker has.
+        """The replication address that name servers list. A registered slave gets it in the response; one that must not
+        register looks up the master and assumes its replication port is one above, as in every broker.
         """
         for server in servers:
             with contextlib.suppress(OrbitMQError):
@@ -103,7 +103,7 @@ class Readiness:
         return None
 
     async def _host_for_slaves(self, master: str) -> str:
-        """What it has for brokerIP2; "" where it has none, or does not tell."""
+        """The master's brokerIP2; "" if it has none, or does not report it."""
         try:
             return (await broker_settings(self._remoting, master, timeout_ms=ASK_MS)).values.get("brokerIP2", "")
         except OrbitMQError:
@@ -117,7 +117,7 @@ class Readiness:
         await self._become("")
 
     async def refused(self, master: str, reason: str) -> None:
-        """It is not. To be told again and again, so that the master's operator learns of it, too."""
+        """The slave is not ready. Call this repeatedly, so that the master's operator sees it, too."""
         self._refusal = reason
         await self._record.note(follows=False)
         await self._become(f"this slave of {self._name} does not follow its master: {reason}")

@@ -13,7 +13,7 @@ from orbitmq.wire.requests import RequestCode
 
 
 def refuse_masters_work(router: Router, broker_name: str, refusal: Callable[[Command, int, str], Command]) -> None:
-    """Have `router` refuse what would change what the master keeps. `refusal` makes the answer to a send."""
+    """Have `router` refuse requests that would change the master's data. `refusal` makes the response to a send."""
 
     def send(_connection: Connection, command: Command) -> Command:
         remark = f"this is a slave of {broker_name}, which takes no messages; send to its master"
@@ -38,7 +38,7 @@ def refuse_masters_work(router: Router, broker_name: str, refusal: Callable[[Com
 
 
 def refuse_promotion(router: Router, broker_name: str) -> None:
-    """Have a master say that it is one."""
+    """Have a master report that it is one."""
 
     def promote(_connection: Connection, command: Command) -> Command:
         remark = f"this broker is no slave: it is the master of {broker_name} already"

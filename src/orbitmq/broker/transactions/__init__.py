@@ -1,1 +1,1 @@
-"""Transactions: messages that wait, invisible, until their producer says whether they are delivered."""
+"""Transactions: half messages, invisible to consumers until their producer commits or rolls back."""

@@ -1,7 +1,7 @@
-"""Goes through the half messages nobody has decided, again and again, and asks their producers.
+"""Checks pending transactions in rounds, and asks their producers.
 
-It keeps the ledger: rebuilt from half and op queue at a start, saved as the offsets of a consumer group, which is where
-RocketMQ keeps it. Work is done in steps that end before the event loop would notice.
+Maintains the ledger: rebuilt from half and op queue at a start, saved as the offsets of a consumer group, as in
+RocketMQ. Work is done in short steps, each too short to delay the event loop.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
 
-STEP_MESSAGES = 64  # looked at in one turn of the event loop; each may be read, copied and sent, some 60 µs
-STEP_BYTES = 2 << 20  # and no more of them once so much has been looked at: the copies of large bodies take their time
-STEP_PAUSE_SECONDS = 0.002  # between the steps of a round: sends go on beside it
+STEP_MESSAGES = 64  # per turn of the event loop; each may be read, copied and sent, some 60 µs
+STEP_BYTES = 2 << 20  # limit per turn: copying large bodies takes time
+STEP_PAUSE_SECONDS = 0.002  # between the steps of a round, so that sends are processed
 TICK_SECONDS = 1.0  # how often progress is noted
-SKIPPED, WITHOUT_PRODUCER = "skipped", "without_producer"  # counted in a round beside the verdicts
+SKIPPED, WITHOUT_PRODUCER = "skipped", "without_producer"  # counted in a round in addition to the verdicts
 WORRYING = {SKIPPED, Verdict.DISCARD.name.lower()}
 NOTED_MAX = 64  # progress that waits for its flush; with more, only the newest is of interest
 
 
 class Checking:
-    """`ledger` is shared with those who end transactions."""
+    """`ledger` is shared with the handler of END_TRANSACTION."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Checking:
     # ------------------------------------------------------------------------------------------------------- a round
 
     async def round(self) -> None:
-        """Look at everything that is open and old enough. What goes wrong ends the round, not the rounds."""
+        """Check all pending transactions that are old enough. An error ends this round, not the checks."""
         started_ms = self._clock.now_ms()
         try:
             more = True
@@ -154,10 +154,10 @@ class Checking:
         return refused is None
 
     def _step(self, started_ms: int) -> bool:
-        """Look at some messages; False when the round is over. RoomAwaited as the store raises it: call again later."""
+        """Check some messages; False when the round is over. RoomAwaited as the store raises it: call again later."""
         ledger, store, limits = self._ledger, self._store, self.limits
         if ledger.position < (low := store.min_offset(HALF_TOPIC, QUEUE_ID)):
-            ledger.pass_over(low - 1)  # their files are gone
+            ledger.pass_over(low - 1)  # their files have expired
         first = ledger.position
         entries = store.entries(HALF_TOPIC, QUEUE_ID, first, STEP_MESSAGES)
         size_looked_at = 0
@@ -184,7 +184,7 @@ class Checking:
         return True
 
     def _handle(self, half: Half, limits: Limits, started_ms: int) -> bool:
-        """Do with an open message what its age and its count ask for; False when it ends the round."""
+        """Process a pending message by its age and number of checks; False if it ends the round."""
         verdict = judge(half, limits, started_ms, self._clock.now_ms())
         if verdict is Verdict.WAIT:
             return False
@@ -192,7 +192,7 @@ class Checking:
         record = copy_record(copy)
         if (
             len(record.properties) > PROPERTIES_SIZE_MAX
-        ):  # RocketMQ keeps no room: all behind it would never be looked at
+        ):  # RocketMQ ends its round here, so later messages would never be checked
             text = "event=transaction_given_up topic=%.300s id=%.300s reason=no_room_for_its_checks"
             self._lines.tell(_log, text, half.topic, half.unique_id)
             verdict = Verdict.DISCARD
@@ -225,10 +225,10 @@ class Checking:
     def _refused(self, result: PutResult) -> None:
         _log.error("event=transaction_checks_paused status=%s", result.status.name)
 
-    # ---------------------------------------------------------------------------------------------- asking producers
+    # --------------------------------------------------------------------------------------------- check requests
 
     def _ask(self, half: Half, result: PutResult) -> None:
-        """One question to one producer of the group. Without any the next round asks again."""
+        """Send one check request to one producer of the group. Without a producer the next round tries again."""
         connection = self._next_producer(half.group)
         if connection is None:
             self._counts[WITHOUT_PRODUCER] += 1
@@ -244,8 +244,9 @@ class Checking:
         connection.send(request(RequestCode.CHECK_TRANSACTION_STATE, header, body, oneway=True))
 
     def _next_producer(self, group: str) -> Connection | None:
-        """All producers of a group in turn, from a different first one in each round; those that take nothing are left
-        out."""
+        """All producers of a group in turn, beginning with a different one in each round, without those that are not
+        connected or do not read.
+        """
         turn = self._turns.get(group)
         if turn is None:
             members = self._producers.groups.get(group)
@@ -262,14 +263,15 @@ class Checking:
     # ------------------------------------------------------------------------------------------------------ progress
 
     async def restore(self) -> None:
-        """Rebuild the ledger from what the store holds, before anything is served."""
+        """Rebuild the ledger from the store, before anything is served."""
         ledger = self._ledger
         ledger.begin(*self._saved_progress())
         self._committed = (ledger.position, ledger.op_position)
         oldest = self._store.entries(HALF_TOPIC, QUEUE_ID, ledger.position, 1)
         for batch in self._batches(OP_HALF_TOPIC, ledger.op_position) if oldest else ():
             for _, place in batch:
-                # What lies before the oldest half message speaks of others, or of a queue that had these offsets once.
+                # Op messages below the oldest half message refer to expired ones, or to an earlier queue with these
+                # offsets.
                 for offset in self._decisions(place) if place > oldest[0][0] else ():
                     ledger.restore_decision(offset)
             await asyncio.sleep(0)
@@ -294,8 +296,7 @@ class Checking:
             self._ledger.restore_end(half.offset, half.identity)
 
     def _is_delivered(self, half: Half) -> bool:
-        """Whether the log ends with what the half message became: the broker was killed between the committed message
-        and the op message."""
+        """Whether the log ends with the committed message: the broker was killed between it and the op message."""
         last = self._store.max_offset(half.topic, half.queue_id) - 1
         for place, size, _ in self._store.entries(half.topic, half.queue_id, last, 1) if last >= 0 else ():
             if self._is_end(place + size):
@@ -310,8 +311,9 @@ class Checking:
         return place == self._store.commit_log_max_offset
 
     def _saved_progress(self) -> tuple[int, int]:
-        """Of both queues, moved into what they hold. Progress beyond a queue's end is that of another queue, or of one
-        that a crash has shortened: then both are gone through from their beginning."""
+        """The offsets of both queues, limited to their range. Progress beyond a queue's end is that of another queue,
+        or of one that a crash has shortened: then both are read from their beginning.
+        """
         topics = (HALF_TOPIC, OP_HALF_TOPIC)
         half_low, op_low = (self._store.min_offset(topic, QUEUE_ID) for topic in topics)
         half_end, op_end = (self._store.max_offset(topic, QUEUE_ID) for topic in topics)
@@ -327,7 +329,7 @@ class Checking:
             offset += len(entries)
 
     def _decisions(self, place: int) -> list[int]:
-        """What the op message there ends; nothing if it cannot be read."""
+        """The half messages that an op message ends; none if it cannot be read."""
         stored = self._store.unit_at(place)
         try:
             return decided_offsets(decode_unit(stored).body) if stored is not None else []
@@ -343,7 +345,7 @@ class Checking:
         self.note_progress()
 
     def _pass_ops(self) -> bool:
-        """One step; False when the next op message is still needed, or there is none."""
+        """One step; False if the next op message is still needed, or there is none."""
         ledger = self._ledger
         low, high = self._store.min_offset(OP_HALF_TOPIC, QUEUE_ID), self._store.max_offset(OP_HALF_TOPIC, QUEUE_ID)
         ledger.op_position = max(ledger.op_position, low) if ledger.op_position <= high else low
@@ -357,8 +359,9 @@ class Checking:
         return bool(entries)
 
     def note_progress(self) -> None:
-        """Hand on what may be saved: progress whose copies and decisions are on disk. After a crash some producers may
-        be asked again, no transaction is forgotten."""
+        """Save the progress whose copies and decisions are on disk. After a crash some producers may be asked again,
+        and no transaction is lost.
+        """
         progress = (self._ledger.position, self._ledger.op_position)
         if len(self._noted) >= NOTED_MAX:
             self._noted.pop()

@@ -1,7 +1,7 @@
-"""The two steps a producer takes: a half message is stored, and END_TRANSACTION delivers it or drops it.
+"""The two steps of a producer: storing a half message, and END_TRANSACTION, which delivers or drops it.
 
-What RocketMQ 4.9 gets wrong is kept out here: a decision counts once however often it is sent, the first one stands,
-and one that names an older copy of a message counts for the newest.
+Avoids errors of RocketMQ 4.9: a decision takes effect once however often it is sent, the first one is final, and one
+that names an older copy of a message applies to the newest.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _Done: TypeAlias = "asyncio.Future[None]"
 
 
 class Deciding:
-    """The handler of END_TRANSACTION, and what a send of a half message does instead of an ordinary put."""
+    """The handler of END_TRANSACTION, and the put of half messages."""
 
     def __init__(
         self, store: MessageStore, writing: MessageWriter, ledger: Ledger, options: BrokerOptions, clock: Clock
@@ -58,9 +58,7 @@ class Deciding:
         self._under_way: dict[int, _Done] = {}  # place of a half message -> its last decision that is made later
         self.store_host = b""  # known when the port is
         self.on_end: Callable[[str, bool, int], object] | None = None
-        """Told topic, whether it was committed, and milliseconds since the half message, while somebody wants to know
-        of each decision.
-        """
+        """Called for each decision, if set: topic, whether it was committed, milliseconds since the half message."""
 
     def add_to(self, router: Router) -> None:
         self._shielded = router.shielded
@@ -91,7 +89,7 @@ class Deciding:
         header = command.header(EndTransactionHeader)
         if header.commit_or_rollback == TRANSACTION_NOT:
             _log.debug("event=transaction_unknown group=%s id=%s", header.producer_group, header.msg_id)
-            return None  # the producer does not know yet, and expects no answer either
+            return None  # a decision "unknown", sent oneway
         if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "commitOrRollback field wrong")
         place = header.commit_log_offset
@@ -111,8 +109,8 @@ class Deciding:
     async def _decide_later(
         self, command: Command, header: EndTransactionHeader, earlier: _Done | None, done: _Done
     ) -> Answer:
-        """When the half message can be read, and there is room for what ends it; the decision that came first comes
-        first.
+        """Wait until the half message can be read and there is room for the op message; decisions are processed in
+        order.
         """
         place = header.commit_log_offset
         try:
@@ -170,7 +168,7 @@ class Deciding:
         return _answer(command, ResponseCode.SUCCESS)
 
     def _named(self, header: EndTransactionHeader) -> Half:
-        """The half message a decision names, and only if everything it says of it is true."""
+        """The half message that a decision names, if all its fields match."""
         half = read_half(self._store.unit_at(header.commit_log_offset))
         if half is None:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, NOT_FOUND)

@@ -1,8 +1,8 @@
-"""What a transaction is in the store, as RocketMQ 4.9 writes it. Pure; knows no store, clock or producer.
+"""The stored form of a transaction, as RocketMQ 4.9 writes it. Pure; knows no store, clock or producer.
 
-A half message lies in queue 0 of the half topic and remembers in its properties where it belongs. An op message, in the
-op topic, ends it: the body is the half message's queue offset in decimal, the tag `d`. A half message that is looked at
-and stays undecided is copied behind the others, so that the queue has an oldest one that is young.
+A half message is stored in queue 0 of the half topic; its properties keep its real topic and queue. An op message, in
+the op topic, ends it: its body is the half message's queue offset in decimal, its tag `d`. A checked half message that
+stays pending is copied to the end of the queue, so that the queue's oldest pending one is never old.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ COPY_GROWTH: Final = 1 + len(
     encode_properties({TRANSACTION_CHECK_TIMES: "9" * 10, TRAN_PREPARED_QUEUE_OFFSET: "9" * 19, WAIT: "false"})
 )
 
-# What a message and its copies have in common, and no other message: unique id, time and connection of its birth.
+# What a message and its copies share, and no other message has: unique id, born timestamp and born host.
 Identity: TypeAlias = tuple[str, int, bytes]
 
 
@@ -72,7 +72,7 @@ class Half(Struct, frozen=True, gc=False):
 
     @property
     def identity(self) -> Identity | None:
-        """None for a sender that gives no unique id: nothing can then be told of copies."""
+        """None if the sender sets no unique id: copies cannot be recognized then."""
         unit = self.unit
         return (self.unique_id, unit.born_timestamp, unit.born_host) if self.unique_id else None
 
@@ -87,12 +87,12 @@ class Half(Struct, frozen=True, gc=False):
 
     @property
     def origin(self) -> int | None:
-        """Where a copy says that the message lay first."""
+        """The queue offset of the original, as the copy records it."""
         text = self.properties.get(TRAN_PREPARED_QUEUE_OFFSET, "")
         return int(text) if text.isdecimal() else None
 
     def immunity_ms(self, otherwise: int) -> int | None:
-        """How long the sender wants not to be asked; None when it did not say, `otherwise` when it said nonsense."""
+        """The time before which the sender must not be asked; None if it is not set, `otherwise` if it is no number."""
         text = self.properties.get(CHECK_IMMUNITY_TIME_IN_SECONDS)
         if text is None:
             return None
@@ -101,7 +101,7 @@ class Half(Struct, frozen=True, gc=False):
 
     @property
     def waits_for_store(self) -> bool:
-        """Whether the sender wants to hear of its message only when it is safe."""
+        """Whether the response to the sender must wait until the message is durable."""
         return self.properties.get(WAIT, "true").lower() == "true"
 
 
@@ -145,8 +145,9 @@ def make_half(record: PutRecord, text: str) -> None:
 
 
 def committed(half: Half) -> PutRecord:
-    """The message that is delivered. Its properties are those of the half message, with everything they say of the
-    transaction; only a delayed one loses the mark that it is transactional, as with RocketMQ."""
+    """The delivered message. It keeps all properties of the half message, those about the transaction included; only a
+    delayed one loses the transaction flag, as in RocketMQ.
+    """
     unit, properties = half.unit, half.properties
     text = unit.properties
     if _whole(properties.get(DELAY), 0) > 0:
@@ -182,7 +183,7 @@ def became(half: Half, stored: Buffer | None) -> bool:
 
 
 def op_record(offset: int, now_ms: int, host: bytes) -> PutRecord:
-    """The message that says: the half message at this queue offset is decided."""
+    """The op message for the half message at this queue offset."""
     return PutRecord(OP_HALF_TOPIC, QUEUE_ID, b"%d" % offset, OP_PROPERTIES, now_ms, host, host)
 
 
@@ -197,12 +198,12 @@ def checked_copy(half: Half) -> Half:
 
 
 def immune_copy(half: Half) -> Half:
-    """The half message that remembers where it lay first."""
+    """A copy of the half message that records the offset of the original."""
     return _with(half, TRAN_PREPARED_QUEUE_OFFSET, half.properties.get(TRAN_PREPARED_QUEUE_OFFSET, str(half.offset)))
 
 
 def resumed_copy(half: Half) -> Half:
-    """The half message as if nobody had been asked yet."""
+    """A copy of the half message without checks."""
     return _with(half, TRANSACTION_CHECK_TIMES, "0")
 
 
@@ -216,7 +217,7 @@ def copy_record(half: Half) -> PutRecord:
 
 
 def discard_record(half: Half) -> PutRecord:
-    """The half message on its way to the topic of those that are given up."""
+    """The half message for the topic of abandoned ones."""
     return _copied(half, TRANSACTION_CHECK_MAX_TOPIC)
 
 
@@ -237,7 +238,7 @@ def _copied(half: Half, topic: str) -> PutRecord:
 
 
 def check_unit(half: Half, queue_offset: int, physical_offset: int) -> bytes:
-    """The message as its producer is asked about it: in its real place, with the offsets of the newest copy."""
+    """The message in a check request: with its real topic and queue, and the offsets of the newest copy."""
     text = encode_properties(half.properties | {WAIT: "false"})
     if len(text.encode()) > PROPERTIES_SIZE_MAX:
         text = encode_properties(half.properties)

@@ -1,7 +1,7 @@
 """Which half messages are decided, in a bit each, and where the newest copy of one is. Pure.
 
-Offsets here are those of the half queue. Everything below `position` is over: decided, copied behind the others, or
-given up. From there on a bit says whether an op message exists.
+Offsets are those of the half queue. Everything below `position` is done: decided, copied to the end, or abandoned. From
+there on a bit says whether an op message exists.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from orbitmq.broker.transactions.half import Identity
 
 WINDOW_MAX = 1 << 28  # half messages between the oldest open one and the newest: 32 MB of bits, hours of heavy load
 COPIES_MAX = 100_000  # transactions whose copies are remembered, some 30 MB; a producer that is well leaves none
-OPS_MAX = 100_000  # op messages whose word is remembered until it has done its work; others are read again
+OPS_MAX = 100_000  # op messages cached until they are applied; others are read again
 TRIM_BYTES = 4096  # bits are dropped in pieces of this size
-STEPS = 64  # offsets looked at one by one before whole bytes are skipped
+STEPS = 64  # offsets checked one by one before whole bytes are skipped
 PIECE_BYTES = 1 << 16  # counted at a time
 
 
@@ -73,7 +73,7 @@ class Decided:
 
 
 class State(Enum):
-    """What a half message is that a producer or a round names."""
+    """The state of a half message that a producer or a round names."""
 
     OPEN = auto()
     DECIDED = auto()
@@ -84,13 +84,13 @@ _DECIDED, _GIVEN_UP = -1, -2  # in place of the offset of a newest copy
 
 
 class Ledger:
-    """`position`: the half queue's progress. `op_position`: op messages below it speak of nothing above it."""
+    """`position`: the half queue's progress. `op_position`: op messages below it refer to nothing above `position`."""
 
     def __init__(self) -> None:
         self.begin(0, 0)
 
     def begin(self, position: int, op_position: int) -> None:
-        """Forget everything and start there."""
+        """Clear all state and start at these offsets."""
         self.position = position
         self.op_position = op_position
         self._decided = Decided(position)
@@ -99,7 +99,7 @@ class Ledger:
         self._ops_from = 0  # from this one on
 
     def state(self, offset: int, identity: Identity | None) -> tuple[State, int]:
-        """Of the half message at `offset`, and the offset of the copy that stands for it."""
+        """The state of the half message at `offset`, and the offset of its newest copy."""
         newest = self._copies.get(identity) if identity is not None and self._copies else None
         if newest == _DECIDED or offset in self._decided:
             return State.DECIDED, offset
@@ -110,7 +110,7 @@ class Ledger:
         return (State.OPEN if offset >= self.position else State.OVER), offset
 
     def is_decided(self, identity: Identity | None) -> bool:
-        """Whether a message that was copied or given up is known to be decided."""
+        """Whether a message that was copied or abandoned is known to be decided."""
         return identity is not None and self._copies.get(identity) == _DECIDED
 
     def decide(self, offset: int, identity: Identity | None) -> None:
@@ -121,7 +121,7 @@ class Ledger:
         self.advance()
 
     def op_stored(self, op_offset: int, offset: int) -> None:
-        """The op message at `op_offset` of its queue is the one that decides `offset`."""
+        """The op message at `op_offset` of its queue decides `offset`."""
         ops = self._ops
         if op_offset != self._ops_from + len(ops):
             ops.clear()
@@ -149,7 +149,7 @@ class Ledger:
             self._remember(identity, offset)
 
     def give_up(self, identity: Identity | None) -> None:
-        """A late decision for a message that was given up still counts; nobody waits for it."""
+        """A late decision about an abandoned message still takes effect, although no round waits for it."""
         if identity is not None:
             self._remember(identity, _GIVEN_UP)
 
@@ -169,8 +169,9 @@ class Ledger:
             self._remember(identity, _DECIDED)
 
     def restore_copy(self, offset: int, identity: Identity | None, origin: int | None = None) -> None:
-        """Take in a copy found after a start, and the offset where it says that the message lay first. Copies come in
-        order, after all that is decided."""
+        """Record a copy found after a start, and the offset of the original that it names. Copies arrive in order,
+        after all decisions.
+        """
         if origin is not None and origin in self._decided:
             self._decided.add(offset)
         if identity is not None and self._copies.get(identity) != _DECIDED:
@@ -183,7 +184,7 @@ class Ledger:
             self._copies.popitem(last=False)
 
     def undecided(self, end: int) -> Iterator[int]:
-        """How many half messages before `end` nobody has decided, in pieces that add up."""
+        """The number of pending half messages before `end`, in parts that add up."""
         return self._decided.missing(self.position, end)
 
     def advance(self) -> None:

@@ -1,4 +1,4 @@
-"""For tools: which transactions are pending, and a new chance for one that was given up."""
+"""For tools: lists pending transactions, and resumes the checks of an abandoned one."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from orbitmq.wire.headers_transaction import PendingTransactionsHeader, ResumeCh
 from orbitmq.wire.objects import encode
 from orbitmq.wire.requests import RequestCode
 
-PAGE_MAX = 1000  # transactions in one answer, some 400 kB
-SCAN_MAX = 100_000  # half messages looked at for one answer; whoever asks goes on from where it ended
-STEP_MESSAGES = 128  # looked at in one turn of the event loop
+PAGE_MAX = 1000  # transactions in one response, some 400 kB
+SCAN_MAX = 100_000  # half messages examined for one response; the next request continues there
+STEP_MESSAGES = 128  # examined in one turn of the event loop
 
 
 class Pending:
@@ -66,7 +66,7 @@ class Pending:
         return _page(command, found, -1)
 
     def _open(self, offset: int, places: list[int]) -> Iterator[Half]:
-        """Those that are open among the half messages from `offset` on."""
+        """The pending ones among the half messages from `offset` on."""
         for number, place in enumerate(places, offset):
             half = read_half(self._store.unit_at(place), with_body=False)
             if half is not None and self._ledger.state(number, half.identity) == (State.OPEN, number):
@@ -92,7 +92,7 @@ class Pending:
         )
 
     async def resume(self, _connection: object, command: Command) -> Command:
-        """Copy a message that was given up, or one that is pending, behind the others as if nobody had been asked."""
+        """Copy an abandoned or pending message to the end of the queue, with no checks counted."""
         return await self._writing.with_room(partial(self._resume, command), _refuse)
 
     def _resume(self, command: Command) -> Command:

@@ -17,7 +17,7 @@ from orbitmq.store.engine import MessageStore
 
 
 class Transactions:
-    """`prepare` is what a send of a half message does; requests come through the router; `checking` goes by itself."""
+    """`prepare` puts a half message; requests are registered with the router; `checking` runs in rounds of its own."""
 
     def __init__(
         self,

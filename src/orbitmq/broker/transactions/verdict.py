@@ -1,4 +1,4 @@
-"""What is to be done with a half message nobody has decided yet. Pure: the time comes in."""
+"""The verdict of a check on a pending half message. Pure: the caller passes the time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ HOUR_MS = 3_600_000
 class Verdict(Enum):
     """The four things a round of checks does."""
 
-    DISCARD = auto()  # asked often enough, or too old
+    DISCARD = auto()  # checked too often, or too old
     WAIT = auto()  # too young, and so are all behind it: the round ends
-    SPARE = auto()  # its sender wants not to be asked yet; copied, so that others get their turn
-    CHECK = auto()  # ask a producer
+    SPARE = auto()  # its sender must not be asked yet; copied, so that others get their turn
+    CHECK = auto()  # send a check request
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,9 @@ class Limits:
 
 
 def judge(half: Half, limits: Limits, started_ms: int, now_ms: int) -> Verdict:
-    """`started_ms`: when the round began; copies made since then are left to the next one, so that a producer has the
-    time of a round for its last answer, too."""
+    """`started_ms`: when the round began; copies made since then belong to the next one, so that a producer has a whole
+    interval for its last response, too.
+    """
     age_ms = now_ms - half.unit.born_timestamp
     if half.unit.store_timestamp >= started_ms:
         return Verdict.WAIT
@@ -39,7 +40,7 @@ def judge(half: Half, limits: Limits, started_ms: int, now_ms: int) -> Verdict:
     immunity_ms = half.immunity_ms(limits.timeout_ms)
     if immunity_ms is not None:
         return Verdict.SPARE if age_ms < immunity_ms else Verdict.CHECK
-    # A message that seems to come from the future was sent by a machine whose clock is wrong: its age says nothing.
+    # A message with a birth time in the future was sent by a machine whose clock is wrong: its age is unknown.
     return Verdict.WAIT if 0 <= age_ms < limits.timeout_ms else Verdict.CHECK
 
 
