@@ -15,7 +15,7 @@ from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.positions import PhysicalOffset
 from orbitmq.store.queue import ENTRY_SIZE, ConsumeQueue
 
-UNSEEN_MAX = 1_000_000  # messages; a disk that stopped answering must not fill the memory, some 200 bytes each
+UNSEEN_MAX = 1_000_000  # messages; a disk that no longer responds must not fill the memory, some 200 bytes each
 
 # topic, queue id, queue offset of the first message + 1, tag hashes of that one and those behind it, store timestamp
 OnArrival = Callable[[str, int, int, Sequence[int], int], object]
@@ -42,7 +42,7 @@ class Arrivals:
 
     @property
     def is_overfull(self) -> bool:
-        """Whether too many messages wait to be shown."""
+        """Whether too many messages wait to become readable."""
         return len(self._unseen) >= UNSEEN_MAX
 
     def add(self, queue: ConsumeQueue, queue_offset: int, end: int, code: int, now_ms: int) -> None:
@@ -67,7 +67,7 @@ class Arrivals:
             self._unseen.append(_Unseen(end, queue, next_offset * ENTRY_SIZE, next_offset, code, now_ms))
 
     def show(self, limit: PhysicalOffset) -> None:
-        """Let readers see what ends at `limit` or before, and tell of it."""
+        """Make messages that end at `limit` or before readable, and report their arrival."""
         if self._at_once:
             return
         if self._log.whole is not None:

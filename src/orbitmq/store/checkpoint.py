@@ -1,11 +1,11 @@
-"""The checkpoint file: up to which store time everything is known to be on disk.
+"""The checkpoint file: the store times up to which everything is known to be on disk.
 
     offset | size | field
          0 |    8 | store time up to which the commit log is flushed
          8 |    8 | store time up to which the consume queues are flushed
         16 |    8 | store time up to which the index is flushed
 
-4096 bytes; what newer versions keep behind these fields is left as it is.
+4096 bytes; further fields of newer versions are kept unchanged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Checkpoint:
 
     @property
     def safe_timestamp(self) -> int:
-        """Messages stored before this need not be looked at after a crash."""
+        """Recovery after a crash can skip messages stored before this."""
         return max(0, min(self.log_timestamp, self.queue_timestamp) - SAFETY_MS)
 
     def load(self) -> None:

@@ -1,8 +1,8 @@
-"""Does what `retention` decides: measures disks, takes the oldest files out of the log, and lets the queues follow.
+"""Executes the decisions of `retention`: measures disks, removes the oldest files of the log, and trims the queues.
 
-A worker looks and disposes; the streams themselves are changed by the thread that appends, to which `deliver` brings
-the job, so that no reader meets a file that is going. One file goes at a time and the disk is measured again before
-the next, so no more is lost than a full disk demands.
+A worker measures and disposes of files; the streams themselves are changed by the thread that appends, to which
+`deliver` passes the job, so that no reader meets a file that is being removed. Files are removed one at a time, and the
+disk is measured again before the next, so no more is lost than a full disk requires.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ KeepsFrom = Callable[[], int]
 
 
 def keeps_nothing() -> int:
-    """Every file may go when its time has come."""
+    """Every file may be removed when it has expired."""
     return sys.maxsize
 
 
 class Cleaner:
-    """`is_full` says that the disks have no room for messages; it falls as soon as they have. `use` is how full they
-    were at the last look.
+    """`is_full` says that the disks have no room for messages; it is false again as soon as they have. `use` is the
+    ratio in use at the last measurement.
 
-    `settled` tells below which offset of the log a crash would not need it, because all of it is in the queues, on
-    disk; `settle` has that brought up to date soon. From the offset `keeps_from` tells, the log is wanted for longer:
-    only a disk that is nearly full takes it.
+    `settled` returns the offset of the log below which a crash would not need it, because all of it is in the queues,
+    on disk; `settle` requests that this is brought up to date. From the offset that `keeps_from` returns the log is
+    retained longer: only a nearly full disk overrides that.
 
-    `find_unread` looks for what a nearly full disk may not take either: files that have not expired and hold messages
-    a group has not read. `held_for` says whose the first of them is, None while no file is kept for that reason.
+    `find_unread` finds what even a nearly full disk does not remove: files that have not expired and hold messages that
+    a group has not read. `held_for` is the first of these messages, None while no file is kept for that reason.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Cleaner:
         self._settle = settle
         self._keeps_from = keeps_from
         self._find_unread = find_unread
-        self._unread: Unread | None = None  # as of this round: groups go on, so it only says too much
+        self._unread: Unread | None = None  # as of this round: groups progress, so it errs on the safe side
         self._has_looked = False  # for it, in this round
         self._kept_path: Path | None = None  # that was logged as kept
         self._held_path: Path | None = None  # that was logged as held
@@ -129,11 +129,11 @@ class Cleaner:
         return use
 
     def dispose(self, file: MappedFile) -> None:
-        """Take a file of another stream that nobody can find any more, its name included. For any thread."""
+        """Dispose of a file of another stream, its name included, which no reader can open any more. Thread-safe."""
         self._disposal.add([file], named=True)
 
     def ask(self) -> None:
-        """Have expired files removed now, whatever the hour."""
+        """Request that expired files are removed now, regardless of the hour."""
         self._rounds_asked = ROUNDS_ASKED
         self._next_round_ms = 0
 
@@ -156,7 +156,7 @@ class Cleaner:
         return self._pause_ms()
 
     def close(self) -> None:
-        """After the worker has ended: nothing that was given up stays on disk."""
+        """After the worker has ended: dispose of all removed files."""
         try:
             self._disposal.close()
         except OSError as error:
@@ -203,7 +203,7 @@ class Cleaner:
             self._left = 0
             return
         if min(self._log.flushed, self._settled()) <= end:
-            # With the file would go what a crash needs: the beginning of the log, or entries not on disk yet.
+            # Whether the file has data that a crash needs: the beginning of the log, or entries not on disk yet.
             self._settle()
             self._next_file_ms = now_ms + self._file_pause_ms
             return
@@ -229,7 +229,7 @@ class Cleaner:
         return self.held_for is not None
 
     def _is_kept(self, file: MappedFile, start: int, decision: Decision) -> bool:
-        """Whether somebody still wants the first file, and the disk can wait."""
+        """Whether the first file is still retained for a reader, and the disk can wait."""
         wanted_from = self._keeps_from()
         if wanted_from >= start + self._log.files.file_size:
             return False
@@ -244,7 +244,7 @@ class Cleaner:
         self._disposal.add([self._log.files.remove_first()], named=True)
 
     def _send_away(self, job: Callable[[], None]) -> None:
-        """Let the appending thread do the job. One at a time, so that what it is based on stays true."""
+        """Run the job on the appending thread. One at a time, so that what it is based on stays true."""
         self._is_away = True
 
         def do() -> None:

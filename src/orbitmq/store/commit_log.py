@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 RESERVE_STEP = 4 << 20  # one claim; some 50 ms of the highest load one core can take
 STEPS_A_TURN: Final = 4  # after which a worker can be stopped
-FILES_AHEAD: Final = 2  # at most, as RocketMQ; there are so many only when they are small
+FILES_AHEAD: Final = 2  # the maximum, as in RocketMQ; reached only by small messages
 RESERVE_AHEAD: Final = 4 * RESERVE_STEP  # the worker needs a quarter of the time to prepare it
 # Bytes of an append that are written by a call: its whole pages come into memory without being cleared first, which
 # costs several times what the copy does. Of less, the call costs more than it saves. Unlike a store to the map it waits
@@ -39,9 +39,9 @@ CALLED_FROM: Final = 16 << 10
 
 
 class CommitLog:
-    """`end` is where the next unit goes, `limit` how far units may go before `make_room` must be asked.
+    """`end` is where the next unit is written, `limit` how far units may extend before `make_room` must be called.
 
-    `readable` is how far readers may see: everything, unless `shows_at_once` is false; then the owner moves it.
+    `readable` is how far readers may see: up to `end`, unless `shows_at_once` is false; then the owner moves it.
 
     Invariants: start <= flushed <= end <= limit + BLANK.size, and readable <= end; every byte below the limit has disk
     blocks.
@@ -90,7 +90,7 @@ class CommitLog:
 
     @property
     def written(self) -> PhysicalOffset:
-        """How far the files hold what was appended."""
+        """How far the files contain what was appended."""
         return self.end if self.staging is None else self.staging.committed
 
     @property
@@ -99,7 +99,7 @@ class CommitLog:
         return self.last_store_timestamp if self.staging is None else self._committed_timestamp
 
     def commit(self) -> PhysicalOffset:
-        """Have the files hold what was appended before the call. OSError when the disk fails. For one worker."""
+        """Write what was appended before the call to the files. OSError if the disk fails. For one worker."""
         if self.staging is None:
             return self.end
         timestamp = self.last_store_timestamp
@@ -170,9 +170,9 @@ class CommitLog:
             self.limit = min(self._reserved, self._file_end) - BLANK.size
 
     def end_whole(self) -> None:
-        """Leave out the part of a unit that a copy may end with: its master will send it again, another one something
-        else. Units that are whole stay, those as well that wait for room in their queues: the master has been told of
-        them, and its producers may have been.
+        """Drop the partial unit at the end of a replica: its master will send it again, another master something else.
+        Whole units stay, also those that wait for room in their queues: they were acknowledged to the master, and
+        perhaps to producers.
         """
         if self.whole is not None and self._file_start <= self.whole < self.end:
             end = self._behind_whole_units(self.whole)
@@ -181,7 +181,7 @@ class CommitLog:
             self.end, self.flushed = end, min(self.flushed, end)
 
     def _behind_whole_units(self, start: int) -> PhysicalOffset:
-        """Where the half unit begins that follows `start` in the file being written; `end` when there is none."""
+        """The offset of the partial unit after `start` in the file being written; `end` if there is none."""
         file_start = self._file_start
         walk = Walk(self.files.files[-1].view[: self.end - file_start], file_start, start - file_start)
         for _ in walk:
@@ -201,10 +201,10 @@ class CommitLog:
             self.whole = self.end
 
     def make_room(self, size: int) -> PhysicalOffset:
-        """The place for `size` bytes of units, in the next file when this one cannot take them.
+        """The position for `size` bytes of units, in the next file if this one has no room.
 
-        OSError when the disk has no room, TimeoutError when it does not say so in time, BlockingIOError when the file
-        should have a buffer and none is free, or the system has no map for it; the log is then as before.
+        OSError if the disk has no room, TimeoutError if it does not respond in time, BlockingIOError if the file needs
+        a buffer and none is free, or the system has no map for it; the log is then unchanged.
         """
         needed = size + BLANK.size
         with self._reservation():
@@ -221,11 +221,11 @@ class CommitLog:
 
     @contextmanager
     def _reservation(self) -> Iterator[None]:
-        """Wait for the worker, which may be in the middle of a step. Once that took too long nobody else waits."""
+        """Wait for the worker, which may be in the middle of a step. After one timeout no other caller waits."""
         if not self._reserving.acquire(timeout=0 if self._is_slow else self._patience_s):
             self._is_slow = True
-            # The worker may be done by now, and have said so before this was set. Where it has all blocks it wants, it
-            # would never say it again, and every message would be refused.
+            # The worker may have finished and reported before this was set. If it has all blocks it needs it would
+            # never report again, and every message would be refused.
             if not self._reserving.acquire(blocking=False):
                 raise TimeoutError(f"no room for messages within {self._patience_s:g} s")
         self._is_slow = False
@@ -267,13 +267,13 @@ class CommitLog:
             with self._reserving:
                 is_enough = self._reserved >= self.files.end + FILES_AHEAD * self.files.file_size  # of whole files
                 step = None if is_enough else self._reserve_step()
-            self._is_slow = False  # after the release: whoever still found it held has set it before
+            self._is_slow = False  # after the release: a caller that still found it locked has set it before
             if step is None:
                 return False
             file, position, size = step
             if self.warmer is not None:
                 self.warmer.warm(file, position, size)
-            elif self._called_to != self.end:  # what is written by a call wants no pages
+            elif self._called_to != self.end:  # writes by a call need no pages
                 file.warm(position, size)
         return True
 
@@ -329,13 +329,13 @@ class CommitLog:
     # ------------------------------------------------------------------------------------------------ flush and close
 
     def flush(self) -> PhysicalOffset:
-        """Return when what was appended before the call is on disk. OSError when it is not. For any thread."""
+        """Return when what was appended before the call is on disk. OSError if it is not. Thread-safe."""
         with self._flushing:
             end, rewinds = self.written, self._rewinds
             if end > self.flushed:
                 self.files.sync(self.flushed, end)
                 if rewinds != self._rewinds:
-                    return self.flushed  # what stands behind it now may be other bytes
+                    return self.flushed  # the bytes after it may have changed
                 self.flushed = end
             return end
 

@@ -1,13 +1,13 @@
-"""After a crash: which entries of the queues are believed, and from where the log must be walked to have all of them.
+"""After a crash: which queue entries are valid, and from where the log must be scanned to restore all of them.
 
-Entries of messages below `settled` were flushed before the checkpoint was written. Later ones may be missing, torn, or
-those of an earlier life; the walk makes them anew. But files can also be damaged or lost that were flushed long ago.
-So every entry below `settled` is looked at, and a queue ends where one does not follow the last. The sizes of all
-entries that point into a file of the log then add up to what the file holds: a file for which that is so need not be
-read. Of any other those parts are read that no entry points to, and the messages there are looked up one by one.
+Entries of messages below `settled` were flushed before the checkpoint was written. Later ones may be missing, torn or
+stale; the scan writes them again. But files that were flushed long ago can also be damaged or lost. So every entry
+below `settled` is checked, and a queue is cut at the first that does not follow its predecessor. If the sizes of all
+entries that point into a log file add up to what the file contains, it need not be read. In any other file the parts
+that no entry points to are read, and their messages are looked up one by one.
 
-Light queues hold messages that other queues hold as well, so this does not tell what they lack. They are made anew
-where one of their files is missing, or begins with an entry that should have been reached.
+Light queues contain messages that are in other queues as well, so this does not detect what they lack. They are rebuilt
+if one of their files is missing, or begins with an entry that should have been reached.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from orbitmq.store.walk import Walk
 
 _log = logging.getLogger(__name__)
 
-CHUNK = 500  # entries looked at in one go: ten times as fast as one by one
+CHUNK = 500  # entries checked at a time: ten times as fast as one by one
 PLACES = struct.Struct(">" + "q12x" * CHUNK)
 SIZES = struct.Struct(">" + "8xi8x" * CHUNK)
 PLACE_AND_SIZE = struct.Struct(">qi8x")
@@ -62,7 +62,7 @@ def prove(log: CommitLog, queues: ConsumeQueues, settled: int, clock: Clock) -> 
 
 
 def watched(queues: ConsumeQueues, clock: Clock) -> Iterator[ConsumeQueue]:
-    """The queues; how far they are goes to the log every few seconds, in bytes of their files."""
+    """The queues; progress is logged every few seconds, in bytes of their files."""
     done, sizes = 0, {queue: queue.files.end - queue.files.start for queue in queues}
     progress = Progress(clock, 0, sum(sizes.values()), "queues_checking")
     for queue, size in sizes.items():
@@ -81,8 +81,8 @@ class Coverage:
         self._ends: dict[int, int] = {}  # and where the last one of these ends
 
     def cut(self, queue: ConsumeQueue, settled: int) -> int:
-        """Cut the queue before the first entry that is not believed. Where to look for what it has lost thereby of the
-        messages below `settled`: in the file of the log with the last one it has left.
+        """Cut the queue before the first invalid entry. Returns where to look for the messages below `settled` that it
+        lost: in the log file of its last remaining one.
         """
         number = self.end_of(queue, settled)
         is_torn = queue.lost_files or _is_torn(queue, number, settled)
@@ -172,9 +172,9 @@ class Coverage:
 
 
 def _is_torn(queue: ConsumeQueue, number: int, settled: int) -> bool:
-    """Whether the queue has entries of messages below `settled` from `number` on, the first of which is not believed.
+    """Whether the queue has entries of messages below `settled` from `number` on, the first of which is invalid.
 
-    Of later files the first entry tells: a file made ahead is all zero.
+    For later files the first entry decides: a preallocated file is all zero.
     """
     in_file = queue.files.file_size // ENTRY_SIZE
     later = range(number - number % in_file + in_file, queue.files.end // ENTRY_SIZE, in_file)
@@ -199,12 +199,12 @@ class _Expected:
                 self._begins[queue.topic] = min(first, self._begins.get(queue.topic, first))
 
     def includes(self, unit: Unit) -> bool:
-        """Whether the message, to which no entry leads, should have one.
+        """Whether the message, to which no entry points, should have one.
 
-        It should not when it is older than what is left of its queue, or of its topic without that queue, which was
-        removed then and made anew; nor when nothing at all is left, because that is how a removed topic looks. Some
-        are never removed. And it cannot when another message has its number: a RocketMQ that had lost the entry gave it
-        away.
+        It should not if it is older than the remaining part of its queue, or of its topic without that queue, which was
+        then removed and recreated; nor if no queue of the topic remains, which is what a deleted topic looks like. Some
+        topics are never deleted. And it cannot if another message has its queue offset: a RocketMQ broker that had lost
+        the entry reused it.
         """
         if not is_queued(unit.sys_flag):
             return False
@@ -235,7 +235,7 @@ class _Expected:
 
 
 def _fillers(view: memoryview) -> int:
-    """Bytes of a file's beginning that stand for messages that were gone before the queue began."""
+    """Bytes at a file's beginning for messages that had expired before the queue was created."""
     position = 0
     while position < len(view) and ENTRY.unpack_from(view, position)[1] == FILLER_SIZE:
         position += ENTRY_SIZE

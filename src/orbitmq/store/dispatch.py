@@ -34,7 +34,7 @@ TAGS_ONLY: Final[Mapping[str, EntryCode]] = MappingProxyType({})  # no topic has
 
 
 def no_bitmap(topic: str, properties: bytes) -> bytes:  # noqa: ARG001
-    """Nobody filters."""
+    """No group filters."""
     return b""
 
 
@@ -72,7 +72,9 @@ class Dispatcher:
         return topic in self._entry_codes
 
     def resolved(self, queue: ConsumeQueue, entry: Entry, unit_at: Callable[[int], memoryview | None]) -> Entry:
-        """The entry with what an address in it leads to; where that is lost, with what the message itself says."""
+        """The entry, with the code of the extension unit that an address in it points to; if that is lost, the
+        message's own.
+        """
         offset, size, field = entry
         code = queue.resolve(field)
         if code is None:
@@ -92,7 +94,9 @@ class Dispatcher:
         properties: bytes,
         store_timestamp: int,
     ) -> int:
-        """Make the entry of a message in its own queue; what it says of the message. OSError when the disk is full."""
+        """Add the entry of a message to its own queue; returns what was read from the message. OSError if the disk is
+        full.
+        """
         code = field = self.code_of(queue, properties, store_timestamp)
         if queue.extended is not None and physical_offset + size > queue.max_physical_offset:
             field = self._extend(queue, queue.extended, code, properties, store_timestamp)

@@ -1,11 +1,11 @@
-"""Removes files that no longer belong to a stream, without anybody noticing: a worker's job, in small bites.
+"""Frees removed files in small steps, on a worker thread, so that flushes are not delayed.
 
-The name goes first, so that no start ever finds half a file. Then the memory is let go and the disk blocks are given
-back in steps: freeing a gigabyte in one go keeps the file system busy for a third of a second, and with it every flush.
+The name is removed first, so that no start finds a partial file. Then the memory is released and the disk blocks are
+freed in steps: freeing a gigabyte at once keeps the file system busy for a third of a second, and delays every flush.
 
-A reader may still hold a slice of the file (RocketMQ counts references; here the memoryviews do it). Its pages must not
-be taken away, or its next look would kill the process. Such a file is looked at again later; after a while it is left
-to the kernel, which frees it with the last slice.
+A reader may still hold a slice of the file (RocketMQ counts references; here memoryviews do that). Its pages must not
+be freed, or the next access would kill the process. Such a file is tried again later; after a while it is left to the
+kernel, which frees it with the last slice.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ FORGET_STEP = 4 << 20  # a quarter of a millisecond, with the interpreter lock h
 
 @dataclass
 class _Held:
-    """A file without a name that somebody reads."""
+    """A file without a name that a reader still holds."""
 
     file: MappedFile
     since_ms: int
 
 
 class Disposal:
-    """Files on their way out, in the order they were given. `retry_ms`: how often a held file is looked at;
-    `patience_ms`: after how long it is left to the kernel.
+    """Files to be freed, in order. `retry_ms`: how often a held file is tried again; `patience_ms`: after how long it
+    is left to the kernel.
     """
 
     def __init__(self, fs: Files, clock: Clock, retry_ms: int, patience_ms: int) -> None:
@@ -48,11 +48,11 @@ class Disposal:
 
     @property
     def is_done(self) -> bool:
-        """Whether all files given so far are gone and their blocks are free, or nobody waits for that any more."""
+        """Whether all files added so far are freed or left to the kernel."""
         return not self._new and not self._held
 
     def add(self, files: Iterable[MappedFile], *, named: bool) -> None:
-        """Take files that nobody can find any more; those that are `named` still have their name. For any thread."""
+        """Add files that no reader can open any more; those that are `named` still have their name. Thread-safe."""
         self._new.extend((file, named) for file in files)
 
     def work(self) -> None:

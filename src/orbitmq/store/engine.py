@@ -1,7 +1,7 @@
-"""The store as a broker sees it: put, get, look up; open and close in the right order.
+"""The store as a broker uses it: put, get, look up; open and close in the right order.
 
-One thread, the broker's event loop, calls everything here. Worker threads flush, claim disk blocks, index keys and
-look for files to remove; they never append, and what they want changed in the log or a queue they hand to `deliver`.
+One thread, the broker's event loop, calls everything here. Worker threads flush, allocate disk blocks, index keys and
+find files to remove; they never append, and pass changes of the log or a queue to `deliver`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ INDEX_INTERVAL_MS = 100  # a query brings the index up to date itself; this boun
 
 
 def call(job: Callable[[], object]) -> object:
-    """Run a completion callback where it is."""
+    """Run a completion callback on the current thread."""
     return job()
 
 
@@ -82,13 +82,13 @@ def _commit_log(files: Files, options: StoreOptions) -> CommitLog:
 
 
 class MessageStore:
-    """A store directory, opened with `open` and left with `close`.
+    """A store directory, opened with `open` and closed with `close`.
 
-    `on_arrival` is told of the messages that readers can get from now on, of those of a batch together unless they
-    become visible one by one. `deliver` runs completion callbacks, which come from a worker thread: a broker gives its
-    event loop's `call_soon_threadsafe`. `entry_codes` are for topics whose queue entries do not hold the tags' hash.
-    `filter_bitmap` tells which filters take a message, for the queues' extensions. From the place `keeps_from` tells,
-    the log stays as long as the disk has room; what `find_unread` finds keeps it even then, until it has expired.
+    `on_arrival` is called with messages that have become readable; those of a batch together unless they become
+    readable one by one. `deliver` runs completion callbacks of worker threads: a broker passes its event loop's
+    `call_soon_threadsafe`. `entry_codes` are for topics whose queue entries do not hold the tags' hash. `filter_bitmap`
+    returns the filters that match a message, for the queues' extensions. From the offset that `keeps_from` returns, the
+    log is retained as long as the disk has room; what `find_unread` finds is retained even then, until it has expired.
     """
 
     def __init__(
@@ -160,10 +160,10 @@ class MessageStore:
     # ------------------------------------------------------------------------------------------------ open and close
 
     def open(self) -> None:
-        """Lock the directory, load and recover what is there; takes time after a crash.
+        """Lock the directory, load and recover its content; takes time after a crash.
 
-        StoreLocked when another store owns it, StoreDamaged for files that do not belong there, StoreError when the
-        disk refuses. A directory that does not exist is made.
+        StoreLocked if another store owns it, StoreDamaged for files that do not belong there, StoreError if the disk
+        refuses. A directory that does not exist is created.
         """
         try:
             self._fs.make_directory(self.options.root)
@@ -181,9 +181,9 @@ class MessageStore:
             worker.start()
 
     def close(self) -> None:
-        """Flush everything and let the directory go; afterwards a start finds nothing to recover.
+        """Flush everything and release the directory; a later start has nothing to recover.
 
-        The abort file stays when the disk has failed, so that the next start looks at everything.
+        The abort file stays if the disk has failed, so that the next start recovers.
         """
         if self._lock is None:
             return
@@ -225,7 +225,7 @@ class MessageStore:
             is_copy=self.options.is_slave,
         )
         if not clean:
-            # What a killed process left may be in memory only, names included; from here on it counts as flushed.
+            # Data of a killed process may be in memory only, names included; after this it counts as flushed.
             came_along = self._queues.flush(self._queues)
             below_root = (self.options.root / "index",) if came_along else (self.options.root,)
             for directory in {*below_root, *self._log.files.directories}:
@@ -318,9 +318,9 @@ class MessageStore:
         return PutResult(PutStatus.PUT_OK, offset, queue_offset, size, now_ms, record.store_host)
 
     def refused_later(self, record: PutRecord, topic: str, growth: int = 0) -> PutResult | None:
-        """What `put` would always say of a message that waits when it comes to its real `topic`: its sender must hear
-        of it now. None when only the disk, or an option that is changed, can refuse it then. `growth` is how much
-        longer its properties may get until then.
+        """The refusal that `put` would always give a message when it is put to its real `topic` later, so that its
+        sender gets it now. None if only the disk, or an option that may change, can refuse it then. `growth` is how
+        much longer its properties may become until then.
 
         MessageIllegal for a topic, or a further queue's name, that cannot be stored.
         """
@@ -347,7 +347,7 @@ class MessageStore:
 
     def put_batch(self, record: PutRecord, *, at_once: bool = False) -> PutResult:
         """Store the messages of a batch, all in one file. `record` has the body of the request and what the messages
-        share; its properties are added to those of each. Raises as `put` does, and BodyError for a body that is none.
+        share; its properties are added to those of each. Raises as `put` does, and BodyError if the body is no batch.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -363,7 +363,7 @@ class MessageStore:
         except BodyTooLarge as error:
             return illegal(f"{error}, which maxMessageSize allows")
         if self._multi_dispatch.is_wanted(batch):
-            # Each would need offsets of its own in them, and a start after a crash would believe forged ones.
+            # Each would need its own offsets in them, and recovery after a crash would accept forged ones.
             return illegal("messages of a batch enter no further queues")
         total = len(batch.units)
         if batch.bodies_size > self.options.max_message_size:
@@ -371,7 +371,7 @@ class MessageStore:
             return illegal(f"the bodies of the batch have {batch.bodies_size} bytes, maxMessageSize is {limit}")
         if (refusal := self._find_room(total, [queue], len(batch.sizes), at_once=at_once)) is not None:
             return refusal
-        if self._log.end != offset:  # it goes into the next file
+        if self._log.end != offset:  # it is written to the next file
             offset, batch = self._log.end, self._packed(record, queue, now_ms)
         first = queue.max_offset
         self._log.append(batch.units, now_ms)
@@ -413,10 +413,10 @@ class MessageStore:
         if self._group is None or self._refusal is not None or offset <= self._log.flushed:
             self.when_flushed(offset, callback)
         else:
-            self._waits.add(offset, callback)  # to put it was to ask for the flush
+            self._waits.add(offset, callback)  # the put requested the flush
 
     def expire_waits(self) -> None:
-        """Tell those who have waited too long for a flush; to be called every now and then."""
+        """Call back those that have waited too long for a flush; to be called periodically."""
         self._waits.expire()
         self._room.expire()
 
@@ -464,15 +464,17 @@ class MessageStore:
         self._room.need([self._queues.find_or_create(topic, queue_id)], 1)
 
     def when_room(self, awaited: RoomAwaited, done: Callable[[PutResult | None], object]) -> None:
-        """Call back, as `deliver` does, when a put that was to be made at once may be made; with its refusal when it
-        may not. Those that wait for a queue are called in their order; what is put `at_once` meanwhile waits behind.
+        """Call back, as `deliver` does, when a put that was refused for lack of room may be made; with its refusal if
+        it may not. Callers that wait for a queue are called in order; puts with `at_once` in between wait after them.
         """
         self._room.wait(awaited, lambda error: done(None if error is None else self._refused(error)))
 
     def _find_room(
         self, size: int, queues: list[ConsumeQueue], entries: int = 1, *, at_once: bool = False
     ) -> PutResult | None:
-        """Room for the units and for their entries, before anything is written; the refusal when there is none."""
+        """Reserve room for the units and their entries before anything is written; returns the refusal if there is
+        none.
+        """
         try:
             (self._room.need if at_once else self._room.make)(queues, entries)
             if self._log.end + size > self._log.limit:
@@ -505,9 +507,9 @@ class MessageStore:
     # ------------------------------------------------------------------------------------------------------- reading
 
     def get(self, topic: str, queue_id: int, offset: int, max_count: int, wanted: Selection = EVERYTHING) -> GetResult:
-        """Messages of a queue from `offset` on, those that are wanted. StoreError while not open.
+        """The selected messages of a queue from `offset` on. StoreError while not open.
 
-        The buffers stay valid after the store has gone on, removed the file, or closed.
+        The buffers stay valid after the store appends, removes the file, or closes.
         """
         queue = self._open_queue(topic, queue_id)
         if queue is None:
@@ -530,8 +532,8 @@ class MessageStore:
         return queue.min_offset if queue is not None else QueueOffset(0)
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> QueueOffset:
-        """The first message stored at or after `timestamp`, in milliseconds; the end of the queue when there is none, 0
-        for a queue that does not exist.
+        """The offset of the first message stored at or after `timestamp`, in milliseconds; the end of the queue if
+        there is none, 0 for a queue that does not exist.
         """
         queue = self._open_queue(topic, queue_id)
         return time_search.offset_by_time(self._log, queue, timestamp) if queue is not None else QueueOffset(0)
@@ -559,7 +561,7 @@ class MessageStore:
         return self._keys.query(topic, key, count, begin, end, at_once=at_once)
 
     def is_on_disk(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether a message is taken to be no longer in memory; a message that does not exist is not."""
+        """Whether a message is probably no longer in memory; false for one that does not exist."""
         queue = self._open_queue(topic, queue_id)
         entry = queue.entry(offset) if queue is not None else None
         return entry is not None and self._log.end - entry[0] > self._limits.memory_bytes
@@ -573,7 +575,7 @@ class MessageStore:
         return [self._dispatcher.resolved(queue, entry, self._log.unit_at) for entry in found]
 
     def extension(self, topic: str, queue_id: int, offset: int) -> Extension | None:
-        """What the queue's extension holds of a message; None where there is none."""
+        """The unit of a message in the queue's extension; None if there is none."""
         queue = self._open_queue(topic, queue_id)
         entry = queue.entry(offset) if queue is not None else None
         return queue.extension(entry[2]) if queue is not None and entry is not None and is_address(entry[2]) else None
@@ -593,7 +595,7 @@ class MessageStore:
     # ----------------------------------------------------------------------------------------------------- cleaning up
 
     def disk_use(self) -> DiskUse:
-        """How full the disks were when they were looked at last, some seconds ago."""
+        """The use of the disks at the last measurement, some seconds ago."""
         return self._cleaner.use
 
     @property
@@ -607,13 +609,13 @@ class MessageStore:
         return self._cleaner.held_for
 
     def remove_expired_files(self) -> None:
-        """Have expired files removed soon, whatever the hour."""
+        """Request that expired files are removed soon, regardless of the hour."""
         self._cleaner.ask()
         self._clean_worker.wake()
 
     def remove_expired_queues(self) -> Iterator[tuple[str, int]]:
-        """Remove queues whose last message is gone from the log, one a turn of the iteration. A message for one of
-        them later begins at offset 0. Queues of a topic with an `EntryCode` stay.
+        """Remove queues whose last message has expired, one per iteration. A later message for one of them begins at
+        offset 0. Queues of a topic with an `EntryCode` stay.
         """
         for queue in self._queues:
             is_gone = NO_OFFSET < queue.max_physical_offset <= self._log.min_offset
@@ -630,7 +632,7 @@ class MessageStore:
                 yield queue.topic, queue.queue_id
 
     def _remove_queue(self, queue: ConsumeQueue) -> bool:
-        """False when it is gone already."""
+        """False if it has expired."""
         if self._queues.table.get((queue.topic, queue.queue_id)) is not queue:
             return False
         self._queues.remove(queue)
@@ -639,12 +641,12 @@ class MessageStore:
 
     @property
     def commit_log(self) -> CommitLog:
-        """For those who tell how it is doing; the store alone changes it."""
+        """For status reports; only the store changes it."""
         return self._log
 
     @property
     def consume_queues(self) -> ConsumeQueues:
-        """For those who look through all of them; the store alone changes them."""
+        """For iteration; only the store changes them."""
         return self._queues
 
     @property
@@ -659,7 +661,7 @@ class MessageStore:
 
     @property
     def commit_log_max_offset(self) -> PhysicalOffset:
-        """Where the next message goes."""
+        """The offset of the next message."""
         return self._log.end
 
     @property
@@ -689,8 +691,8 @@ class MessageStore:
         return isinstance(self._refusal, StorePoisoned)
 
     def take_no_more(self, reason: str) -> None:
-        """Refuse every message from now on with a StoreError that says why; what is there stays readable, and `close`
-        is as clean as ever.
+        """Refuse every message from now on with a StoreError that has the reason; stored messages stay readable, and
+        `close` is clean.
         """
         if self._refusal is None:
             self._refusal = StoreError(reason)
@@ -707,11 +709,11 @@ class MessageStore:
         return Worker(f"orbitmq-{name}", step, interval_ms, self._poison)
 
     def _reserve(self) -> int | None:
-        """A full disk is no failure: the next put meets it where it can be answered."""
+        """A full disk is no failure: the next put reports it to its sender."""
         try:
             return 0 if self._log.reserve_ahead() else None
         except BlockingIOError:
-            return None  # no room for a further map, which was told; it may come
+            return None  # no room for a further map, which was logged; it may become free
         except OSError as error:
             self._full(error)
             return None
@@ -724,7 +726,7 @@ class MessageStore:
             _log.error("event=disk_full directory=%s error=%s", self.options.root, error)
 
     def _poison(self, error: Exception) -> None:
-        """What is on disk is unknown once a flush failed: a second one may succeed and prove nothing."""
+        """After a failed flush it is unknown what is on disk: a second one may succeed and prove nothing."""
         _log.error("event=store_poisoned directory=%s error=%s", self.options.root, error)
         self._refusal = StorePoisoned(
             f"the store {self.options.root} failed and accepts nothing until restart: {error}"

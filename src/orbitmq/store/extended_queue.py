@@ -58,7 +58,7 @@ class ExtendedQueue:
     # ------------------------------------------------------------------------------------------------------- writing
 
     def put(self, code: int, store_timestamp: int, bitmap: bytes) -> int:
-        """Add a unit; what the queue entry is to hold. OSError when the disk is full; nothing is added then."""
+        """Add a unit; returns the address for the queue entry. OSError if the disk is full; then nothing is added."""
         size = HEAD.size + len(bitmap)
         if size > min(UNIT_SIZE_MAX, self.files.file_size - SPARE):
             return code
@@ -105,9 +105,9 @@ class ExtendedQueue:
     # ------------------------------------------------------------------------------------------------- after a start
 
     def recover(self, last_address: int | None, *, clean: bool, sync: bool = True) -> None:
-        """Go on behind the unit of the last entry that has one. An address that was given out never comes again, even
-        if its unit is lost: an entry would find the unit of another message. What is cut off is gone from the disk, or
-        without `sync` after the next flush.
+        """Continue after the unit of the last entry that has one. Addresses are never reused, even if their unit is
+        lost: an entry would find the unit of another message. What is cut off is gone from the disk at once, or without
+        `sync` after the next flush.
         """
         end = self._behind(last_address - FIRST_ADDRESS) if last_address is not None else self.files.start
         if not clean or end < self.files.end - self.files.file_size:
@@ -137,7 +137,7 @@ class ExtendedQueue:
     # ------------------------------------------------------------------------------------------------ flush and close
 
     def unflushed(self) -> list[MappedFile]:
-        """Files that hold what is not known to be on disk. For any thread."""
+        """Files with data that may not be on disk. Thread-safe."""
         end = self.end
         return self.files.between(self.flushed, end) if end > self.flushed else []
 
@@ -152,7 +152,7 @@ class ExtendedQueue:
 
 
 def read_unit(view: memoryview, position: int) -> Extension | None:
-    """The unit at a position of a file, None when there is none."""
+    """The unit at a position of a file; None if there is none."""
     if position + HEAD.size > len(view):
         return None
     size, code, store_timestamp, bitmap_size = HEAD.unpack_from(view, position)

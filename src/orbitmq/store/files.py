@@ -40,11 +40,11 @@ FALLOC_FL_KEEP_SIZE: Final = 1
 FALLOC_FL_PUNCH_HOLE: Final = 2
 TMPFS_MAGIC: Final = 0x01021994
 STATFS_SIZE_MAX: Final = 512  # struct statfs has 120 bytes on 64-bit Linux
-LONG: Final = struct.Struct("l")  # its first field, which tells the file system
+LONG: Final = struct.Struct("l")  # its first field, which identifies the file system
 EXT_MAGIC: Final = 0xEF53
 XFS_MAGIC: Final = 0x58465342
-TELLING: Final = 5, 8  # the first Linux whose syncfs tells that a page could not be written
-MANY: Final = 64  # files; fewer take some 20 ms one by one, and leave what other programs wrote to its own time
+TELLING: Final = 5, 8  # the first Linux whose syncfs reports failed writes
+MANY: Final = 64  # files; fewer take some 20 ms one by one, and do not flush what other programs wrote
 FILES_SPARE: Final = 100  # for the log, the index, and what workers open for a moment
 FLOCK: Final = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, process
 
@@ -62,7 +62,7 @@ class _Count:
 
 
 _mapped = _Count()  # files that are open
-_refusals = Refusals()  # of one is told once a while: other queues go on, so that it may come with every message
+_refusals = Refusals()  # one is logged once in a while: other queues work, so it may occur with every message
 
 
 def check_spare_files() -> None:
@@ -84,8 +84,8 @@ def check_spare_files() -> None:
 class MappedFile:
     """One file of fixed size, mapped into memory.
 
-    Write through `data`, read through `view`. Slices of `view` stay valid after `close`, even when the file is
-    removed: the memory goes with the last of them.
+    Write through `data`, read through `view`. Slices of `view` stay valid after `close`, even if the file is removed:
+    the memory is freed with the last of them.
     """
 
     def __init__(self, path: Path, size: int, *, create: bool, writable: bool) -> None:
@@ -111,8 +111,8 @@ class MappedFile:
 
     @property
     def filled(self) -> memoryview:
-        """`view` up to the last byte that was ever written, on a file system in memory; elsewhere `view`. Zeros behind
-        it must not be looked at through the map there: each look needs a block, and without one kills the process.
+        """`view` up to the last byte ever written, on a file system in memory; elsewhere `view`. Zeros after it must
+        not be read through the map there: each access needs a block, and without one kills the process.
         """
         return self.view[: _written_end(self._descriptor, self.size)] if _is_in_memory(self._descriptor) else self.view
 
@@ -129,7 +129,7 @@ class MappedFile:
             os.preadv(self._descriptor, [buffer], position)
 
     def populate(self, start: int, size: int) -> None:
-        """The same for pages that are to be written, which takes them into the map as well."""
+        """The same for pages that will be written; also maps them."""
         try:
             memory.populate(self.data, start, min(size, self.size - start))
         except OSError:  # an older kernel
@@ -200,10 +200,10 @@ class MappedFile:
             self._leave()
 
     def clear_from(self, position: int) -> None:
-        """Make everything behind `position` zero. Until that is synced a crash may bring back what looks valid.
+        """Zero everything after `position`. Until that is synced a crash may restore bytes that look valid.
 
-        Nobody may read or write the file meanwhile. It keeps its size: a crash between cutting it and growing it again
-        would leave a file that no start takes.
+        No other thread may read or write the file during the call. It keeps its size: a crash between truncating and
+        extending it would leave a file that no start accepts.
         """
         if not _punch_hole(self._descriptor, position, self.size - position):
             for start in range(position, self.size, WARM_STEP):
@@ -214,7 +214,7 @@ class MappedFile:
         return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, time_ms: int) -> None:
-        """Let it look as if it had been written then."""
+        """Set the modification time."""
         os.utime(self._descriptor, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def expect_reads(self, *, is_likely: bool) -> None:
@@ -228,7 +228,7 @@ class MappedFile:
         self.data.madvise(mmap.MADV_DONTNEED, start, min(size, self.size - start))
 
     def unmap(self) -> bool:
-        """Let go of the memory; False as long as somebody holds a slice of it."""
+        """Release the memory; False while a slice of it is held."""
         self.view.release()
         try:
             self.data.close()
@@ -237,13 +237,13 @@ class MappedFile:
         return True
 
     def give_back(self, start: int, size: int) -> None:
-        """Give the disk blocks of these bytes back, where the file system can; whoever has them mapped sees zeros. The
-        size stays: another process that looks into the store would be killed by a map without a file behind it.
+        """Free the disk blocks of these bytes, where the file system can; maps of them read zeros. The size stays:
+        another process with a map of the file would be killed if it shrank.
         """
         _punch_hole(self._descriptor, start, size)
 
     def close(self) -> None:
-        """Let go of the file; slices handed out keep its memory."""
+        """Close the file; slices handed out keep its memory."""
         if not self._is_closed:
             self._is_closed = True
             self._leave()
@@ -265,12 +265,12 @@ class MappedFile:
 
 
 class Disk:
-    """The file system below a directory, which brings many files to disk at once.
+    """The file system of a directory, which flushes many files at once.
 
-    One by one, each file takes a commit of the journal, and all who touch any file wait for commits; and for each the
-    interpreter lock goes to and fro. Ten thousand new files took 8.5 s that way, and a third of a core; one call 0.5 s.
+    Flushed one by one, each file needs a commit of the journal, which delays every writer, and a switch of the
+    interpreter lock. Ten thousand new files took 8.5 s that way, and a third of a core; one call takes 0.5 s.
 
-    Its descriptor is told of pages that could not be written since it was opened: before any file is.
+    Its descriptor reports writes that failed since it was opened: open it before any file is written.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -283,8 +283,8 @@ class Disk:
                 self._device = os.fstat(self._descriptor).st_dev
 
     def sync(self, files: Sequence[MappedFile]) -> bool:
-        """Return when everything written to the files before the call is on disk, and their names. OSError when it is
-        not. Whether all else on the file system came along: what was removed, too. For any thread.
+        """Return when everything written to the files before the call is on disk, and their names. OSError if it is
+        not. Returns whether the whole file system was flushed, removed files included. Thread-safe.
         """
         now = _new_names.now
         if len(files) >= MANY and all(file.device == self._device for file in files) and self._sync_all():
@@ -298,16 +298,16 @@ class Disk:
         return False
 
     def _sync_all(self) -> bool:
-        """False when some page could not be written, whoever wrote it. Each file tells whether it was one of its own,
-        now or when its turn comes; a second call for all would be told no more.
+        """False if a write failed, of any program. Each file reports whether it was one of its own; a second call for
+        all would report nothing.
         """
         assert self._descriptor is not None, "it has a device"
         if not _syncfs(self._descriptor):
             self._device = -1
             _log.error("event=page_not_written directory=%s (of any program on its file system)", self._directory)
             return False
-        # Before 5.17 syncfs does not tell of a journal that has stopped, and with an empty log XFS leaves pages in the
-        # memory of the drive. This call tells, and leaves none there.
+        # Before 5.17 syncfs does not report a stopped journal, and with an empty log XFS leaves pages in the drive's
+        # cache. This call reports it, and leaves none there.
         os.fdatasync(self._descriptor)
         return True
 
@@ -408,7 +408,7 @@ class Files:
         return MappedFile(path, size, create=False, writable=writable)
 
     def disk(self, directory: Path) -> Disk:
-        """What brings many files to disk at once; before any of them is written. To be closed."""
+        """Flushes many files at once; open it before any of them is written. To be closed."""
         return Disk(directory)
 
     def remove(self, path: Path) -> None:
@@ -419,7 +419,7 @@ class Files:
         sync_directory(directory)
 
     def set_modified_ms(self, path: Path, time_ms: int) -> None:
-        """Say when a file was last written."""
+        """The modification time of a file."""
         os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def swap(self, new: Path, old: Path) -> None:
@@ -436,12 +436,12 @@ class Files:
         sync_directory(old.parent)
 
     def remove_tree(self, directory: Path) -> None:
-        """Remove a directory with everything in it; one that does not exist is fine."""
+        """Remove a directory with all content; no error if it does not exist."""
         if directory.exists():
             shutil.rmtree(directory)
 
     def sync_names(self, directory: Path) -> None:
-        """Return when the directory's own name is on disk, and all names below; at once when there is none."""
+        """Return when the directory's own name is on disk, and all names below; at once if it does not exist."""
         if directory.is_dir():
             sync_directory(directory.parent)
         for path, _, _ in os.walk(directory):
@@ -455,7 +455,7 @@ class Files:
             return
 
     def read(self, path: Path) -> bytes | None:
-        """All bytes of a small file, None when there is none."""
+        """All bytes of a small file; None if it does not exist."""
         return path.read_bytes() if path.is_file() else None
 
     def write(self, path: Path, data: bytes) -> None:
@@ -473,7 +473,7 @@ class Files:
         return DirectoryLock(path)
 
     def is_locked(self, path: Path) -> bool:
-        """Whether somebody holds the lock; asks without taking it, even for a moment."""
+        """Whether another process holds the lock; does not take it."""
         return DirectoryLock.is_held(path)
 
 
@@ -485,14 +485,14 @@ def _exchange(first: Path, second: Path) -> bool:
 
 
 class NewNames:
-    """Directories that were made, and whose names may not be on disk yet.
+    """New directories whose names may not be on disk yet.
 
-    With a directory goes everything in it. The thread that makes the directory of a new queue must not wait for a disk,
-    so whoever first syncs a file below it syncs these names as well.
+    Losing a directory loses everything in it. The thread that makes the directory of a new queue must not wait for a
+    disk, so the first flush of a file below it syncs these names as well.
     """
 
     def __init__(self) -> None:
-        self._holders: dict[Path, int] = {}  # directories that hold such names, and when the last one came
+        self._holders: dict[Path, int] = {}  # directories with such names, and when the last one was added
         self._guard = threading.Lock()
         self._now = 0
 
@@ -545,13 +545,13 @@ def _punch_hole(descriptor: int, start: int, size: int) -> bool:
 
 
 def _syncfs(descriptor: int) -> bool:
-    """Write what is new on the file system of a file, whoever wrote it; whether that went well."""
+    """Flush the file system of a file, for all programs; returns whether that succeeded."""
     syncfs = getattr(_libc, "syncfs", None)
     return syncfs is not None and syncfs(descriptor) == 0
 
 
 def _file_system(descriptor: int) -> int | None:
-    """Which kind holds the file, by its magic number; asked of the C library, for Python does not tell."""
+    """The magic number of the file system of a file, by the C library since Python has no call for it."""
     found = ctypes.create_string_buffer(STATFS_SIZE_MAX)
     fstatfs = getattr(_libc, "fstatfs", None)
     is_told = fstatfs is not None and fstatfs(descriptor, found) == 0
@@ -582,15 +582,15 @@ def _linux() -> tuple[int, int]:
 def _written_end(descriptor: int, size: int) -> int:
     """Behind the last part of a file that has data."""
     end = 0
-    with contextlib.suppress(OSError):  # there is no more
+    with contextlib.suppress(OSError):  # end of file
         while end < size:
             end = os.lseek(descriptor, os.lseek(descriptor, end, os.SEEK_DATA), os.SEEK_HOLE)
     return end
 
 
 def _not_mapped(path: Path, error: OSError | ValueError, *, create: bool) -> Exception:
-    """StoreError; BlockingIOError where the system has no map for a new file: what is there goes on without it, and it
-    may be made later. That it is the limit of maps the system does not tell, so the text has both numbers.
+    """StoreError; BlockingIOError if the system has no map for a new file: existing files still work, and it may
+    succeed later. The system does not say that the limit of maps is the reason, so the text has both numbers.
     """
     text = f"{path}: cannot be mapped: {error}"
     if not isinstance(error, OSError) or error.errno != errno.ENOMEM:

@@ -1,7 +1,7 @@
-"""Who waits for the log to be on disk, or at a slave, up to an offset.
+"""Callers that wait for the log to be on disk, or at a slave, up to an offset.
 
-All who wait for their message, and came before a flush began, are told together after it: that is the group commit of
-SYNC_FLUSH. How many that are is decided by `CommitGroup`.
+All that wait when a flush begins are called back together after it: the group commit of SYNC_FLUSH. `CommitGroup`
+decides how long a flush waits for more of them.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from orbitmq.store.positions import PhysicalOffset
 
 FlushCallback = Callable[[bool], object]
 
-# Of those who were told and those who wait: with two thirds a flush waits as long as it takes itself when messages come
-# evenly, whoever they are from.
+# Of those called back and those waiting: with two thirds a flush waits as long as it takes itself if messages arrive
+# evenly.
 SHARE_AWAITED: Final = (2, 3)
-LINGER_FLUSHES: Final = 4  # so many times what the last flush took: on a machine that is busy, senders take that long
+LINGER_FLUSHES: Final = 4  # multiple of the last flush's duration: on a busy machine senders take that long
 LINGER_MAX_S: Final = 0.003  # a disk that takes longer than that is used as often as it can be
 
 
 class CommitGroup:
-    """How long a flush waits for more messages to take along.
+    """How long a flush waits for more messages.
 
-    A flush costs the processor and the disk much the same, however many messages it takes along. Those whom one has
-    told come back with their next message soon after; a flush that begins with the first of them leaves the others to
-    the one after it, and there are twice as many flushes as needed. So after a flush the next one waits until
-    `SHARE_AWAITED` have come of those it told and of those who came meanwhile, but no longer than `LINGER_FLUSHES` and
-    `LINGER_MAX_S` say. Whoever sends alone is never kept waiting. With 64 senders on two cores that saves a fifth of
-    the broker's CPU, and answers come no later: there the processor is what they wait for. Where it has time to spare,
-    an answer may come up to `LINGER_MAX_S` later.
+    A flush costs the processor and the disk much the same for one message and for many. Senders that were called back
+    send their next message soon after; a flush that begins with the first of them leaves the others to the next one,
+    and there are twice as many flushes as needed. So after a flush the next one waits until `SHARE_AWAITED` of the
+    senders called back and of new ones have sent, but no longer than `LINGER_FLUSHES` and `LINGER_MAX_S` allow. A
+    single sender never waits. With 64 senders on two cores that saves a fifth of the broker's CPU, and responses are no
+    later, since they wait for the processor; on an idle machine a response may be up to `LINGER_MAX_S` later.
 
-    `come` is for the thread that appends, all else for the one that flushes; each counter has one thread that writes.
+    `come` is for the thread that appends, the rest for the one that flushes; each counter has one thread that writes
+    it.
     """
 
     def __init__(self, timer: Callable[[], float] = time.perf_counter) -> None:
@@ -53,17 +53,17 @@ class CommitGroup:
         return self._came - self._taken >= self._goal
 
     def linger_s(self) -> float | None:
-        """How long to wait for more: 0 when it is time to flush, None when nobody waits."""
+        """How long to wait for more: 0 if it is time to flush, None if no caller waits."""
         if self._came - self._taken >= self._goal:
             return 0.0
         left_s = self._deadline_s - self._timer()
         if left_s > 0:
             return left_s
-        self._goal = 1  # before the last look at who came: who comes after that look finds the goal met
+        self._goal = 1  # before the last check of arrivals: a later arrival finds the goal set
         return 0.0 if self._came != self._taken else None
 
     def begin(self) -> None:
-        """A flush begins; who comes from now on is not taken along."""
+        """A flush begins; later arrivals are not part of it."""
         came = self._came
         self._told, self._taken = came - self._taken, came
         self._goal = sys.maxsize
@@ -75,17 +75,18 @@ class CommitGroup:
         part, whole = SHARE_AWAITED
         goal = max(1, (self._told + self._came - self._taken) * part // whole)
         self._deadline_s = now_s
-        if goal > 1:  # else whoever comes first meets it
+        if goal > 1:  # otherwise the first arrival meets it
             self._deadline_s += min((now_s - self._began_s) * LINGER_FLUSHES, LINGER_MAX_S)
         self._goal = goal
 
 
 class FlushWaits:
-    """Those who wait for the log to be on disk up to an offset. Used by the thread that appends, in order of offsets.
+    """Callers that wait for the log to be on disk up to an offset. Used by the thread that appends, in order of
+    offsets.
 
-    There are no more of them than sends under way. All have the same patience, so the first is due first.
+    There are at most as many as sends in flight. All have the same timeout, so the first expires first.
 
-    Invariant: offsets do not fall from one to the next. Who takes the end of the log back calls `give_up_behind`.
+    Invariant: offsets never decrease from one to the next. After the end of the log is cut, call `give_up_behind`.
     """
 
     def __init__(self, clock: Clock, timeout_ms: int) -> None:
@@ -111,14 +112,14 @@ class FlushWaits:
             waiting.popleft()[2](True)
 
     def expire(self) -> None:
-        """Tell those whose time is up; what they wait for may still come."""
+        """Call back those whose timeout has passed; their messages may still become durable."""
         now_ms = self._clock.now_ms()
         while self._waiting and self._waiting[0][1] <= now_ms:
             self._waiting.popleft()[2](False)
 
     def give_up_behind(self, end: PhysicalOffset) -> None:
-        """The log ends at `end` now. What lay behind it is gone, and who goes on to wait for it would keep those from
-        being told who come after it.
+        """The log was cut to `end`. Callers that wait for an offset after it would block later ones, so they fail
+        now.
         """
         gone = []
         while self._waiting and self._waiting[-1][0] > end:
@@ -127,6 +128,6 @@ class FlushWaits:
             callback(False)
 
     def give_up(self) -> None:
-        """The disk failed: nobody who waits will get what it waits for."""
+        """The disk failed: all waiting callers fail."""
         while self._waiting:
             self._waiting.popleft()[2](False)

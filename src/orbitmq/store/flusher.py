@@ -1,4 +1,4 @@
-"""What is flushed when. Steps of worker threads, so that the event loop never waits for a disk."""
+"""When to flush. Steps of worker threads, so that the event loop never waits for a disk."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _log = logging.getLogger(__name__)
 
 
 class LogFlusher:
-    """Decides when the commit log is flushed. `on_flush` is told how far it is on disk, by the flushing thread. Who
-    waits for each message to be there, as with SYNC_FLUSH, is in `group`.
+    """Decides when the commit log is flushed. `on_flush` is called by the flushing thread with the flushed offset.
+    `group` has the callers that wait for each message, as with SYNC_FLUSH.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class LogFlusher:
         self.group = CommitGroup() if options.flushes_each else None
 
     def ask(self) -> bool:
-        """Let the next step flush whatever is new; whether nobody had asked for it yet."""
+        """Request a flush in the next step; returns whether none was requested yet."""
         first, self._asked = not self._asked, True
         return first
 
@@ -52,8 +52,8 @@ class LogFlusher:
         return self._log.written - self._log.flushed >= self._least_bytes
 
     def step(self) -> float | None:
-        """Flush if enough is new, if it is time, or if somebody asked or waits. OSError when the disk failed. In how
-        many milliseconds the next step should come; None leaves it to the interval.
+        """Flush if enough is new, if it is time, or if a flush is requested or awaited. OSError if the disk failed.
+        Returns the milliseconds until the next step; None leaves it to the interval.
         """
         now_ms = self._clock.now_ms()
         thorough = now_ms - self._last_thorough_ms >= self._thorough_interval_ms
@@ -71,7 +71,7 @@ class LogFlusher:
 
     def flush(self) -> None:
         """Flush whatever is new."""
-        # Before the end is looked up: what is appended from here on asks again.
+        # Before the end is read: later appends request it again.
         self._asked = False
         if self.group is not None:
             self.group.begin()
@@ -84,7 +84,9 @@ class LogFlusher:
 
 
 class LogCommitter:
-    """Decides when messages are copied from the transient pool to the log's files. `on_commit` is told how far."""
+    """Decides when messages are copied from the transient pool to the log's files. `on_commit` is called with the
+    offset.
+    """
 
     def __init__(
         self, log: CommitLog, options: StoreOptions, clock: Clock, on_commit: Callable[[PhysicalOffset], object]
@@ -98,11 +100,11 @@ class LogCommitter:
         self._asked = False
 
     def ask(self) -> None:
-        """Let the next step copy whatever is new."""
+        """Request a copy in the next step."""
         self._asked = True
 
     def step(self) -> None:
-        """Commit if enough is new, a file is full, it is time, or somebody asked. OSError when the disk failed."""
+        """Commit if enough is new, a file is full, it is time, or a copy is requested. OSError if the disk failed."""
         now_ms = self._clock.now_ms()
         new_bytes = self._log.end - self._log.written
         is_full = self._log.staging is not None and self._log.staging.has_full_file
@@ -144,9 +146,7 @@ class QueueFlusher:
         self._asked = True
 
     def step(self) -> None:
-        """Flush queues with enough new entries; all of them when it is time, or if somebody asked. OSError when the
-        disk failed.
-        """
+        """Flush queues with enough new entries; all of them if it is time or requested. OSError if the disk failed."""
         now_ms = self._clock.now_ms()
         if self._asked or now_ms - self._last_thorough_ms >= self._thorough_interval_ms:
             self._last_thorough_ms = now_ms
@@ -155,9 +155,10 @@ class QueueFlusher:
         self._queues.flush([queue for queue in self._queues if queue.end - queue.flushed >= self._least_bytes])
 
     def flush(self) -> None:
-        """Flush every queue, then say so in the checkpoint; in this order, or a crash between would lose entries."""
+        """Flush every queue, then write the checkpoint; in this order, or a crash in between would lose entries."""
         self._asked = False
-        # The last message may not be entered yet; what is asked is whether it lies behind a file, so those in it are.
+        # The last message may not be dispatched yet; the check is whether it lies after a file, so those in the file
+        # are.
         end = self._log.end
         timestamp = self._dispatcher.store_timestamp
         self._queues.flush(self._queues)

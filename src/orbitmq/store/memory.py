@@ -26,15 +26,15 @@ _libc.mmap.restype = ctypes.c_void_p
 
 
 def map_file(descriptor: int, size: int, *, writable: bool) -> mmap.mmap:
-    """A file of this size in memory. OSError or ValueError when it cannot be.
+    """A memory map of a file of this size. OSError or ValueError if that fails.
 
-    Python's map keeps a copy of the descriptor, so that a broker would need two for each file of its queues. Before
-    3.13, where it can be told not to, the file is laid over a map of nothing.
+    Python's map keeps a copy of the descriptor, so a broker would need two for each file of its queues. Before 3.13,
+    which can avoid that, the file is mapped over an anonymous map.
     """
     access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
     if sys.version_info >= (3, 13):
         return mmap.mmap(descriptor, size, access=access, trackfd=False)
-    if not writable:  # of these nobody has many
+    if not writable:  # there are few of these
         return mmap.mmap(descriptor, size, access=access)
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
     how = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | MAP_FIXED
@@ -47,7 +47,7 @@ def map_file(descriptor: int, size: int, *, writable: bool) -> mmap.mmap:
 
 
 def populate(memory: mmap.mmap, start: int, size: int) -> None:
-    """Bring in pages, ready to be written, and change nothing in them. OSError where the kernel cannot do that."""
+    """Map pages for writing without changing them. OSError if the kernel cannot do that."""
     _check(_on(memory, lambda address: _libc.madvise(address + start, size, POPULATE_WRITE)))
 
 
@@ -72,6 +72,6 @@ def _check(error: int) -> None:
 
 
 def _on(memory: mmap.mmap, call: Callable[[int], int]) -> int:
-    """The error number of a call with the address of the memory, 0 when it went well."""
-    held = ctypes.c_char.from_buffer(memory)  # while it lives the memory cannot be closed
+    """The error number of a call with the address of the memory; 0 on success."""
+    held = ctypes.c_char.from_buffer(memory)  # while it exists the memory cannot be closed
     return ctypes.get_errno() if call(ctypes.addressof(held)) else 0

@@ -1,11 +1,11 @@
-"""Multi-dispatch: a message names further queues, and enters each of them besides its own. Pure.
+"""Multi-dispatch: a message names further queues, and is dispatched to each of them besides its own. Pure.
 
-The names stand in the property INNER_MULTI_DISPATCH, joined by commas. The store adds INNER_MULTI_QUEUE_OFFSET, the
-offset the message gets in each, so that the queues can be built anew from the log. A further queue has the id of the
-message's own one; a light queue, whose name begins with %LMQ%, is always number 0.
+The names are in the property INNER_MULTI_DISPATCH, joined by commas. The store adds INNER_MULTI_QUEUE_OFFSET, the
+message's offset in each, so that the queues can be rebuilt from the log. A further queue has the id of the message's
+own one; a light queue, whose name begins with %LMQ%, always has id 0.
 
-A message that waits (delayed, half, for a retry) enters them when it comes to its real topic. RocketMQ enters it now
-and then again.
+A delayed message, half message or retry is dispatched to them when it is put to its real topic. RocketMQ dispatches it
+both times.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MultiDispatch(NamedTuple):
     with_light_queues: bool = False
 
     def queues(self, topic: str, queue_id: int, properties: bytes) -> list[tuple[str, int]]:
-        """(topic, queue id) of the further queues of a message that is to be stored."""
+        """(topic, queue id) of the further queues of a message to be stored."""
         if not self.is_enabled or not is_dispatched(topic):
             return []
         names = dispatch_names(properties)
@@ -55,9 +55,9 @@ class MultiDispatch(NamedTuple):
         return [(name, self._queue_id(name, queue_id)) for name in names]
 
     def entries(self, topic: str, queue_id: int, properties: bytes) -> list[tuple[str, int, int]]:
-        """(topic, queue id, queue offset) of the further queues of a stored message; none when counts disagree.
+        """(topic, queue id, queue offset) of the further queues of a stored message; none if the counts disagree.
 
-        A message that came back for a retry still has the offsets it got at first, and enters nothing again.
+        A retried message still has its first offsets, and is not dispatched again.
         """
         if not self.is_enabled or not is_dispatched(topic):
             return []
@@ -71,7 +71,7 @@ class MultiDispatch(NamedTuple):
         ]
 
     def is_wanted(self, batch: PackedBatch) -> bool:
-        """Whether one of these messages wants to enter further queues."""
+        """Whether one of these messages names further queues."""
         return self.is_enabled and any(_NAMES in text for text in batch.texts())
 
     def _queue_id(self, name: str, queue_id: int) -> int:
@@ -79,7 +79,7 @@ class MultiDispatch(NamedTuple):
 
 
 def with_offsets(properties: bytes, offsets: Iterable[int]) -> bytes:
-    """The properties as they are stored: with the offset in each further queue, without the wish to wait."""
+    """The properties to be stored: with the offset in each further queue, without WAIT."""
     pairs = [pair for pair in properties.split(_PAIR_END) if pair and not pair.startswith((_OFFSETS, _WAIT))]
     return _PAIR_END.join((*pairs, _OFFSETS + ",".join(map(str, offsets)).encode()))
 
@@ -101,6 +101,6 @@ def size_when_stored(topic: str, properties: bytes) -> int:
 
 
 def dispatch_names(properties: bytes) -> list[str]:
-    """The queues that a message wants to enter besides its own."""
+    """The further queues that a message names."""
     text = find_property(properties, _NAMES)
     return text.decode("utf-8", "replace").rstrip(",").split(",") if text and text.strip() else []

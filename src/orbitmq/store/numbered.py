@@ -1,7 +1,7 @@
 """An endless byte stream cut into files of one size, each named after the offset of its first byte.
 
-Commit log and consume queues are such streams. This module knows nothing of what the bytes mean; where the written
-part ends is the owner's knowledge, for every file has its full size from the beginning.
+Commit log and consume queues are such streams. This module does not interpret the bytes; the owner knows where the
+written part ends, since every file has its full size from the beginning.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def file_name(start: int) -> str:
 class NumberedFiles:
     """The files of one stream, without gaps; `start` is the offset of the first byte that still exists.
 
-    They lie in `directory`, or also in `more`; `choose` then says where the file with a number is to be made. One
-    thread adds and removes, any thread may look.
+    They are in `directory`, or also in `more`; `choose` then returns the directory for the file with a number. One
+    thread adds and removes, any thread may read.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class NumberedFiles:
         return start + len(files) * self.file_size
 
     def load(self, *, writable: bool = True) -> None:
-        """Map every file there is. StoreDamaged when one does not belong there, is missing or has another size.
+        """Map all files. StoreDamaged if one does not belong there, is missing or has another size.
 
         RocketMQ refuses to start on such a directory as well, so nothing else may ever be put there.
         """
@@ -87,7 +87,7 @@ class NumberedFiles:
         return True
 
     def _found(self, *, remove_unborn: bool) -> list[Path]:
-        """The files in their order. The last one is left out when a crash came between its creation and its size."""
+        """The files in order. The last one is left out if a crash came between its creation and its preallocation."""
         names = [(name, directory) for directory in self.directories for name in self._fs.names(directory)]
         found = [directory / name for name, directory in sorted(names)]
         for path in found:
@@ -124,7 +124,7 @@ class NumberedFiles:
         file = self._fs.create(self._choose(start // self.file_size) / file_name(start), self.file_size)
         if len(self.directories) > 1:
             try:
-                file.sync()  # each directory has its own order of changes: a crash must not leave a later one alone
+                file.sync()  # each directory has its own order of changes: a crash must not keep a later one alone
             except OSError:
                 self.discard(file)
                 raise
@@ -170,8 +170,8 @@ class NumberedFiles:
             self.files[-1].sync()
 
     def clear(self, end: int) -> bool:
-        """The same, but the file that begins at `end` stays, for it will be written anew, and nobody waits for the
-        disk. Whether the last file was cleared: that is on disk once it is synced.
+        """The same, but the file that begins at `end` stays, for it will be overwritten, and the disk is not awaited.
+        Returns whether the last file was cleared: that is on disk once it is synced.
         """
         while len(self.files) > 1 and self.end - self.file_size > end:
             self._remove(self.files.pop())
@@ -181,8 +181,8 @@ class NumberedFiles:
         return is_inside
 
     def forget(self, more: Iterable[MappedFile] = ()) -> None:
-        """Remove the names of all files, and of `more` that never became part of the stream. Who still works on one
-        keeps its memory until it is done.
+        """Remove the names of all files, and of `more` that never became part of the stream. Readers keep a file's
+        memory until they release it.
         """
         for file in (*self.files, *more):
             self._fs.remove(file.path)
@@ -221,4 +221,4 @@ class NumberedFiles:
         file.close()
         self._fs.remove(file.path)
         if len(self.directories) > 1:
-            self._fs.sync_directory(file.path.parent)  # before another one goes, for the same reason
+            self._fs.sync_directory(file.path.parent)  # before another one is removed, for the same reason

@@ -1,7 +1,7 @@
-"""The files of a stream as they lie on disk, whole or not, for tools that must read a damaged store.
+"""The files of a stream as they are on disk, intact or not, for tools that must read a damaged store.
 
-`NumberedFiles` refuses a directory with a stranger, a gap or a wrong size; here each is told and left out, and the
-rest can be read. Nothing is written, and nothing stays open.
+`NumberedFiles` refuses a directory with an unknown file, a gap or a wrong size; here each is reported and skipped, and
+the rest can be read. Writes nothing, and keeps nothing open.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from orbitmq.store.files import Files
 from orbitmq.store.numbered import NAME_DIGITS, file_name
 
-Tell = Callable[[Path, int, str], None]  # file, position in it, what is wrong
+Tell = Callable[[Path, int, str], None]  # file, position in it, problem
 
 
 class Pieces:
-    """`starts` are the offsets at which usable files begin, in order; `file_size` is what most files have.
+    """`starts` are the offsets at which usable files begin, in order; `file_size` is the size of most files.
 
-    A file without a size is told unless `is_live`: a running broker may be about to give it one.
+    An empty file is reported unless `is_live`: a running broker may be about to preallocate it.
     """
 
     def __init__(self, fs: Files, directories: Sequence[Path], tell: Tell, *, is_live: bool = False) -> None:
@@ -76,7 +76,7 @@ class Pieces:
         return offset - offset % self.file_size if self.file_size else 0
 
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes at an offset; fewer where the file ends, none where there is no file."""
+        """Bytes at an offset; fewer at the end of a file, none if there is no file."""
         start = self.start_of(offset)
         return read_at(self.path(start), offset - start, size) if start in self._paths else b""
 

@@ -1,4 +1,4 @@
-"""The three ways to say where something is. Mixing them is the oldest bug of every log; the type checker refuses it."""
+"""The three kinds of position, as types of their own. Mixing them is the oldest bug of every log; mypy refuses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a long walk over the log is: a line every few seconds, with its rate. Knows nothing of what the walk does."""
+"""The progress of a long scan of the log: a line every few seconds, with its rate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from orbitmq.runtime.clock import Clock
 
 _log = logging.getLogger(__name__)
 
-LOOK_BYTES = 16 << 20  # how often a walk looks at the clock,
+LOOK_BYTES = 16 << 20  # how often a scan reads the clock,
 REPORT_MS = 5000  # and how often it reports
 
 
@@ -28,11 +28,11 @@ class Progress:
         self.next_look = start + LOOK_BYTES
 
     def skip(self, size: int) -> None:
-        """So many bytes are passed without a look into them."""
+        """This number of bytes is skipped."""
         self._skipped += size
 
     def look(self, position: int) -> None:
-        """The walk has come to `position`."""
+        """The scan has reached `position`."""
         self.next_look = position + LOOK_BYTES
         now_ms = self._clock.now_ms()
         if now_ms - self._last_ms >= REPORT_MS:

@@ -64,8 +64,8 @@ class GetStatus(Enum):
 class GetResult(msgspec.Struct):
     """`buffers` hold `count` units of the log, uncopied; units that are adjacent in the log share a buffer.
 
-    `next_offset` is where the next pull should begin. `is_behind` says that the reader lags so far that its messages
-    are probably no longer in memory.
+    `next_offset` is where the next pull should begin. `is_behind` says that the lag is so large that the messages are
+    probably no longer in memory.
     """
 
     status: GetStatus

@@ -6,8 +6,8 @@
         12 |    8 | its code: the hash of its tags, or what the broker has for its topic (when a message of the delay
            |      | topic is due), or an address in the queue's extension
 
-Entries lie one after another from offset 0 on; the entry of queue offset n is at byte 20 * n. An entry without
-size was never written.
+Entries follow one another from offset 0 on; the entry of queue offset n is at byte 20 * n. An entry with size 0 was
+never written.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 ENTRY: Final = struct.Struct(">qiq")
 ENTRY_SIZE: Final = ENTRY.size
-FILLER: Final = ENTRY.pack(0, 0x7FFFFFFF, 0)  # stands for messages that were gone before the queue began
+FILLER: Final = ENTRY.pack(0, 0x7FFFFFFF, 0)  # for messages that had expired before the queue was created
 FILLER_SIZE: Final = 0x7FFFFFFF
 RESERVE_STEP: Final = 64 << 10  # 3276 entries; small, since a broker may have thousands of queues
 CLAIMED_LEAST: Final = RESERVE_STEP // 2  # of these, half are left when the next are claimed
@@ -40,7 +40,7 @@ FAR_AWAY: Final = 1 << 63  # behind every place of a log
 
 
 class Unflushed(NamedTuple):
-    """Files of a queue that hold what may not be on disk, of what was entered up to `end`, and of its extension."""
+    """Files of a queue, and of its extension, with data that may not be on disk, up to the byte `end`."""
 
     files: list[MappedFile]
     end: int
@@ -49,10 +49,10 @@ class Unflushed(NamedTuple):
 
 
 class ConsumeQueue:
-    """One queue of one topic. `end` is the byte where the next entry goes, `limit` how far blocks are claimed.
+    """One queue of one topic. `end` is the byte of the next entry, `limit` how far blocks are allocated.
 
-    `readable` is the end of what readers may see; the owner moves it when they may see the message.
-    `extended` is where entries with an address lead; None for a queue that has none and shall have none.
+    `readable` is the end of what readers may see; the owner moves it when they may see the message. `extended` is the
+    extension that addresses point into; None for a queue that has none and will have none.
 
     Invariant: max_physical_offset is the end of the message of the last entry, -1 without any.
     """
@@ -69,7 +69,7 @@ class ConsumeQueue:
         self._claims = threading.RLock()  # guards the next three and `_is_gone`: a worker claims, too
         self._claimed = 0  # disk blocks are there up to here
         self._ahead: list[MappedFile] = []  # made, not yet part of the queue
-        self._beginning: int | None = None  # of a queue without files: where its first entry is to be, if not at `end`
+        self._beginning: int | None = None  # of a queue without files: where its first entry will be, if not at `end`
         # Bytes of room that a queue in use should have left; files that are small get theirs when they are needed.
         self._least = CLAIMED_LEAST if files.file_size >= 2 * RESERVE_STEP else 0
         self._is_gone = False  # closed, or removed: nothing may be made for it any more
@@ -84,7 +84,7 @@ class ConsumeQueue:
 
     @property
     def max_offset(self) -> QueueOffset:
-        """Where the next message goes."""
+        """The offset of the next message."""
         return QueueOffset(self.end // ENTRY_SIZE)
 
     @property
@@ -100,11 +100,11 @@ class ConsumeQueue:
     # ------------------------------------------------------------------------------------------------------ writing
 
     def put(self, queue_offset: int, physical_offset: int, size: int, code: int) -> None:
-        """Enter a message, unless recovery has brought one that is already here. OSError when the disk is full.
+        """Add a message, unless it is one that recovery has found here already. OSError if the disk is full.
 
-        The entry goes to the end, whatever offset the message claims, unless it claims the first: then the topic was
-        made anew. RocketMQ leaves out what claims an offset that is taken; messages would be lost of a topic made anew,
-        and of a broker that had lost entries and gave their numbers to others.
+        The entry is added at the end, whatever offset the message has, unless that is the first one of a recreated
+        topic. RocketMQ skips a message whose offset is taken; it would lose messages of a recreated topic, and of a
+        broker that had lost entries and reused their offsets.
         """
         if physical_offset + size <= self.max_physical_offset:
             return
@@ -147,13 +147,13 @@ class ConsumeQueue:
                 self._claim_step()
 
     def claim_ahead(self) -> None:
-        """One step more, if the queue still wants it. For any thread; OSError as in `make_room`."""
+        """One more step, if the queue still needs it. Thread-safe; OSError as in `make_room`."""
         with self._claims:
             if self.wants_room and not self._is_gone:
                 self._claim_step()
 
     def take_room(self, count: int) -> bool:
-        """`make_room` out of what is claimed; False when that is too little, or another thread is claiming."""
+        """`make_room` from allocated blocks; False if these are too few, or another thread is allocating."""
         if not self._claims.acquire(blocking=False):
             return False
         try:
@@ -196,7 +196,7 @@ class ConsumeQueue:
             self._ahead[0].expect_reads(is_likely=False)
             self.files.add(self._ahead.pop(0))
             self._write_into(self.files.files[-1])
-        # Not all of it at once: where a part is used, whoever looks after the queue sees that it wants more.
+        # Not all of it at once: when a part is used, the worker sees that the queue needs more.
         part = self.end + max(CLAIMED_LEAST, count * ENTRY_SIZE)
         self.limit = min(self._claimed, self.files.end, part) // ENTRY_SIZE * ENTRY_SIZE
 
@@ -230,7 +230,7 @@ class ConsumeQueue:
         is_gone = is_gone or self.end == self.files.start  # a start has cleared its only file
         with self._claims:
             if is_gone or queue_offset == 0:
-                self.files.cut(self.files.start)  # the extension goes on: it may have the next entry's unit already
+                self.files.cut(self.files.start)  # the extension is not cut: it may have the next entry's unit already
             if not self.files.files:
                 self.begin_at(queue_offset)
                 self.make_room()
@@ -248,12 +248,12 @@ class ConsumeQueue:
     # ------------------------------------------------------------------------------------------------------ reading
 
     def entry(self, queue_offset: int) -> Entry | None:
-        """(physical offset, size, code), None when there is no such entry."""
+        """(physical offset, size, code); None if there is no such entry."""
         view = self.view(queue_offset)
         return ENTRY.unpack_from(view) if view is not None else None
 
     def stored_entry(self, queue_offset: int) -> Entry:
-        """What a file holds at the place of an entry, whether it belongs to the queue or not; zeros without a file."""
+        """The bytes at the position of an entry, whether it belongs to the queue or not; zeros without a file."""
         file = self.files.find(queue_offset * ENTRY_SIZE)
         place = queue_offset * ENTRY_SIZE % self.files.file_size
         if file is None or place + ENTRY_SIZE > len(file.filled):
@@ -275,8 +275,8 @@ class ConsumeQueue:
         return self.extended.find(address) if self.extended is not None else None
 
     def view(self, queue_offset: int, end: int | None = None) -> memoryview | None:
-        """The entries from `queue_offset` to the end of its file, or to the byte `end` of the queue; None when there
-        is none.
+        """The entries from `queue_offset` to the end of its file, or to the byte `end` of the queue; None if there is
+        none.
         """
         start, end = queue_offset * ENTRY_SIZE, self.end if end is None else end
         file = self.files.find(start)
@@ -346,7 +346,7 @@ class ConsumeQueue:
         if self.max_physical_offset > physical_offset:
             end = ENTRY_SIZE * self._first_at_or_behind(physical_offset)
             with self._claims:
-                self._discard_ahead()  # the queue goes on in an earlier file
+                self._discard_ahead()  # the queue continues in an earlier file
                 self.files.cut(end)
                 self._end_at(end)
 
@@ -387,7 +387,7 @@ class ConsumeQueue:
     # ------------------------------------------------------------------------------------------------ flush and close
 
     def unflushed(self) -> Unflushed:
-        """What is not known to be on disk. For any thread."""
+        """What may not be on disk. Thread-safe."""
         beginnings, end = self._beginnings, self.end  # which are changed the other way round
         extended_end = self.extended.end if self.extended is not None else 0
         files = self.extended.unflushed() if self.extended is not None else []  # before the entries that lead there
@@ -396,7 +396,7 @@ class ConsumeQueue:
         return Unflushed(files, end, extended_end, beginnings)
 
     def came(self, found: Unflushed) -> None:
-        """Its files are on disk now; of a queue that was cut meanwhile that says nothing."""
+        """Its files are on disk now; of a queue that was cut meanwhile that proves nothing."""
         if found.beginnings == self._beginnings:
             self.flushed = found.end
             if self.extended is not None:

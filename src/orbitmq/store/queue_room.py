@@ -1,9 +1,9 @@
-"""Room for the entries of queues, made by a worker thread: a new queue takes directories, a file, its map and disk
-blocks, and a disk that is busy lets whoever makes them wait.
+"""Allocates room for the entries of queues on a worker thread: a new queue needs directories, a file, its map and disk
+blocks, and a busy disk makes that slow.
 
-A message that finds no room waits here, and with it all that come for the same queue, so that they are stored in the
-order they came in. A queue that goes on gets its next blocks before it needs them, its next file when it needs it.
-Knows no message: who waits is called.
+A message without room waits here, and with it all later ones of the same queue, so that they are stored in the order of
+their arrival. A queue in use gets its next blocks before it needs them, its next file when it needs it. Does not know
+messages: waiting puts are called back.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from functools import partial
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.queue import ENTRY_SIZE, ConsumeQueue
 
-CALLED_A_TURN = 50  # of those that waited, before other work gets its turn: each stores a message
+CALLED_A_TURN = 50  # callbacks per turn of the event loop: each stores a message
 
 Deliver = Callable[[Callable[[], object]], object]
 RoomCallback = Callable[[OSError | None], object]
 
 
 class RoomAwaited(Exception):
-    """A message has to wait until all its queues have room for `entries`. It waits for its turn in the first of them,
-    its own: which one has no room does not matter to those behind it there.
+    """A message must wait until all its queues have room for `entries`. It waits in the first of them, its own: for
+    those that wait after it there it does not matter which one has no room.
     """
 
     def __init__(self, queues: Sequence[ConsumeQueue], entries: int) -> None:
@@ -33,10 +33,10 @@ class RoomAwaited(Exception):
 
 
 class QueueRoom:
-    """`step` belongs to a worker that `wake` wakes, all else to the thread that appends; `deliver` brings it what the
-    worker has to say. Nobody waits longer than `patience_ms`.
+    """`step` belongs to a worker that `wake` wakes, the rest to the thread that appends; `deliver` passes it the
+    worker's results. No caller waits longer than `patience_ms`.
 
-    Invariant: while somebody waits for a queue its `limit` is not above its `end`, so that every put comes by here.
+    Invariant: while a caller waits for a queue its `limit` is not above its `end`, so that every put is checked here.
     """
 
     def __init__(self, deliver: Deliver, clock: Clock, patience_ms: int, wake: Callable[[], None]) -> None:
@@ -50,7 +50,9 @@ class QueueRoom:
         self._called: tuple[ConsumeQueue, int] | None = None  # whose turn it is now in this queue, and its deadline
 
     def take(self, queue: ConsumeQueue, entries: int) -> bool:
-        """Whether the queue has room that a put may use now, without a wait for a disk or past those that wait."""
+        """Whether the queue has room that a put may use now, without waiting for a disk or overtaking those that
+        wait.
+        """
         return (self._is_called(queue) or queue not in self._waiting) and queue.take_room(entries)
 
     def need(self, queues: Sequence[ConsumeQueue], entries: int) -> None:
@@ -75,7 +77,7 @@ class QueueRoom:
                     self.ask(queue)
 
     def ask(self, *queues: ConsumeQueue, entries: int = 0) -> None:
-        """Have the worker make room for so many entries in each, and the next room if a queue wants it."""
+        """Request room for this many entries in each, and the next room if a queue needs it."""
         if len(queues) > 1 or queues[0] not in self._under_way:
             self._under_way.add(queues[0])
             self._asked.append((queues, entries))
@@ -97,7 +99,7 @@ class QueueRoom:
         self.ask(*awaited.queues, entries=awaited.entries)
 
     def expire(self) -> None:
-        """Tell those who have waited too long."""
+        """Call back those that have waited too long."""
         now_ms = self._clock.now_ms()
         for queue, waiting in list(self._waiting.items()):
             while waiting and waiting[0][0] <= now_ms:
@@ -105,7 +107,7 @@ class QueueRoom:
             self._go_on(queue)
 
     def step(self) -> None:
-        """Make the room that was asked for."""
+        """Allocate the requested room."""
         while self._asked:
             queues, entries = self._asked.popleft()
             error = None
@@ -141,7 +143,7 @@ class QueueRoom:
         return self._called is not None and self._called[0] is queue
 
     def _go_on(self, queue: ConsumeQueue) -> bool:
-        """Whether nobody waits for the queue any more; else what comes now has to wait, too."""
+        """Whether no caller waits for the queue any more; otherwise later ones must wait, too."""
         if self._waiting[queue]:
             queue.limit = min(queue.limit, queue.end)
             return False

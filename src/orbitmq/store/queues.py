@@ -1,7 +1,7 @@
-"""The table of consume queues and their place on disk: `consumequeue/<topic>/<queue id>/`.
+"""The table of consume queues and their directories: `consumequeue/<topic>/<queue id>/`.
 
-Their extensions lie in `consumequeue_ext/<topic>/<queue id>/`. Those that exist are read whether or not new ones are
-written, for the entries of their queue mean nothing without.
+Their extensions are in `consumequeue_ext/<topic>/<queue id>/`. Existing ones are read whether or not new ones are
+written, for the entries of their queue are meaningless without them.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ class ConsumeQueues:
         return self._light_queues >= count
 
     def flush(self, queues: Iterable[ConsumeQueue]) -> bool:
-        """Return when the entries of these queues that were made before the call are on disk. OSError when they are
-        not. Whether all else on their file system came along. For any thread, after `load`.
+        """Return when the entries of these queues that were made before the call are on disk. OSError if they are not.
+        Returns whether their whole file system was flushed. Thread-safe after `load`.
         """
         assert self._disk is not None, "it was loaded"
         found = [(queue, queue.unflushed()) for queue in queues]

@@ -1,7 +1,7 @@
 """Read-only access to a store directory, live or copied, for tools and for Spark. Takes no lock and writes nothing.
 
-What a live broker appends meanwhile is seen by the next reader; file sizes are taken from the files themselves.
-Readers know no options and no broker.
+Later appends of a live broker are seen by the next reader; file sizes are taken from the files themselves. Readers know
+no options and no broker.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from orbitmq.store.walk import SECTOR, Walk, WalkEnd
 
 _log = logging.getLogger(__name__)
 
-LOOKS = 10  # a live broker may remove its oldest file between the look for names and the look at the file
+LOOKS = 10  # a live broker may remove its oldest file after the directory was listed
 
 
 class QueueReader:
@@ -56,8 +56,8 @@ class QueueReader:
 
 
 class StoreReader:
-    """The store directory `root`. `commit_logs` are the directories of the commit log, those that get no new files
-    among them, when it does not lie in `commitlog` below `root`.
+    """The store directory `root`. `commit_logs` are the directories of the commit log, read-only ones included, if it
+    is not in `commitlog` below `root`.
     """
 
     def __init__(self, root: Path, *, commit_logs: Sequence[Path] = (), files: Files | None = None) -> None:
@@ -75,7 +75,7 @@ class StoreReader:
         self.close()
 
     def close(self) -> None:
-        """Let the files go; buffers handed out stay valid."""
+        """Close the files; buffers handed out stay valid."""
         for files in self._open:
             files.close()
 
@@ -95,7 +95,7 @@ class StoreReader:
         return QueueReader(files)
 
     def unit(self, physical_offset: int, size: int) -> memoryview | None:
-        """The bytes of a unit, uncopied; None when its file is gone."""
+        """The bytes of a unit, uncopied; None if its file has expired."""
         file = self._log.find(physical_offset)
         position = physical_offset % self._log.file_size if file is not None else 0
         if file is None or position + size > self._log.file_size:
@@ -103,7 +103,7 @@ class StoreReader:
         return file.view[position : position + size]
 
     def units(self, topic: str, queue_id: int, start: int, stop: int) -> Iterator[Unit]:
-        """The messages of a queue in a range of offsets; those whose file is gone are left out."""
+        """The messages of a queue in a range of offsets, without those whose file has expired."""
         for physical_offset, size, _ in self.queue(topic, queue_id).entries(start, stop):
             data = self.unit(physical_offset, size)
             if data is not None:
@@ -159,7 +159,7 @@ def _end_of_entries(files: NumberedFiles) -> int:
 
 # ----------------------------------------------------------------------------------------------- files read, not mapped
 
-WINDOW_SIZE = 16 << 20  # bytes of the log looked at at a time; four times the largest message brokers take by default
+WINDOW_SIZE = 16 << 20  # bytes of the log read at a time; four times the default maximum message size of brokers
 INDEX_FILE_SIZE_MAX = 1 << 31  # a file of the default shape has 420 MB
 QUEUES_ASKED = 1000  # for the message at a place of the log; with more of them that takes longer than a read
 DLEDGER_MAGIC = 1  # first number of a DLedger entry
@@ -167,22 +167,22 @@ DLEDGER_HEAD_SIZE = 48  # a message follows behind it
 
 
 LogFiles = Pieces  # what readers of the log hold
-NO_MESSAGE_SIZE = FILLER_SIZE  # what entries say that stand for messages gone before their queue began
+NO_MESSAGE_SIZE = FILLER_SIZE  # entries for messages that had expired before their queue was created
 
 
 @dataclass(frozen=True)
 class StoreDirectory:
-    """A store directory whose broker may write and remove files at the same time; each question lists them anew.
+    """A store directory whose broker may write and remove files at the same time; each call lists them anew.
 
-    Files are read, never mapped: a broker gives the blocks of a removed file back, and a map without blocks kills the
-    process that looks at it. `commit_logs` as for StoreReader.
+    Files are read, never mapped: a broker frees the blocks of a removed file, and reading a map without blocks kills
+    the process. `commit_logs` as for StoreReader.
     """
 
     root: Path
     commit_logs: tuple[Path, ...] = ()
 
     def check(self) -> None:
-        """StoreError when this is no store, or one that DLedger has written, which frames its log another way."""
+        """StoreError if this is no store, or one written by DLedger, whose log has another format."""
         has_no_message_yet = (self.root / "lock").exists() and not (self.root / "consumequeue").is_dir()
         for directory in (self.root, *self._log_directories):
             if not directory.is_dir() and not (has_no_message_yet or any(self.root.glob("dledger-*"))):
@@ -209,7 +209,7 @@ class StoreDirectory:
         return self.commit_logs or (self.root / "commitlog",)
 
     def log(self) -> LogFiles:
-        """The files of the log; those that do not belong there are left out with a warning."""
+        """The files of the log; those that do not belong there are skipped with a warning."""
         return Pieces(Files(), self._log_directories, _warn, is_live=True)
 
     def queues(self) -> list[tuple[str, int]]:
@@ -237,8 +237,8 @@ class StoreDirectory:
             yield QueueOffset(start // ENTRY_SIZE), data[: len(data) // ENTRY_SIZE * ENTRY_SIZE]
 
     def behind_unit_at(self, offset: int) -> int:
-        """Where the log goes on behind the message that holds the byte at `offset`, as far as a queue knows one: the
-        offset itself when a message begins there, or when no queue knows.
+        """The end of the message that contains the byte at `offset`, if a queue has it; the offset itself if a message
+        begins there, or no queue has it.
         """
         for topic, queue_id in self.queues()[:QUEUES_ASKED]:
             place, size = _last_place(self._queue(topic, queue_id), offset)
@@ -260,7 +260,7 @@ class StoreDirectory:
     def index_entries(self, name: str) -> tuple[int, bytes]:
         """The store time from which the entries of an index file count in seconds, and the bytes of its entries.
 
-        StoreDamaged when its head leads to no entries; nothing of a file that is gone or was never used.
+        StoreDamaged if its header points to no entries; empty for a file that has expired or was never used.
         """
         path = self.root / "index" / name
         data = read_at(path, 0, INDEX_FILE_SIZE_MAX)
@@ -273,7 +273,7 @@ class StoreDirectory:
         return begin, data[shape.entry_position(1) : shape.entry_position(count)]
 
     def queued_end(self) -> int:
-        """Behind the last message that stands in a queue, -1 when none does: how far the log is surely whole."""
+        """The end of the last message in any queue, -1 without one: up to there the log is surely intact."""
         return max((_place_end(self._queue(*queue)) for queue in self.queues()), default=-1)
 
     def whole_end(self) -> int:
@@ -310,7 +310,7 @@ def _walk_file(log: Pieces, position: int) -> int:
 
 
 def _claimed_size(window: bytes, position: int) -> int:
-    """What the unit there says of its size, the least one where the window is cut off before; 0 for zeros."""
+    """The size field of the unit there, or the minimum if the window is too short for it; 0 for zeros."""
     if len(window) - position < BLANK.size:
         return UNIT_OVERHEAD
     size: int = BLANK.unpack_from(window, position)[0]

@@ -1,4 +1,4 @@
-"""What goes into a put and what comes out of it."""
+"""The records of a put and their results."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class PutRecord(msgspec.Struct, gc=False):
 
 
 class PutResult(msgspec.Struct, gc=False):
-    """Where a message, or the first one of a batch, went. Only PUT_OK has a place.
+    """The position of a message, or of the first one of a batch. Only PUT_OK has a position.
 
-    `reason` names the limit that an illegal one has passed, or what it may not be.
-    `size` counts every byte that was appended, `places` the physical offsets of a batch, one a message.
+    `reason` names the exceeded limit or the illegal name of a refused message. `size` counts every appended byte,
+    `places` are the physical offsets of a batch, one per message.
     """
 
     status: PutStatus
@@ -92,7 +92,7 @@ TOO_MANY_LIGHT_QUEUES: Final = PutResult(PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDE
 
 
 def with_host_bits(record: PutRecord) -> int:
-    """The system flag with the bits that tell how long the host fields are."""
+    """The system flag with the bits for the length of the host fields."""
     sys_flag = record.sys_flag
     if len(record.born_host) != HOST_V4_SIZE:
         sys_flag |= BORN_HOST_V6

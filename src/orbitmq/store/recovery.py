@@ -28,7 +28,7 @@ from orbitmq.store.walk import Walk, WalkEnd
 
 _log = logging.getLogger(__name__)
 
-FILES_WALKED_WITHOUT_START = 3  # as RocketMQ; only for logs whose queues tell nothing
+FILES_WALKED_WITHOUT_START = 3  # as RocketMQ; only for logs without queue entries
 
 
 def recover(
@@ -93,7 +93,9 @@ def _walk(
     check_text: bool,
     is_copy: bool,
 ) -> tuple[int, WalkEnd | None]:
-    """Enter every message from `dispatch_from` on into its queue; the end of the last good unit, and what is there."""
+    """Dispatch every message from `dispatch_from` on to its queue; returns the end of the last intact unit, and what
+    follows.
+    """
     files = log.files
     position = start % files.file_size
     for file_start in range(files.start_of(start), files.end, files.file_size):
@@ -115,7 +117,9 @@ def _walk(
 
 
 def _set_times(log: CommitLog, queue: ConsumeQueue, times: Mapping[Path, int]) -> None:
-    """A search by time goes by when files were written: let those made anew look as old as they were, or are."""
+    """A search by time uses modification times: give rebuilt files those of the original ones, or the newest that
+    fit.
+    """
     for number, file in enumerate(queue.files.files, 1):
         last = min(queue.files.start + number * queue.files.file_size, queue.end) // ENTRY_SIZE - 1
         entry = queue.entry(last)
@@ -143,7 +147,7 @@ def _clean_start(log: CommitLog, queues: ConsumeQueues) -> int:
 
 
 def _crash_start(log: CommitLog, safe_timestamp: int) -> int:
-    """The last file that begins with a message stored before the checkpoint; the first file when there is none."""
+    """The last file that begins with a message stored before the checkpoint; the first file if there is none."""
     for index in reversed(range(len(log.files.files))):
         if 0 < _first_timestamp(log.files.files[index]) <= safe_timestamp:
             return log.files.start + index * log.files.file_size

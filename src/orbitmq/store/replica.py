@@ -1,8 +1,8 @@
-"""The store of a slave: its log is a copy of the master's, byte for byte, and it takes no messages of its own.
+"""The store of a slave: its log is a copy of the master's, byte for byte, and it accepts no messages of its own.
 
-Bytes come as they follow one another in the master's log, cut anywhere. Each message is entered into its queues, and
-shown to readers, when its last byte is there; what a master could never have written stops the copying before it does
-harm. Knows neither how the bytes come nor who sends them.
+Bytes arrive in the order of the master's log, cut anywhere. Each message is dispatched to its queues, and becomes
+readable, when its last byte is here; bytes that a master could never have written stop the replication before they do
+harm. Knows neither the transport nor the sender.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class ReplicaStore(MessageStore):
         return not files.files or (self._log.end == files.start and len(files.files) == 1)
 
     def forget_half(self, at_once: bool = False) -> bool:
-        """Take a part of a message off the end. It is the beginning of what the last master sent, and what the next one
-        has there may be something else. Messages that are whole stay; False while there is no room to enter them, and
-        then the log cannot be compared with another, for `last_message` is not its last. `at_once` as in `copy`.
+        """Drop a partial message at the end: the last master sent its beginning, and the next master may have another
+        one there. Whole messages stay. False while there is no room to dispatch them; then the log cannot be compared
+        with another, for `last_message` is not its last. `at_once` as in `copy`.
         """
         self._log.end_whole()
         self._waits.give_up_behind(self._log.end)
@@ -76,14 +76,14 @@ class ReplicaStore(MessageStore):
 
     @property
     def copied_to(self) -> PhysicalOffset:
-        """Up to where the log is a copy, parts of messages included, and messages that wait for room in their queues.
-        A master may count on these: they stay, and whoever opens the store enters them.
+        """The end of the replicated log, partial messages and those that wait for room in their queues included. A
+        master may rely on it: they stay, and the next start dispatches them.
         """
         return self._log.end
 
     @property
     def safe_to(self) -> PhysicalOffset:
-        """What the master may count on: with SYNC_FLUSH what is on disk, else what is written."""
+        """What the master may rely on: with SYNC_FLUSH what is on disk, else what is written."""
         return self._log.flushed if self._flushes_each else self._log.end
 
     def last_message(self) -> tuple[PhysicalOffset, bytes] | None:
@@ -114,11 +114,11 @@ class ReplicaStore(MessageStore):
         return places
 
     def copy(self, offset: int, data: memoryview | bytes, at_once: bool = False) -> bool:
-        """Append bytes that the master has at `offset`; they must not go beyond the end of its file. False while there
-        is no room for them, or for entries of what came before, and nothing is appended then. With `at_once` it
-        does not wait for a disk to make room for entries: they are made later.
+        """Append bytes that the master has at `offset`; they must not extend beyond the end of its file. False while
+        there is no room for them, or for entries of earlier messages; then nothing is appended. With `at_once` it does
+        not wait for a disk to make room for entries: they are made later.
 
-        LogsDiffer when they do not continue the log, or are not what a log holds; StoreError while not open.
+        LogsDiffer if they do not continue the log, or are not valid in a log; StoreError while not open.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -151,7 +151,7 @@ class ReplicaStore(MessageStore):
             _log.warning("event=disk_slow directory=%s error=%s", self.options.root, error)
             return False
         except BlockingIOError:
-            return False  # no room for a further map, which was told
+            return False  # no room for a further map, which was logged
         except OSError as error:
             self._full(error)
             return False
@@ -159,7 +159,7 @@ class ReplicaStore(MessageStore):
         return True
 
     def _enter_whole(self, at_once: bool) -> bool:
-        """Enter every message that is complete; False when there is no room for the entries, which come later."""
+        """Dispatch every complete message; False if there is no room for the entries, which are made later."""
         if self._awaits_room:
             return False
         log, need_room = self._log, self._room.need if at_once else None
@@ -205,9 +205,10 @@ class ReplicaStore(MessageStore):
         self.put_bytes += unit.size
 
     def _passes_blank(self, data: memoryview, file_start: int) -> bool:
-        """What stands behind the last whole message: whether it was the end of a file, and the next one may have more.
+        """What follows the last whole message: whether it is the end of a file, after which the next file may have
+        more.
 
-        LogsDiffer when it is neither that nor the beginning of a message.
+        LogsDiffer if it is neither that nor the beginning of a message.
         """
         log = self._log
         assert log.whole is not None

@@ -1,7 +1,7 @@
-"""Which files of the commit log have had their day, and whether the disk is too full to take more. Pure.
+"""Which files of the commit log have expired, and whether the disk is too full for more messages. Pure.
 
-Everything comes in: the time, the hour, how full the disks are, when the files were written. What is decided here is
-done in `cleaning`.
+The caller passes the time, the hour, the use of the disks and the modification times of the files. `cleaner` executes
+the decisions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from orbitmq.store.options import StoreOptions
 
 HOUR_MS = 3_600_000
 PERCENT = 100
-DISK_NEARLY_FULL = "disk_nearly_full"  # the reason that overrules every other wish
+DISK_NEARLY_FULL = "disk_nearly_full"  # the reason that overrides every other rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class DiskUse:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """The message at the lowest place of the log that a known group has not read: where it lies, and whose it is."""
+    """The unread message with the lowest physical offset: its offset, topic and group."""
 
     place: int
     text: str
@@ -47,7 +47,7 @@ def nothing_unread() -> Unread | None:
 
 @dataclass(frozen=True)
 class Rules:
-    """What an operator wants. Ratios are from 0 to 1 and must be exceeded to count."""
+    """An operator's settings. Ratios are from 0 to 1 and must be exceeded to take effect."""
 
     reserved_ms: int
     hours: frozenset[int]
@@ -86,10 +86,10 @@ class Decision:
 def decide(
     rules: Rules, now_ms: int, hour: int, use: DiskUse, modified_ms: Sequence[int], *, asked: bool = False
 ) -> Decision:
-    """What should go of a log whose files, oldest first, were last written at `modified_ms`. `hour` is local time;
-    `asked` says that an operator wants expired files gone now.
+    """Which files to remove of a log whose files, oldest first, were last written at `modified_ms`. `hour` is local
+    time; `asked` says that an operator requested the removal of expired files now.
 
-    The last file always stays. An unknown disk counts as full, as in RocketMQ, but nothing is forced then.
+    The last file always stays. An unknown disk counts as full, as in RocketMQ, but then nothing is removed by force.
     """
     used = max(use.log, use.queues)
     candidates = modified_ms[:-1]

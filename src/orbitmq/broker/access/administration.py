@@ -113,7 +113,9 @@ async def _answered(command: Command, work: Awaitable[None], failure: int) -> Co
 
 
 def _config_of(header: UpdateAccountHeader) -> Config:
-    """The account that a request declares. RocketMQ stores unknown permissions, which then deny; orbitmq refuses them."""
+    """The account that a request declares. RocketMQ stores unknown permissions, which then deny; orbitmq refuses
+    them.
+    """
     config = Config(
         header.access_key,
         header.secret_key or "",

@@ -1,4 +1,4 @@
-"""One file of the key index: a hash table on disk, from the hash of `topic#key` to places in the commit log.
+"""One file of the key index: a hash table on disk, from the hash of `topic#key` to physical offsets.
 
     offset | size | field
          0 |    8 | store time of the first entry
@@ -6,14 +6,14 @@
         16 |    8 | physical offset of the first entry
         24 |    8 | physical offset of the last entry
         32 |    4 | number of slots in use
-        36 |    4 | number the next entry gets; the first one is 1, a file without entries may say 0
-        40 |  4*S | slots: the number of the newest entry whose hash falls into the slot, 0 without one
+        36 |    4 | number of the next entry; the first one is 1, a file without entries may have 0
+        40 |  4*S | slots: the number of the newest entry whose hash belongs to the slot, 0 without one
     40+4*S | 20*N | entries; the first 20 bytes are never used
 
     entry: 4 hash | 8 physical offset | 4 seconds since the file's first store time | 4 previous entry of the slot
 
-A file has its full size from the beginning. Entries are written before the slots that lead to them and before they
-are counted, so other threads may search while one thread adds. This module knows neither messages nor other files.
+A file has its full size from the beginning. Entries are written before the slots that point to them and before they are
+counted, so other threads may search while one thread adds. This module knows neither messages nor other files.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class IndexFile:
         return self.count >= self.shape.entries
 
     def begin_after(self, previous: IndexFile) -> None:
-        """A new file takes over where the last one ended, until it has an entry of its own."""
+        """A new file continues from the end of the last one until it has an entry of its own."""
         self.begin_at(previous.end_timestamp, previous.end_offset)
 
     def begin_at(self, timestamp: int, offset: int) -> None:
@@ -97,7 +97,7 @@ class IndexFile:
     # -------------------------------------------------------------------------------------------------------- adding
 
     def add(self, hashes: Sequence[int], offsets: Sequence[int], timestamps: Sequence[int]) -> int:
-        """Enter as many as there is room for, and say how many. OSError when the disk is full; nothing is entered."""
+        """Add as many entries as fit; returns their number. OSError if the disk is full; then nothing is added."""
         room = min(len(hashes), self.shape.entries - self.count)
         if room <= 0:
             return 0
@@ -128,7 +128,7 @@ class IndexFile:
         data, slot_count = self.file.data, self.shape.slots
         if IS_COMPILED:
             used = enter(data, slot_count, number, self.begin_timestamp, hashes, offsets, timestamps)
-            self.slots_used = min(self.slots_used + used, slot_count)  # a damaged header says anything
+            self.slots_used = min(self.slots_used + used, slot_count)  # a damaged header may contain anything
             return
         seconds = _seconds_since(self.begin_timestamp, timestamps[: len(hashes)])
         slots_start, slot_size = HEADER.size, NUMBER.size
@@ -164,7 +164,7 @@ class IndexFile:
         self._write_header()
 
     def sync(self) -> None:
-        """Return when what was added before the call is on disk. OSError when it is not. For any thread."""
+        """Return when what was added before the call is on disk. OSError if it is not. Thread-safe."""
         count = self.count
         if count != self._synced:
             self.file.sync()
@@ -200,7 +200,7 @@ class IndexFile:
 
 
 class _Pages:
-    """Reads a file in pages and remembers the last: entries of one chain often lie side by side."""
+    """Reads a file in pages and caches the last: entries of one chain are often adjacent."""
 
     def __init__(self, file: MappedFile, read: Read) -> None:
         self._file = file
@@ -220,7 +220,7 @@ class _Pages:
 
 
 def _chain_within(slots: Sequence[int], previous: list[int], number: int) -> None:
-    """Let an entry follow the one of its own batch that falls into the same slot."""
+    """Link an entry to the previous one of its batch with the same slot."""
     heads: dict[int, int] = {}
     for index, slot in enumerate(slots):
         previous[index] = heads.get(slot, previous[index])

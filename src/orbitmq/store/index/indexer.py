@@ -1,8 +1,8 @@
-"""Feeds the key index from the log, beside the way of the messages. Knows neither requests nor the event loop.
+"""Feeds the key index from the log, off the path of a put. Knows neither requests nor the event loop.
 
-A put hands nothing over: the indexer reads the log itself from where it stopped, whether that was a tenth of a second
-ago, before the last start or never. So the log is its backlog, memory stays bounded however far it lags, and a crash,
-a full disk or a lost index need no way of their own. It works in slices of a few hundred messages.
+The indexer reads the log itself from where it stopped, whether that was a tenth of a second ago, before the last start
+or never. So the log is its backlog, memory stays bounded however large its lag, and a crash, a full disk or a lost
+index need no special handling. It works in slices of a few hundred messages.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from orbitmq.store.positions import NO_OFFSET
 
 _log = logging.getLogger(__name__)
 
-STEP_MS = 1000  # a step of the worker ends then even if more is to be done, so that the worker can be stopped
-CLOSE_MS = 10_000  # a close waits for some three million messages; what is left the next start takes up
-REPORT_BYTES = 256 << 20  # to be further behind is worth a line in the log,
+STEP_MS = 1000  # a step ends after this time even if more is to be done, so that the worker can be stopped
+CLOSE_MS = 10_000  # a close indexes up to some three million messages; the next start continues with the rest
+REPORT_BYTES = 256 << 20  # a greater lag is logged,
 REPORT_INTERVAL_MS = 10_000  # this often
 
 
@@ -36,7 +36,7 @@ class Indexer:
         self._flush_interval_ms = flush_interval_ms
         self._last_flush_ms = self._last_report_ms = clock.now_ms()
         self._reported = 0  # where `position` was at the last report
-        self._adding = threading.Lock()  # the worker adds, and so does who cannot wait for it
+        self._adding = threading.Lock()  # held by the worker, and by queries that cannot wait for it
         self._is_lost = True  # where the index ends must be looked up: at the start, and after a write that failed
         self._errno: int | None = None  # the failure that was logged, until it is over
 
@@ -47,8 +47,8 @@ class Indexer:
         """
         offset, hashes = self._index.newest_rows()
         size, found = self._keys.one(offset)
-        start = self._keys.start  # asked for last: the log may let go of its beginning meanwhile
-        if offset < start:  # nothing is indexed, or only what the log has lost
+        start = self._keys.start  # evaluated last: the beginning of the log may be removed meanwhile
+        if offset < start:  # nothing is indexed, or only expired messages
             self.position = start
             return
         if set(hashes) <= set(found.hashes):
@@ -92,8 +92,8 @@ class Indexer:
         return size > 0
 
     def step(self) -> None:
-        """A worker's turn: catch up, let go of what the log has lost, flush when it is time. OSError when the disk
-        failed to flush; a full one is waited out.
+        """A worker's step: catch up, remove expired files, flush if it is time. OSError if the disk failed to flush; a
+        full one is retried.
         """
         self.catch_up(self._log.readable, STEP_MS)
         with self._adding:

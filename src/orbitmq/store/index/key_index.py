@@ -1,8 +1,8 @@
-"""The key index: a row of index files, the newest written, all searched. Knows places in the log, not messages.
+"""The key index: a sequence of index files, the newest written, all searched. Knows physical offsets, not messages.
 
 A file is named after the local time of its creation. When one is full the next begins; the full one is flushed later,
-by whoever calls `flush`, and the checkpoint then says that it needs no proof after a crash. One thread at a time adds,
-and takes files away; any thread may search meanwhile.
+by the caller of `flush`, and the checkpoint then records that it needs no proof after a crash. One thread at a time
+adds and removes files; any thread may search meanwhile.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class KeyIndex:
     # --------------------------------------------------------------------------------------------------------- adding
 
     def add(self, hashes: Sequence[int], offsets: Sequence[int], timestamps: Sequence[int]) -> None:
-        """Enter keys in the order of the log. OSError when the disk is full: `newest_rows` tells what is in then."""
+        """Add keys in the order of the log. OSError if the disk is full: `newest_rows` says how many were added."""
         done = 0
         while done < len(hashes):
             file = self._writable()
@@ -76,7 +76,7 @@ class KeyIndex:
         file = IndexFile(self._fs.create(self._directory / name, self._shape.file_size), self._shape)
         try:
             file.reserve(self._shape.entries_start)
-        except OSError:  # a later start would read what has no blocks
+        except OSError:  # a later start would read entries without blocks
             self._remove(file)
             raise
         if last is not None:
@@ -114,8 +114,8 @@ class KeyIndex:
 
     def load(self, log: IndexedLog, *, clean: bool, keep_unproven: bool = True) -> None:
         """Map the files. Unless the exit was `clean`, those that the checkpoint does not cover keep only entries that
-        prove one another, with `keep_unproven` false they go, and so does everything behind a gap. No entry for the end
-        of the log or behind stays.
+        prove one another; with `keep_unproven` false they are removed, and so is everything after a gap. Entries at or
+        after the end of the log are removed.
 
         StoreDamaged for a file of another size.
         """
@@ -128,7 +128,7 @@ class KeyIndex:
             return
         self._remove_from(believed)
         self._full.extend(file for file in recovery.repaired if file.is_full)
-        # What was cut off must not come back by a further crash: the log is about to have other messages there.
+        # Another crash must not restore what was cut off: other messages will be at these offsets.
         self.flush()
         self._fs.sync_directory(self._directory)
 
@@ -137,7 +137,7 @@ class KeyIndex:
             path = self._directory / name
             if not name.isdecimal():
                 continue
-            if self._fs.size(path) == 0:  # a crash came between its creation and its size
+            if self._fs.size(path) == 0:  # a crash came between its creation and its preallocation
                 self._fs.remove(path)
                 continue
             self.files.append(IndexFile(self._fs.open(path, self._shape.file_size, writable=True), self._shape))
@@ -150,7 +150,7 @@ class KeyIndex:
         return bool(self._full)
 
     def flush(self) -> None:
-        """Return when what was entered before the call is on disk. OSError when it is not. For any thread."""
+        """Return when what was added before the call is on disk. OSError if it is not. Thread-safe."""
         covers = 0
         while self._full:
             self._full[0].sync()
@@ -165,7 +165,7 @@ class KeyIndex:
         """Remove the oldest files while all their messages lie below the offset; never the last file."""
         while len(self.files) > 1 and self.files[0].end_offset < physical_offset:
             file = self.files.pop(0)
-            if self._dispose is not None:  # beside: giving back half a gigabyte at once would keep every flush waiting
+            if self._dispose is not None:  # in steps: freeing half a gigabyte at once would delay every flush
                 self._dispose(file.file)
             else:
                 self._remove(file)

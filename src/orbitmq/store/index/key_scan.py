@@ -1,7 +1,7 @@
-"""Finds the keys of messages in the bytes of the commit log, and their hashes. Pure: bytes in, columns out.
+"""Finds the keys of messages in the bytes of the commit log, and hashes them. Pure: bytes in, columns out.
 
 A message is indexed under its unique id and under every word of its keys, each together with its topic. Hundreds of
-messages are looked at together: one by one, the hashes of their keys alone would cost more than their storing.
+messages are scanned together: one by one, hashing their keys alone would cost more than storing them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def scan(data: bytes, offset: int, count_max: int) -> tuple[int, FoundKeys]:
 
 
 def scan_one(data: Buffer, offset: int) -> tuple[int, FoundKeys]:
-    """The same for the first unit of `data`, of whatever kind. UnitError when it is none."""
+    """The same for the first unit of `data`, of whatever kind. UnitError if there is none."""
     unit = decode_unit(data, with_body=False)
     keys = keys_of(unit.properties.encode())
     if unit.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:

@@ -50,7 +50,7 @@ def hashed(found: FoundKeys) -> HashedKeys:
 
 
 class LogKeys:
-    """What the index asks of the log."""
+    """What the index needs of the log."""
 
     def __init__(self, log: CommitLog, clock: Clock) -> None:
         self._log = log
@@ -63,7 +63,7 @@ class LogKeys:
 
     @property
     def end(self) -> int:
-        """Where the next message goes."""
+        """The offset of the next message."""
         return self._log.end
 
     def slice(self, start: int, end: int) -> tuple[int, HashedKeys]:
@@ -78,8 +78,8 @@ class LogKeys:
         return (size, found) if size else self._odd_one(file, start, room)
 
     def _odd_one(self, file: MappedFile, start: int, room: int) -> tuple[int, HashedKeys]:
-        """What `scan` does not take: the end of a file, a unit larger than a slice, one that RocketMQ 4.9 has not
-        written. 0 for a unit that is not whole yet; one whose lengths disagree is stepped over.
+        """Units that `scan` does not handle: the end of a file, a unit larger than a slice, one that RocketMQ 4.9 has
+        not written. Returns 0 for a partial unit; one with inconsistent lengths is skipped.
         """
         place = start % file.size
         head = file.read(place, min(room, BLANK.size))

@@ -1,9 +1,9 @@
 # cython: wraparound=False, boundscheck=False, annotation_typing=False
-"""The two loops that touch every key of the index: one finds keys in the commit log, one enters them into a file.
+"""The two loops over every key of the index: one finds keys in the commit log, one adds them to a file.
 
-In the wheel of a platform Cython compiles them, with the types of the `.pxd` beside this file, to loops over machine
-numbers: a tenth of what mypyc makes of them, for which every number from a buffer or a list is an object. Interpreted
-they serve tests only; there `key_scan` and `struct`, which look at hundreds of keys at once, do the same for less.
+In the platform wheel Cython compiles them, with the types of the `.pxd` next to this file, to loops over machine
+integers: a tenth of the time that mypyc's code takes, which makes an object of every number from a buffer or a list.
+Interpreted they serve tests only; `key_scan` and `struct`, which process hundreds of keys at once, are cheaper there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from orbitmq.store.index.key_scan import HASH_MAX, HashedKeys, key_hash
 
 IS_COMPILED: Final = not __file__.endswith(".py")
 
-# Numbers of this module, which are plain ones where it is compiled.
+# Constants of this module, inlined where it is compiled.
 _HEAD_SIZE = 88  # of a unit with two IPv4 hosts, up to and including the body length
 _MAGIC = MAGIC
 _SYS_FLAG_AT = SYS_FLAG_LOW_BYTE
@@ -34,7 +34,7 @@ _PAIR_END = 2
 _BLANK = 32
 _JOINT = 35
 _ASCII_END = 128
-_SLOTS_AT = 40  # in an index file, whose layout `file` tells
+_SLOTS_AT = 40  # in an index file, see the layout in `file`
 _ENTRY_SIZE = 20
 _SECONDS_MAX = 0x7FFFFFFF
 
@@ -46,9 +46,9 @@ _KEYS: Final = KEYS.encode()
 
 
 def walk(data: bytes, offset: int, count_max: int) -> tuple[int, HashedKeys]:
-    """What `key_scan.scan` finds, with the hashes of the keys, byte by byte.
+    """The result of `key_scan.scan`, with the hashes of the keys, byte by byte.
 
-    Compiled, nothing here asks whether a place lies in `data`: each is below the end of a unit, and that is.
+    Compiled, no index into `data` is checked: each is below the end of a unit, and that is checked.
     """
     found = HashedKeys([], [], [])
     bytes_ = data
@@ -150,9 +150,9 @@ def enter(
     data: mmap | bytearray, slot_count: int, number: int, begin: int,
     hashes: Sequence[int], offsets: Sequence[int], timestamps: Sequence[int],
 ) -> int:  # fmt: skip
-    """Write the rows of the columns into an index file as its entries from `number` on, each with the slot that leads
-    to it, and return how many of the slots were empty. `begin` is the time, in milliseconds, from which seconds are
-    counted; 0 while there is none. IndexError, and nothing is written, for rows that lie outside the file.
+    """Write the rows of the columns into an index file as its entries from `number` on, each with the slot that points
+    to it; returns how many of the slots were empty. `begin` is the time, in milliseconds, from which seconds are
+    counted; 0 if there is none. IndexError, and nothing is written, for rows outside the file.
     """
     table = data
     count = len(hashes)

@@ -1,16 +1,16 @@
-"""Which entries of an index file can be believed after a crash. Knows one file, neither the log nor other files.
+"""Which entries of an index file are valid after a crash. Knows one file, neither the log nor other files.
 
 Pages of a mapped file reach the disk in any order, so a crash may have cost the file any of them; a lost page reads as
-zeros, or as what it was a while ago. The entries prove one another: each names the previous entry of its slot, which
-follows from the hashes of all entries before it, and physical offsets never decrease. Slots and counts are not asked,
-for they follow from the entries.
+zeros, or as its content of a while ago. The entries prove one another: each names the previous entry of its slot, which
+follows from the hashes of all entries before it, and physical offsets never decrease. Slots and counts are not checked:
+they follow from the entries.
 
-An entry across the edge of a lost page may still look right. One whose beginning was lost has the hash 0, which is not
-believed (a real one only costs reading the log from there); one whose end was lost is the last before zeros, so the
-last one is not believed either.
+An entry across the edge of a lost page may still look right. One that lost its beginning has the hash 0, which is
+treated as invalid (a real one only costs reading the log from there); one that lost its end is the last before zeros,
+so the last one is treated as invalid as well.
 
-A file that was on disk before the crash needs no such proof, which reads all of its 420 MB. Entries taken from all over
-it show whether a part of it has been lost or overwritten since.
+A file that was on disk before the crash does not need this proof, which reads all of its 420 MB. Entries sampled from
+all over it show whether a part of it has been lost or overwritten since.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from array import array
 
 from orbitmq.store.index.file import ENTRY, NUMBER, IndexFile, IndexShape
 
-BLOCK = 1 << 16  # entries looked at with one view
+BLOCK = 1 << 16  # entries checked with one view
 SAMPLES = 256  # one in 1.6 MB; with their slots and predecessors a thousand reads of one page
 
 

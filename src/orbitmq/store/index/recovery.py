@@ -1,9 +1,9 @@
-"""After a crash: which files of the key index are believed, and whether together they hold every key of the log.
+"""After a crash: which files of the key index are valid, and whether together they hold every key of the log.
 
-A full file that the checkpoint speaks of was flushed before; a look at some of its entries is enough. Of any other
-nothing is believed that its entries do not prove. But a file can also be lost, or be of another store. So each must
-begin where the one before it ends, with no message in between that has keys, and some of its entries are held against
-the messages they lead to. From the first file on that fails, the index is made anew from the log.
+A full file that the checkpoint covers was flushed before; some of its entries are sampled. Of any other file only
+entries that prove one another are kept. But a file can also be lost, or belong to another store. So each must begin
+where its predecessor ends, with no message in between that has keys, and some of its entries are compared with the
+messages they point to. From the first file on that fails, the index is rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MESSAGES_COMPARED = 16  # of a file: enough to know an index of another log, and
 
 
 class IndexedLog(Protocol):
-    """What is asked of the log."""
+    """What recovery needs of the log."""
 
     @property
     def start(self) -> int:
@@ -30,7 +30,7 @@ class IndexedLog(Protocol):
 
     @property
     def end(self) -> int:
-        """Where the next message goes."""
+        """The offset of the next message."""
 
     def store_time(self, offset: int) -> int:
         """Store time of the message at a place, -1 when it cannot be read."""
@@ -61,7 +61,7 @@ class IndexRecovery:
         self._keep_unproven = keep_unproven
 
     def believed(self, files: Sequence[IndexFile]) -> int:
-        """How many files from the first on are to be kept; some of them have been cut."""
+        """How many files from the first on are valid; some of them have been cut."""
         for number, file in enumerate(files):
             is_settled = self._is_settled(file)
             if not is_settled and not (self._keep_unproven and self._repair(file)):
@@ -115,7 +115,7 @@ class IndexRecovery:
         return True
 
     def _follows(self, files: Sequence[IndexFile], number: int) -> bool:
-        """Whether no key is missing between what the files before it hold, or where the log begins, and the file."""
+        """Whether no key is missing between the previous files, or the beginning of the log, and the file."""
         log, file = self._log, files[number]
         begin = file.entry(1)[1]
         end = files[number - 1].end_offset if number else -1
@@ -125,8 +125,8 @@ class IndexRecovery:
         return begin <= start or log.first_with_keys(start, begin) is None
 
     def _holds_all_of(self, files: Sequence[IndexFile], number: int, place: int) -> bool:
-        """Whether the end of the file before and the beginning of this one have every key of the message there. One
-        whose keys fill this file as well goes on in the next, and is looked at with that.
+        """Whether the end of the previous file and the beginning of this one have every key of the message there. If
+        its keys fill this file as well they continue in the next, and are checked with that.
         """
         file = files[number]
         expected = self._log.hashes_at(place) if self._log.start <= place < file.entry(file.count - 1)[1] else None

@@ -1,7 +1,7 @@
-"""Messages by key: the index, what feeds it, and the queries, as the engine sees them.
+"""Messages by key: the index, the indexer, and the queries, for the engine.
 
-The index knows hashes only. Another key of the same hash brings its messages too, and clients, who know the text they
-asked for, sort them out; so it is in RocketMQ.
+The index knows hashes only. Messages of another key with the same hash are returned too, and clients, who know the key,
+filter them, as with RocketMQ.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from orbitmq.store.options import StoreOptions
 # half a millisecond.
 READS_AT_ONCE_MAX = 200
 READ_AT_ONCE_BYTES = 256 << 10
-QUERY_WAIT_MS = 1000  # a query waits that long for the index to be up to date, then it is answered from what is there
+QUERY_WAIT_MS = 1000  # maximum time a query waits for the index to catch up; then it uses what is indexed
 
 
 class QueryResult(msgspec.Struct):
-    """`buffers` are units of the log, oldest first, uncopied unless read at once. Where the index ended is told
-    when something was found: store time and physical offset of its last message, else 0.
+    """`buffers` are units of the log, oldest first, uncopied unless read at once. If messages were found, the end of
+    the index is returned: store time and physical offset of its last message, else 0.
     """
 
     buffers: list[memoryview]
@@ -72,11 +72,11 @@ class KeySearch:
         self, topic: str, key: str, max_count: int, begin: int, end: int, *, at_once: bool = False
     ) -> QueryResult:
         """Up to `max_count` messages with the key, the newest of those stored from `begin` to `end` (milliseconds, both
-        included). For any thread. `at_once` waits for nothing: BlockingIOError when the index is behind, when something
-        is not in memory, or when there is much to look at.
+        included). Thread-safe. `at_once` does not wait: BlockingIOError if the index lags, if data is not in memory, or
+        if there is too much to read.
 
-        RocketMQ asks its index up to three times, further back each time, while no message can be read; older messages
-        are gone as well when newer ones are, so once is enough.
+        RocketMQ queries its index up to three times, further back each time, while no message can be read; if newer
+        messages have expired so have older ones, so once is enough.
         """
         if not self.is_enabled:
             return QueryResult([])
@@ -95,7 +95,7 @@ class KeySearch:
         return QueryResult(units, newest.end_timestamp, newest.end_offset)
 
     def _unit(self, offset: int, read: Read, *, at_once: bool) -> memoryview | None:
-        """A copy where the event loop goes on with it: a page of the map could make it wait."""
+        """A copy, because the event loop uses it: reading a page of the map could block it."""
         if not at_once:
             return self._log.unit_at(offset)
         unit = self._log.copy_of_unit(offset, read)

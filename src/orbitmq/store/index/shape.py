@@ -14,7 +14,7 @@ DEFAULT_RATIO = 84  # bytes a slot in a file of RocketMQ's shape, four entries a
 
 
 def shape_of(view: memoryview, path: Path) -> IndexShape | None:
-    """The shape of an index file with entries; None when they are not where its head says."""
+    """The shape of an index file with entries; None if they are not where its header says."""
     count = HEADER.unpack_from(view)[5]
     rest = len(view) - HEADER.size
     if rest % DEFAULT_RATIO == 0:
@@ -31,7 +31,7 @@ def shape_of(view: memoryview, path: Path) -> IndexShape | None:
 
 
 def _fits(view: memoryview, shape: IndexShape, count: int) -> bool:
-    """Whether the newest entry is where its slot says."""
+    """Whether the newest entry is where its slot points."""
     position = shape.entry_position(count - 1)
     if count > shape.entries or position + ENTRY.size > len(view):
         return False

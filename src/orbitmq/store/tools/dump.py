@@ -51,9 +51,9 @@ class Wanted:
 
 
 def dump(root: Path, wanted: Wanted, tell: Tell, commit_logs: Sequence[Path] = ()) -> Iterator[Unit]:
-    """The wanted messages in the order of the log; `tell` hears of damage. StoreError when there is no store.
+    """The selected messages in the order of the log; `tell` is called for damage. StoreError if there is no store.
 
-    Of the log of a running broker, what it has entered into queues.
+    For a running broker, the messages that are dispatched to queues.
     """
     fs = Files()
     state = state_of(fs, root, commit_logs)
@@ -82,7 +82,7 @@ def _bounds(log: Pieces, wanted: Wanted) -> tuple[int, int]:
 
 
 def row(unit: Unit, *, with_body: bool) -> dict[str, Any]:
-    """A message as it is printed. The body is what a consumer sees; null when it cannot be unpacked."""
+    """A message as it is printed. The body is decompressed; null if that fails."""
     properties = decode_properties(unit.properties)
     try:
         body = decompress(unit.body, unit.sys_flag)

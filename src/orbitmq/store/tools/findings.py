@@ -1,4 +1,4 @@
-"""What a look at a store directory has found. Pure: values and their words, no file is read here."""
+"""The findings of a check of a store directory. Pure: values and their texts, no file is read here."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ class Level(Enum):
 
 
 class State(Enum):
-    """Who was last in the directory."""
+    """How the last broker left the directory."""
 
     STOPPED = "stopped"  # a broker that has stopped cleanly
-    CRASHED = "crashed"  # one that was killed: its abort file is there
-    LIVE = "live"  # one that runs and holds the lock
+    CRASHED = "crashed"  # killed: its abort file is there
+    LIVE = "live"  # running, with the lock
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing. `path` is relative to the store directory, `position` a byte of that file (0 for the whole of it)."""
+    """One finding. `path` is relative to the store directory, `position` a byte of that file (0 for the whole of
+    it).
+    """
 
     level: Level
     path: str
@@ -34,7 +36,7 @@ class Finding:
 
 @dataclass
 class Report:
-    """Everything. `messages` are whole messages of the log, `queued` those that belong into queues."""
+    """All findings. `messages` are whole messages of the log, `queued` those that belong into queues."""
 
     directory: Path
     state: State
@@ -73,5 +75,5 @@ class Report:
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """`1 message`, `1,234 messages`; `queue entry` wants its plural told."""
+    """`1 message`, `1,234 messages`; pass the plural of words like `queue entry`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

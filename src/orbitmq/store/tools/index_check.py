@@ -120,7 +120,7 @@ class IndexCheck:
         self._has_begun = self._has_begun or bool(found)
 
     def _stray(self) -> None:
-        """An entry that leads to no message with keys; what the log has lost to retention may stay in the index."""
+        """An entry that points to no message with keys; entries of expired messages may stay in the index."""
         assert self._row is not None
         if self._row[1] >= self._log_start:
             self._first_wrong = self._first_wrong or self._row
@@ -133,7 +133,7 @@ class IndexCheck:
         self._lacks[kind] = count + 1, first
 
     def conclude(self, log_end: int) -> None:
-        """Report what is missing and what is too much."""
+        """Report missing and superfluous entries."""
         self._compare()
         if not self._names:
             if self._lacks:

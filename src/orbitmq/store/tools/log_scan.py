@@ -1,7 +1,7 @@
-"""Walks over a whole commit log and past what is damaged in it. Writes nothing.
+"""Scans a whole commit log, skipping damaged parts. Writes nothing.
 
-A start ends the log at the first unit that is not whole. This walk tells why that unit is none, and finds the next one:
-behind it when its lengths agree, else where a consume queue says that a message begins.
+A start ends the log at the first unit that is not intact. This scan says why it is not, and finds the next one: after
+it if its lengths agree, else where a consume queue has a message.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LogScan:
         self._start = start
         self._limit = limit
         self._known_places = known_places
-        self.zeros_from = -1  # a gap if the log goes on behind, else its end
+        self.zeros_from = -1  # a gap if the log continues after it, else its end
 
     def __iter__(self) -> Iterator[Unit | Gap]:
         for start in self._pieces.starts:
@@ -130,7 +130,7 @@ def _odd_blank(view: memoryview, start: int, position: int) -> Iterator[Gap]:
 
 
 def _why(view: memoryview, start: int, position: int) -> tuple[str, int]:
-    """What is wrong at a position, and up to where it may reach."""
+    """The problem at a position, and the maximum end of the damage."""
     size, magic = BLANK.unpack_from(view, position)
     try:
         unit = decode_unit(view, position, with_body=False)

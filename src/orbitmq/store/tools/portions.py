@@ -1,9 +1,9 @@
-"""Queues and key index of a store, made anew in pieces that know nothing of one another, so that several processes can
-make them: first each file of the log is looked through, then each queue and each index file is written from what was
-found. Here are the pieces; `orbitmq.store.tools.rebuild` has their order, and lets the result take its place.
+"""Rebuilds queues and key index of a store in independent portions, so that several processes can share the work: first
+each file of the log is scanned, then each queue and each index file is written from the results. These are the
+portions; `orbitmq.store.tools.rebuild` runs them in order and replaces the old files.
 
-What was found in a file of the log lies in a part file below the staging directory: for each queue its entries,
-`FOUND_ENTRY` each, behind them the keys, `FOUND_KEY` each.
+The result of a log file's scan is a part file in the staging directory: for each queue its entries, `FOUND_ENTRY` each,
+then the keys, `FOUND_KEY` each.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from orbitmq.store.tools.log_scan import Gap, LogScan
 
 STAGING: Final = "rebuild"  # everything new lies below this directory of the store until it is complete
 PARTS: Final = "parts"  # and there the part files
-FOUND_ENTRY: Final = struct.Struct(">qqiqq?")  # queue offset, place, size, code, store time, whether its own queue
+# queue offset, physical offset, size, code, store time, whether its own queue
+FOUND_ENTRY: Final = struct.Struct(">qqiqq?")
 FOUND_KEY: Final = struct.Struct(">iqq")  # hash, place, store time
 INDEX_BATCH: Final = 256  # keys hashed at once
-PROGRESS_MESSAGES: Final = 1000  # progress is told that often
+PROGRESS_MESSAGES: Final = 1000  # interval of progress reports
 HEAD_SIZE: Final = 128  # of a message: enough for its store timestamp
 
 QueueName = tuple[str, int]
@@ -43,7 +44,7 @@ Tell = Callable[[int], object]  # the physical offset reached
 
 @dataclass(frozen=True)
 class Plan:
-    """What all pieces must know. `index_shape` is None when no index is to be made."""
+    """What all portions need. `index_shape` is None if no index is built."""
 
     root: Path
     commit_logs: tuple[Path, ...]
@@ -67,8 +68,8 @@ class Span(NamedTuple):
 
 @dataclass
 class Portion:
-    """What a file of the log says. `end` is behind its last whole message, -1 without any. `zeros_from` is where it was
-    never written to, -1 when it is full; `gap` is where it is damaged, which ends it.
+    """The result of a log file's scan. `end` is the end of its last intact message, -1 without any. `zeros_from` is the
+    start of its unused part, -1 if it is full; `gap` is the damage that ends it.
     """
 
     start: int
@@ -78,7 +79,7 @@ class Portion:
     gap: Gap | None = None
     queues: dict[QueueName, Span] = field(default_factory=dict)
     keys: Span | None = None
-    own_topics: set[str] = field(default_factory=set)  # without those that only multi-dispatch leads to
+    own_topics: set[str] = field(default_factory=set)  # without those that only multi-dispatch fills
 
     @property
     def has_content(self) -> bool:
@@ -233,8 +234,9 @@ class _NewQueues(ConsumeQueues):
 
 
 class _KeptExtension(ExtendedQueue):
-    """The units on disk, which new entries lead to as old ones did. They are not made anew: the log does not say
-    which filters took a message. Messages come in the order of the units; one without a unit keeps its code.
+    """The existing extension units, which new entries point to as old ones did. They cannot be rebuilt: the log does
+    not say which filters matched a message. Messages are passed in the order of the units; one without a unit keeps its
+    code.
     """
 
     def __init__(self, files: NumberedFiles) -> None:
@@ -340,4 +342,4 @@ def bundled(works: Sequence[QueueWork], rows_a_bundle: int) -> list[list[QueueWo
 
 
 def ignore(path: Path, position: int, text: str) -> None:
-    """Only what is usable counts."""
+    """Counts usable entries only."""

@@ -1,7 +1,7 @@
-"""Holds one consume queue against the log: every message has its entry, and every entry its message.
+"""Compares one consume queue with the log: every message has its entry, and every entry its message.
 
-The log is walked by somebody else, who brings each message along (`meet`). Entries that no message asked for are
-looked at afterwards (`judge_rest`). Files are read in small blocks, for a broker may have thousands of queues.
+The caller scans the log and passes each message to `meet`. Entries of no message are checked afterwards (`judge_rest`).
+Files are read in small blocks, for a broker may have thousands of queues.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class QueueCheck:
         return count
 
     def entry(self, queue_offset: int) -> Entry:
-        """NO_ENTRY where there is none."""
+        """NO_ENTRY if there is none."""
         position = queue_offset * ENTRY_SIZE - self._block_start
         if self._block_start < 0 or not 0 <= position < len(self._block):
             if not self.first <= queue_offset:
@@ -121,8 +121,8 @@ class QueueCheck:
     # ----------------------------------------------------------------------------------------------- message by message
 
     def meet(self, unit: Unit, queue_offset: int, code: int, tail: str = "") -> None:
-        """A message of the log that should have an entry at `queue_offset`. `tail` is what it lacks if it has none and
-        no queue knows a later message.
+        """A message of the log that should have an entry at `queue_offset`. `tail` is the finding if it has none and
+        the queue has no later message.
         """
         place, size, field = self.entry(queue_offset)
         if (place, size) == (unit.physical_offset, unit.size):
@@ -163,7 +163,7 @@ class QueueCheck:
     def conclude(
         self, log: Pieces, log_end: int, limit: int, multi_dispatch: MultiDispatch, queue: tuple[str, int]
     ) -> None:
-        """Report what the messages lack, and entries below `limit` that lead to no message of the queue."""
+        """Report missing entries, and those below `limit` that point to no message of the queue."""
         for kind, (count, first) in self._lacks.items():
             position = max(0, first * ENTRY_SIZE - self._pieces.start_of(first * ENTRY_SIZE))
             is_remark = kind == "cut" or (kind == "unfinished" and self.report.may_be_unfinished)
@@ -200,7 +200,7 @@ class QueueCheck:
 
 
 def further_entries(unit: Unit, multi_dispatch: MultiDispatch) -> list[tuple[str, int, int]]:
-    """Where a message lies besides its own queue."""
+    """The further queues of a message."""
     return multi_dispatch.entries(unit.topic, unit.queue_id, unit.properties.encode())
 
 
@@ -214,7 +214,7 @@ def _belongs(data: bytes, place: int, multi_dispatch: MultiDispatch, where: tupl
 
 
 def _something_behind(path: Path, position: int) -> int:
-    """Position of the first entry behind an empty one, -1 if there is none."""
+    """Position of the first entry after an empty one, -1 if there is none."""
     for start, end in written_parts(path, position):
         for block_start in range(start - start % ENTRY_SIZE, end, SURVEY_SIZE):
             block = read_at(path, block_start, SURVEY_SIZE)

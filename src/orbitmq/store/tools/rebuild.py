@@ -1,7 +1,7 @@
-"""Makes the queues and the key index of a stopped store anew, from its log.
+"""Rebuilds the queues and the key index of a stopped store from its log.
 
-Everything is made beside the old and takes its place in one step each when it is on disk; an interruption before leaves
-the old. The log is read up to the first message that is not whole, which is how far a start would believe it.
+New files are written next to the old ones and replace them in one step each when they are on disk; an interruption
+before that keeps the old ones. The log is read up to the first message that is not intact, as far as a start reads it.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ def one_by_one(function: Callable[[A], B], arguments: Sequence[A]) -> Iterable[B
 
 @dataclass
 class Rebuilt:
-    """What was made. `log_end` is how far the log was read; `stopped_by` says what is wrong there, None when
-    nothing is.
-    """
+    """The result. `log_end` is how far the log was read; `stopped_by` is the damage there, None if there is none."""
 
     messages: int = 0
     queues: int = 0
@@ -84,11 +82,11 @@ def rebuild(
     files: Files | None = None,
     workers: Workers | None = None,
 ) -> Rebuilt:
-    """Rebuild queues and index. `options` say what the directory itself does not: the sizes of files of which none is
+    """Rebuild queues and index. `options` has what the directory does not show: the sizes of files of which none is
     left. `entry_codes` are those of the broker's store. `workers` share the work among processes that see the directory
     under the same name.
 
-    StoreLocked while a broker uses the directory, StoreError when it is no store or the disk refuses.
+    StoreLocked while a broker uses the directory, StoreError if it is no store or the disk refuses.
     """
     fs = files or Files()
     state_of(fs, root, commit_logs)
@@ -131,7 +129,7 @@ class _Rebuild:
             self._multi_dispatch(options),
         )
 
-    # ------------------------------------------------------------------------------------------ what the old one tells
+    # -------------------------------------------------------------------------------------------------- old settings
 
     def _old_queue_directories(self) -> Iterator[Path]:
         for topic in self._fs.names(self._old_queues):
@@ -139,7 +137,7 @@ class _Rebuild:
                 yield self._old_queues / topic / name
 
     def _queue_file_size(self) -> int:
-        """0 when no file is left to tell."""
+        """0 if no file is left."""
         sizes = (Pieces(self._fs, [path], ignore).file_size for path in self._old_queue_directories())
         return next((size for size in sizes if size and size % ENTRY_SIZE == 0), 0)
 
@@ -156,7 +154,7 @@ class _Rebuild:
         return None
 
     def _multi_dispatch(self, options: StoreOptions) -> MultiDispatch:
-        """Light queues on disk say that it is on."""
+        """Light queues on disk show that it is on."""
         light = [path for path in self._old_queue_directories() if is_lmq(path.parent.name)]
         return MultiDispatch(
             is_enabled=options.enable_multi_dispatch or bool(light),
@@ -176,7 +174,9 @@ class _Rebuild:
         return rebuilt
 
     def _portions(self, workers: Workers | None, rebuilt: Rebuilt, progress: Progress) -> Iterator[Portion]:
-        """What the files of the log say, up to the first damage; zeros are some, when the log goes on behind."""
+        """The results of the log files' scans, up to the first damage; zeros are damage if the log continues after
+        them.
+        """
         log, zeros = self._log, False
         tell = None if workers else lambda offset: progress(offset - log.start, log.size)
         look = partial(look_through, self._plan, self._fs, tell=tell)

@@ -1,9 +1,8 @@
-"""Looks whether a store directory is sound: log, queues and index, each by itself and against one another.
+"""Verifies a store directory: log, queues and index, each by itself and against one another.
 
-Everything hangs on one walk over the log. Each message must be whole, lie where it says, have the entry it claims in
-its queue, and its keys in the index; in the end no entry may be left that no message has asked for. Nothing is
-written, and a broker may run meanwhile: its log is then looked at up to the last message that a queue knew when the
-look began.
+One scan of the log drives it. Each message must be intact and at the position it names, with the entry it claims in its
+queue and its keys in the index; finally no entry may be left that belongs to no message. Nothing is written, and a
+broker may run meanwhile: then the log is verified up to the last message in a queue at the start.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from orbitmq.store.tools.queue_check import QueueCheck
 Progress = Callable[[int, int], object]  # bytes of the log done, and to do
 
 _TAGS = (TAGS + NAME_END).encode()
-PROGRESS_MESSAGES = 1000  # it is told that often
+PROGRESS_MESSAGES = 1000  # interval of progress reports
 
 
 def no_progress(done: int, whole: int) -> None:
-    """Nobody watches."""
+    """No progress is reported."""
 
 
 def log_directories(root: Path, commit_logs: Sequence[Path]) -> Sequence[Path]:
@@ -47,7 +46,7 @@ def log_directories(root: Path, commit_logs: Sequence[Path]) -> Sequence[Path]:
 
 
 def state_of(fs: Files, root: Path, commit_logs: Sequence[Path]) -> State:
-    """Who was last in the directory. StoreError when there is no store."""
+    """How the last broker left the directory. StoreError if there is no store."""
     has_no_message_yet = fs.size(root / "lock") >= 0 and not fs.is_directory(root / "consumequeue")
     for directory in (root, *log_directories(root, commit_logs)):
         if not fs.is_directory(directory) and not has_no_message_yet:
@@ -68,14 +67,14 @@ def known_topics(root: Path) -> frozenset[str] | None:
 
 
 def is_removed(topic: str, known: frozenset[str] | None) -> bool:
-    """Whether a topic of the log is one that was removed; topics of the system and light queues stand in no table."""
+    """Whether a topic of the log was deleted; system topics and light queues are in no table."""
     return known is not None and topic not in known and not is_system_topic(topic) and not is_lmq(topic)
 
 
 def verify(root: Path, commit_logs: Sequence[Path] = (), *, progress: Progress = no_progress) -> Report:
-    """Look at everything. `commit_logs` are the directories of the log when it does not lie below `root`.
+    """Verify everything. `commit_logs` are the directories of the log if it is not below `root`.
 
-    StoreError when that is no store, OSError when it cannot be read.
+    StoreError if that is no store, OSError if it cannot be read.
     """
     fs = Files()
     report = Report(root, state_of(fs, root, commit_logs))
@@ -107,7 +106,7 @@ class _Verification:
         self._fs = fs
         self._root = root
         self._report = report
-        # First, so that what is listed next has everything below.
+        # First, so that everything listed afterwards refers to it.
         self._limit = dispatched_end(fs, root) if report.is_live else NO_LIMIT
         self._log = Pieces(fs, commit_logs, report.damage, is_live=report.is_live)
         self._queues = dict(load_queues(fs, root, report))
