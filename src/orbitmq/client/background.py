@@ -1,4 +1,4 @@
-"""Background tasks: kept, supervised and ended together. Knows nothing of what they do."""
+"""Background tasks: tracked, supervised and ended together. Knows nothing of their work."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class ConcurrentDelivery:
         return ConcurrentContext(self._namespace.unwrap_queue(held.queue))
 
     def finished(self, call: ListenerCall) -> None:
-        """The listener has returned: commit what is consumed, have the rest delivered again."""
+        """After the listener has returned: commit consumed messages, have the others delivered again."""
         context, status = cast("ConcurrentContext", call.context), cast("_Concurrently", call.status)
         failed = call.messages[first_failed(status, context, len(call.messages)) :]
         self._count(call, len(failed))

@@ -1,6 +1,6 @@
-"""What all consumers share: subscriptions, membership in a group, rebalance, offsets. Pulls nothing.
+"""What all consumers share: subscriptions, group membership, rebalance, offsets. Pulls nothing.
 
-A queue assigned to this consumer is held until it is given up; what happens meanwhile is decided elsewhere.
+A queue assigned to this consumer is held until it is released; subclasses decide how it is read.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class HeldQueue:
         """Return when something changes, after `seconds` at the latest."""
         self.room.clear()
         with contextlib.suppress(TimeoutError):
-            # Not wait_for: that of Python 3.11 forgets a cancellation which comes together with the event.
+            # Not wait_for: in Python 3.11 it loses a cancellation that coincides with the event.
             async with asyncio.timeout(seconds):
                 await self.room.wait()
 
@@ -417,7 +417,7 @@ class Consumer(Client):
             held.drop()
 
     async def _hand_over(self) -> None:
-        """Release what other members wait for, before they learn that this member leaves."""
+        """Release what other members wait for, before they are notified that this member leaves."""
 
     async def _leave(self, instance: Instance) -> None:
         await self._background.stop()

@@ -1,8 +1,8 @@
 """One client as brokers see it: a client id, connections, routes and heartbeats for the groups that share it.
 
-Producers and consumers of one event loop share an instance when their settings agree and none of them is of the same
-group; a consumer that shares a group with another needs a client id of its own, or the brokers take the two for one.
-The instance lives from the first of them to the last. It must not know what they send or consume.
+Producers and consumers of one event loop share an instance if their settings agree and none of them is of the same
+group; a consumer that shares a group with another needs its own client id, or brokers take the two for one. The
+instance lives from the first of them to the last. Must not know what they send or consume.
 """
 
 from __future__ import annotations
@@ -251,8 +251,8 @@ class Instance:
                     member.wake_rebalance()
 
     async def _follow_masters(self) -> None:
-        """While somebody decides transactions: masters that join, come back or take another's place hear of it. One
-        that does not answer is tried again after a second, and then ever more seldom.
+        """While there are transaction producers: register them with masters that join, return or replace another. One
+        that does not respond is retried after a second, and then at growing intervals.
         """
         interval_s = self.settings["poll_namesrv_interval_ms"] / 1000
         loop = asyncio.get_running_loop()

@@ -404,7 +404,7 @@ class LitePullConsumer(ReadingConsumer):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            self._given = None  # the program has come to its end, and is done with it
+            self._given = None  # the program has reached its end and is done with the messages
         else:
             self._take_back(self._given)  # also from a commit when queues are revoked
         await super().__aexit__(kind, error, trace)

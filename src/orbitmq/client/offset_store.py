@@ -74,12 +74,12 @@ class BrokerOffsets:
         )
         if offset is None:
             return -1
-        self.table.learn(queue, offset)  # who asks for the lag of a running consumer must not undo what it did
+        self.table.learn(queue, offset)  # reading the lag of a running consumer must not undo its progress
         return offset
 
     async def _address(self, queue: MessageQueue) -> str:
-        """The master, else any broker of that name. Slaves know offsets as of a few seconds ago, and keep what they are
-        told while their master is dead; those of orbitmq hand it over when it returns.
+        """The master, else any broker of that name. Slaves have offsets as of a few seconds ago, and keep those
+        committed while their master is down; those of orbitmq report them when it returns.
         """
         try:
             return await self._instance.routes.master(queue)
@@ -95,8 +95,8 @@ class BrokerOffsets:
         await asyncio.gather(*(self._tell(queue, offset) for queue, offset in rest))
 
     def _in_turn(self, offsets: Mapping[MessageQueue, int]) -> tuple[list[Offset], list[Offset]]:
-        """What goes ahead, and the rest. A RocketMQ broker forgets one of two first offsets of a group and topic that
-        come at the same time: the first one is answered before the others are sent.
+        """The offsets to send first, and the rest. A RocketMQ broker loses one of two first offsets of a group and
+        topic that arrive at the same time: the first one is acknowledged before the others are sent.
         """
         first: dict[tuple[str, str], Offset] = {}
         rest: list[Offset] = []

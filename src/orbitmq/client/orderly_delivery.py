@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 MANUAL_STATUSES = (ConsumeOrderlyStatus.COMMIT, ConsumeOrderlyStatus.ROLLBACK)  # for a listener that commits itself
 LOCK_LOOK_S = 0.1  # between two checks of a lock that has run out
-ARRIVAL_LOOK_S = 1.0  # messages wake it; this bounds how late a queue ends that is given up
+ARRIVAL_LOOK_S = 1.0  # messages wake it; this bounds how late a released queue ends
 
 
 class OrderlyDelivery:

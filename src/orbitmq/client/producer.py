@@ -51,7 +51,7 @@ Delivery: TypeAlias = Callable[[RetryRules], Coroutine[object, object, SendResul
 
 CLOSE_S = 30.0  # how long shutdown waits for sends in flight; ten times their default time limit
 
-TIMEOUT_MAX_S = 1e9  # thirty years: what is more, infinity too, is as good
+TIMEOUT_MAX_S = 1e9  # thirty years: infinity and any greater value mean the same
 
 _QUEUE = Argument("queue", KINDS["MessageQueue"])
 _KEY = Argument("sharding_key", KINDS["str"], KINDS["int"], KINDS["bytes"])
@@ -64,7 +64,7 @@ AT_ONCE_MAX = 64 << 10  # bytes of a body: a thousand that wait for the loop mus
 Around: TypeAlias = Callable[[Sequence[Message]], AbstractContextManager[Sequence[Message]]]
 """A context manager around a send; it yields the messages to send instead of those that were passed in."""
 
-if TYPE_CHECKING:  # it needs LMDB, which only those have who want it
+if TYPE_CHECKING:  # LMDB is optional
     from orbitmq.client.outbox import Outbox
 
 

@@ -1,4 +1,4 @@
-"""What a client protects its connections with, out of its settings: a signature on each request, and TLS.
+"""How a client protects its connections, by its settings: a signature on each request, and TLS.
 
 Knows nothing of the requests.
 """

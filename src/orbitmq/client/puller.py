@@ -73,10 +73,10 @@ class Puller:
         may_wait: bool = True,
         timeout_ms: float | None = None,
     ) -> PullResult:
-        """Up to `count` messages from `offset` on; those whose tag is not subscribed are left out.
+        """Up to `count` messages from `offset` on, without those whose tag is not subscribed.
 
-        A `commit` above 0 is stored as the group's offset on the way. Unless it `may_wait` the broker answers at once.
-        BrokerError, ClientError, RemotingError, UnitError when the answer cannot be decoded.
+        A `commit` above 0 is stored as the group's offset with the request. Unless it `may_wait` the broker responds at
+        once. BrokerError, ClientError, RemotingError, UnitError if the response cannot be decoded.
         """
         source = await self._source(queue)
         flags = self._flags if may_wait else self._flags & ~PULL_SUSPEND
@@ -101,7 +101,7 @@ class Puller:
         try:
             reply = await operations.pull(self._instance.remoting, source.address, header, timeout_ms=timeout_ms)
         except (BrokerError, RemotingError):
-            # A slave that does not answer or does not know the topic yet is no place to stay; the master gives advice.
+            # Leave a slave that does not respond or does not know the topic yet; the master suggests a broker.
             self._advised.pop(queue, None)
             raise
         self._advised[queue] = reply.suggested_broker_id

@@ -1,7 +1,7 @@
 """The callbacks of an application for queues that its consumer gets and loses. Knows neither rebalance nor pulling.
 
 A callback is a function, which runs on the event loop and must not block, or a coroutine function, which the consumer
-awaits for a limited time. What a callback raises is logged and changes nothing.
+awaits for a limited time. Exceptions of a callback are logged and change nothing.
 """
 
 from __future__ import annotations

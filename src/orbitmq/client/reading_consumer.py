@@ -1,6 +1,6 @@
-"""What consumers share that prefetch messages: a task for each held queue, where it starts, when it must pause.
+"""What prefetching consumers share: a task for each held queue, its start offset, flow control.
 
-Does not know who gets the messages.
+Does not know how messages are delivered.
 """
 
 from __future__ import annotations

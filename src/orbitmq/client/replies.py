@@ -57,7 +57,7 @@ class PendingReplies:
             future.cancel()
 
     def take(self, connection: Connection, command: Command) -> Command:
-        """Accept a reply, also one that nothing waits for any more: its sender can do nothing about it."""
+        """Accept a reply, also one without a waiting request: its sender cannot do anything about it."""
         message = reply_message(command.header(PushReplyMessageHeader), bytes(command.body), self._clock.now_ms())
         future = self._waiting.get(message.properties.get(CORRELATION_ID, ""))
         if future is None or future.done():

@@ -123,7 +123,7 @@ class Routes:
             await self.refresh(topic)
         except OrbitMQError as error:
             _log.warning("event=route_not_refreshed topic=%s error=%s", topic, error)
-        except Exception:  # of what a name server said: the other topics have their routes all the same
+        except Exception:  # of one topic's route: other topics get theirs all the same
             _log.exception("event=route_not_refreshed topic=%s", topic)
 
     def addresses(self, broker_name: str) -> Mapping[int, str]:
@@ -135,7 +135,7 @@ class Routes:
         return dict(self._brokers)
 
     async def refresh_registered(self) -> None:
-        """Ask the name server for every broker, whatever topics it has. ClientError, BrokerError, RemotingError."""
+        """Fetch every broker from the name server, whatever topics it has. ClientError, BrokerError, RemotingError."""
         found = await self._name_servers.ask(
             lambda address: operations.cluster_info(self._remoting, address, timeout_ms=self._timeout_ms)
         )
@@ -189,7 +189,7 @@ class Routes:
     def _looked_up(self, topic: str, task: asyncio.Task[TopicRouteData | None]) -> None:
         self._lookups.pop(topic, None)
         if not task.cancelled():
-            task.exception()  # every caller may have given up; the failure is theirs, not the loop's to report
+            task.exception()  # every caller may have been cancelled; the loop must not report the failure
 
     async def _ask(self, topic: str) -> TopicRouteData | None:
         return await self._name_servers.ask(

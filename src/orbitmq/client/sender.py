@@ -36,7 +36,7 @@ STATUSES: Mapping[int, SendStatus] = {
 
 @dataclass(frozen=True, slots=True)
 class SendTarget:
-    """Where the caller wants a message: in this queue, with the others of this key, or anywhere."""
+    """Where the message must go: this queue, the queue of this key, or any."""
 
     queue: MessageQueue | None = None
     key: str | int | bytes | None = None
@@ -53,7 +53,7 @@ ANYWHERE = SendTarget()
 
 
 class _Forbidden(Exception):
-    """Carries what a forbidding hook raised past the send loop, which would try again."""
+    """Carries the exception of a forbidding hook past the send loop, which would retry."""
 
     def __init__(self, reason: Exception) -> None:
         super().__init__()
@@ -87,13 +87,13 @@ class MessageSender:
         self._template = template
         self._template_queues = template_queues
         self._late: set[asyncio.Task[None]] = set()
-        """Oneway messages that nobody waits for and that could not be written at once; while there are any, those who
-        send more of them wait.
+        """Oneway messages of callers that do not wait and that could not be written at once; while there are any,
+        further oneway sends wait.
         """
 
     async def send(self, message: Outgoing, rules: RetryRules, target: SendTarget = ANYWHERE) -> SendResult:
-        """Attempt until the message is stored or the rules say stop. A chosen queue is attempted once, or with
-        `network_only` again and again.
+        """Attempt until the message is stored or the rules end it. A chosen queue is attempted once; with
+        `network_only` it is retried.
         """
         is_free = target is ANYWHERE or target.is_free
         if not (is_free or rules.network_only):
@@ -144,7 +144,7 @@ class MessageSender:
         return loop.outcome()
 
     async def send_oneway(self, message: Outgoing, target: SendTarget = ANYWHERE) -> None:
-        """One attempt, and no word of what came of it."""
+        """One attempt, without a response."""
         queue = await self.choose(message.topic, target)
         address = await self._instance.routes.master(queue)
         try:
@@ -159,8 +159,8 @@ class MessageSender:
         self._end(context, None, None)
 
     def oneway_nowait(self, message: Outgoing, key: str | int | bytes | None) -> Callable[[], None] | None:
-        """What writes a message that nobody waits for, to be called on the loop; None when somebody has to be asked or
-        waited for before. For any thread: it only looks.
+        """A function that writes a oneway message, to be called on the event loop; None if a route or a connection must
+        be awaited first. Thread-safe: it changes nothing.
         """
         known = self._instance.routes.publish(message.topic)
         watched = self._hooks or self._forbidden or self._chooser.measures or self._instance.settings["vip_channel"]
@@ -175,12 +175,12 @@ class MessageSender:
         return partial(self._write, message, queue, address)
 
     def _write(self, message: Outgoing, queue: MessageQueue, address: str) -> None:
-        """Behind what is late, for the order of a queue."""
+        """After late messages, to keep the order of a queue."""
         header = self._header(message, queue)
         try:
             if not self._late and sends.send_oneway_nowait(self._instance.remoting, address, header, message.body):
                 return
-        except Exception as error:  # of a hook of the application, whose thread has gone on
+        except Exception as error:  # of a hook; the calling thread has moved on
             _log.warning("event=oneway_not_written topic=%s error=%r", message.topic, error)
             return
         task = asyncio.get_running_loop().create_task(self._write_late(message, queue))
@@ -194,7 +194,7 @@ class MessageSender:
             _log.warning("event=oneway_not_written topic=%s error=%r", message.topic, error)
 
     async def finish(self, seconds: float) -> None:
-        """Let what is late be written, `seconds` at most."""
+        """Write late messages, for at most `seconds`."""
         if self._late:
             _, waiting = await asyncio.wait(self._late, timeout=seconds)
             for task in waiting:
@@ -214,7 +214,7 @@ class MessageSender:
         except BaseException as raised:
             error = raised
             raise
-        finally:  # a caller who gives up has waited some time, which says something of the broker
+        finally:  # the time a cancelled caller has waited says something about the broker
             now_ms, failed = self._now_ms(), isinstance(error, (RemotingError, BrokerError))
             reachable = not isinstance(error, RemotingError)
             name = queue.broker_name
@@ -245,7 +245,7 @@ class MessageSender:
         return result
 
     def _begin(self, message: Outgoing, queue: MessageQueue, address: str, *, oneway: bool = False) -> SendContext:
-        """What a forbidding hook raises goes to the sender, and is no reason for another attempt."""
+        """Exceptions of a forbidding hook go to the sender, without another attempt."""
         kind = message_kind(message)
         context = SendContext(self._group, message, queue, address, kind, oneway, self._instance.clock.now_ms())
         try:
@@ -270,7 +270,7 @@ class MessageSender:
         return message.header(self._group, queue, born_ms, template, count, unit_mode=self._unit_mode)
 
     async def choose(self, topic: str, target: SendTarget) -> MessageQueue:
-        """The queue a message goes to. ClientError without one."""
+        """The queue for a message. ClientError without one."""
         if target.queue is not None:
             if target.queue.topic != topic:
                 raise ClientError(
@@ -290,7 +290,7 @@ class MessageSender:
         queues: Sequence[MessageQueue],
         select: Callable[[Sequence[MessageQueue]], MessageQueue],
     ) -> MessageQueue:
-        """What the application chooses. ClientError unless it is a queue of the topic."""
+        """The application's choice. ClientError unless it is a queue of the topic."""
         try:
             chosen: object = select([self._namespace.unwrap_queue(queue) for queue in queues])
         except Exception as error:  # the application's code

@@ -1,4 +1,4 @@
-"""Where every thread and task of this process stands, as text: what an operator looks at when a consumer is stuck."""
+"""The stack of every thread and task of this process, as text, to find out why a consumer hangs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from orbitmq.runtime.frames import current_frames
 
-STACKS_LENGTH_MAX = 1 << 20  # characters: the text travels in one answer
+STACKS_LENGTH_MAX = 1 << 20  # characters: the text is sent in one response
 
 
 def stacks() -> str:

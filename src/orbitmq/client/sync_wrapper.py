@@ -223,7 +223,7 @@ def wait(start: Callable[[], Coroutine[object, object, R]], undo: Callable[[R], 
             try:
                 thread.call(call.give_up)
                 break
-            except BaseException as another:  # another signal: give up the interrupted call all the same
+            except BaseException as another:  # another signal: cancel the interrupted call all the same
                 latest = another
         try:
             raise latest

@@ -1,6 +1,6 @@
-"""Calls a function of the application on its own thread. Knows nothing of what it does.
+"""Calls a function of the application on a thread of its own.
 
-The thread is a daemon: unlike those of an executor, one whose function hangs does not keep the interpreter from ending.
+The thread is a daemon: unlike one of an executor it does not keep the interpreter from ending if the function hangs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Writes message traces: hooks that create records, and a dispatcher that sends them in batches.
 
-Nothing here holds up or fails a send or a listener: records wait in a bounded queue, and those that find it full are
-counted and dropped.
+Never delays or fails a send or a listener: records wait in a bounded queue, and are counted and dropped if it is full.
 """
 
 from __future__ import annotations

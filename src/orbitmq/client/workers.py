@@ -300,8 +300,8 @@ class TaskWorkers(ListenerWorkers):
         try:
             await self._run(task)
         finally:
-            # Here and not in a callback of the task, which would run later: a call that is enqueued in between
-            # would find every task still there and wait for one that has ended.
+            # Here and not in a callback of the task, which would run later: a call enqueued in between would see every
+            # task busy and wait for one that has ended.
             del self._tasks[task]
 
     async def _run(self, task: asyncio.Task[None]) -> None:

@@ -1,1 +1,1 @@
-"""The client's decisions as pure code: no socket, no loop, no clock; the shells above bring time and answers in."""
+"""The client's decisions as pure code: no socket, no loop, no clock; its callers pass in times and responses."""

@@ -9,10 +9,11 @@ from collections.abc import Iterable
 
 from orbitmq.wire.requests import RequestCode
 
-VIP_DISTANCE = 2  # a broker serves the same on the port so far below its own
+VIP_DISTANCE = 2  # the VIP channel's port is this much lower than the broker's
 VIP_CODES: frozenset[int] = frozenset(request for request in RequestCode if request.is_vip)
-"""Requests that go over the VIP channel where it is on, as Java's do. Pulls, heartbeats and ends of transactions do
-not: what a broker asks of a client comes over the connection of its heartbeats."""
+"""Requests that use the VIP channel if it is enabled, as in Java's client. Pulls, heartbeats and transaction ends do
+not: brokers send their requests on the connection of the heartbeats.
+"""
 
 
 def name_servers(given: str | Iterable[str] | None) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
-"""Holds the arguments of public methods against their annotations, so that a wrong one is named where it is given.
+"""Checks the arguments of public methods by their annotations, so that a wrong one is named where it is passed.
 
     @checks_arguments
     def subscribe(self, topic: str, expression: Selector = "*") -> None: ...
 
-An annotation is looked up here as it stands in the source, part by part; one that is unknown fails the import. Methods
-on the way of a message do without the decorator and check what is given with `Argument`. Pure.
+An annotation is looked up here as written in the source, part by part; an unknown one fails the import. Methods on the
+path of a message do without the decorator and check with `Argument`. Pure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Wrong(Exception):
-    """What is wrong with a value, to stand behind its name; empty when it is of another type."""
+    """The problem with a value, to follow its name; empty if it has another type."""
 
 
 class ArgumentKind:
@@ -39,7 +39,7 @@ class ArgumentKind:
         """In words."""
 
     def accept(self, value: Any) -> Any:
-        """The value, or what to take for it. _Wrong for one that does not do."""
+        """The value, converted if needed. _Wrong if it is invalid."""
         raise NotImplementedError
 
 
@@ -96,7 +96,7 @@ class IsNumber(ArgumentKind):
 
 
 class IsQueue(ArgumentKind):
-    """A queue whose fields are what they have to be; it is a dataclass that anybody can fill."""
+    """A queue whose fields have valid types; it is a dataclass, which does not check them."""
 
     def accept(self, value: Any) -> Any:
         if not isinstance(value, MessageQueue):
@@ -149,7 +149,7 @@ class Pairs(Each):
 def _is(asks: Callable[[Any], bool], body: Any) -> bool:
     try:
         return asks(body)
-    except TypeError:  # a stand-in of a test that has a function's attributes, but not what they hold
+    except TypeError:  # a test double may have a function's attributes with other values
         return False
 
 
@@ -172,7 +172,7 @@ class IsFunction(ArgumentKind):
             raise _Wrong("is a coroutine function, but its call is not awaited; use a plain function")
         try:
             signature = inspect.signature(value)
-        except (TypeError, ValueError):  # of a builtin or a stand-in that tells none
+        except (TypeError, ValueError):  # a builtin or a test double without a signature
             return value
         try:
             signature.bind(*[None] * self._count)
@@ -206,7 +206,7 @@ class HasMethods(ArgumentKind):
 
 
 class Anything(ArgumentKind):
-    """What is the application's own."""
+    """Types of the application."""
 
     def accept(self, value: Any) -> Any:
         return value
@@ -321,20 +321,21 @@ KINDS: Mapping[str, ArgumentKind] = {
         ["table"],
     ),
 }
-"""Annotations as methods of clients have them, `|` taken apart. Where the synchronous classes mean another thing by a
-name, `sync.` stands before it."""
+"""Annotations in the methods of clients, split at `|`. If the synchronous classes use a name for another type, it is
+prefixed by `sync.`.
+"""
 
 
 class Argument:
-    """A parameter of a public method, which `name` may say as well."""
+    """A parameter of a public method, whose name is usually `name`."""
 
     def __init__(self, name: str, *kinds: ArgumentKind) -> None:
         self._name = name
         self._kinds = kinds
 
     def accept(self, value: Any) -> Any:
-        """The value, or what to take for it. ConfigurationError, of a message MessageIllegal, names the argument, what
-        is wanted and what was given.
+        """The value, converted if needed. ConfigurationError, for a message MessageIllegal, names the argument, the
+        expected type and the value.
         """
         reason = ""
         for kind in self._kinds:
@@ -366,7 +367,7 @@ def _kinds(annotation: str, module: str) -> list[ArgumentKind]:
 
 
 def checks_arguments(method: F) -> F:
-    """Refuse arguments that are not what the annotations of `method` say."""
+    """Refuse arguments that do not match the annotations of `method`."""
     parameters = inspect.signature(method).parameters.values()
     where = method.__qualname__.rpartition(".")[2] if method.__name__ != "__init__" else method.__qualname__[:-9]
     held = {
@@ -381,7 +382,7 @@ def checks_arguments(method: F) -> F:
         given = [
             held[name].accept(value) if name in held else value for name, value in zip(order, arguments, strict=False)
         ]
-        rest = arguments[len(given) :]  # too many: Python says so
+        rest = arguments[len(given) :]  # too many: Python reports it
         return [*given, *rest], {k: held[k].accept(v) if k in held else v for k, v in named.items()}
 
     @functools.wraps(method)

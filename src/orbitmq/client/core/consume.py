@@ -1,4 +1,4 @@
-"""What follows from a listener's answer, and the message that is sent when sending back fails. Pure."""
+"""Evaluates a listener's result, and builds the retry message for a failed send-back. Pure."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from orbitmq.message.properties import (
 from orbitmq.message.topics import retry_topic
 
 RECONSUME_TIMES_MAX = 16  # deliveries of a failing message before it goes to the dead letter topic
-# What the receiver has noted of this delivery, and the cluster, which brokers write anew behind what is there.
+# Properties of this delivery, set by the receiver, and the cluster, which brokers set anew.
 NOT_COPIED = frozenset((TRAN_MSG, CLUSTER, MIN_OFFSET, MAX_OFFSET, CONSUME_START_TIME))
-SPARE = frozenset((ORIGIN_MESSAGE_ID, WAIT, REAL_TOPIC, REAL_QID))  # what a copy can do without
+SPARE = frozenset((ORIGIN_MESSAGE_ID, WAIT, REAL_TOPIC, REAL_QID))  # properties that a retry does not need
 FIRST_DELAY_LEVEL = 3  # of a client's own retry send; each failure adds one
 
 
@@ -38,9 +38,9 @@ def chunks(messages: Sequence[MessageExt], size: int) -> Iterator[Sequence[Messa
 
 
 def first_failed(status: ConsumeConcurrentlyStatus | None, context: ConcurrentContext, count: int) -> int:
-    """Index of the first of `count` messages that did not succeed, `count` when all did.
+    """Index of the first of `count` messages that did not succeed, `count` if all did.
 
-    No answer at all is a failure: a listener that forgets its return statement must not lose messages.
+    No result is a failure: a listener without a return statement must not lose messages.
     """
     if status is not ConsumeConcurrentlyStatus.CONSUME_SUCCESS:
         return 0
@@ -50,10 +50,10 @@ def first_failed(status: ConsumeConcurrentlyStatus | None, context: ConcurrentCo
 def retry_copies(
     message: MessageExt, group: str, reconsume_times_max: int, namespace: Namespace = NO_NAMESPACE
 ) -> Iterator[Message]:
-    """What goes to the group's retry topic when the broker could not send the original back: the first of these copies
-    that its properties have room for. The last ones have failed too often: brokers make dead letters of them at once.
+    """Candidates for the group's retry topic if the broker could not send the original back: the caller sends the first
+    whose properties fit. The last ones have failed too often: brokers make dead letters of them at once.
 
-    Each is a new message; only its ORIGIN_MESSAGE_ID tells where it came from. (Java loses that property.)
+    Each is a new message; only its ORIGIN_MESSAGE_ID identifies the original. (Java loses that property.)
     """
     times = message.reconsume_times + 1
     properties = {name: value for name, value in message.properties.items() if name not in NOT_COPIED}

@@ -1,7 +1,7 @@
 """Recent latencies and failures of brokers, and which broker the next message should go to. Pure; time is passed in.
 
-Two things a producer may be told to do beside taking queues in turn: leave brokers out for a while that were slow or
-failed, and prefer the one that answers fastest.
+Besides round robin a producer has two options: avoid brokers for a while that were slow or failed, and prefer the
+fastest one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ HALF_LIFE_MS = 30_000  # a measurement of this age counts half, so that a slow b
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fault:
-    """What the last response of a broker showed; they sort from better to worse."""
+    """State of a broker by its last response, best first."""
 
     latency_ms: int
     """Its latency in milliseconds."""
@@ -82,7 +82,7 @@ class FaultTable:
         return next((duration for limit, duration in reversed(self._steps) if latency_ms >= limit), 0)
 
     def note(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool, is_reachable: bool = True) -> None:
-        """A broker answered, or did not."""
+        """Record whether a broker responded, and how fast."""
         available_from_ms = now_ms + self.duration_ms(self._isolation_ms if failed else latency_ms)
         if self.probes and (before := self.faults.get(broker_name)) is not None:
             available_from_ms = max(available_from_ms, before.available_from_ms)
@@ -115,7 +115,7 @@ class FaultTable:
         return fault is None or now_ms >= fault.available_from_ms
 
     def least_bad(self, broker_names: Collection[str]) -> str | None:
-        """When all are to be avoided: one of the better half of them, in turn. None when all are unknown."""
+        """If all are avoided: one of the better half of them, in turn. None if all are unknown."""
         known = sorted(fault for name, fault in self.faults.items() if name in broker_names)
         if not known:
             return None
@@ -130,7 +130,7 @@ class BrokerLatencies:
         self._averages: dict[str, tuple[float, int]] = {}  # broker -> average, when it was measured
 
     def note(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool) -> None:
-        """A broker answered, or did not."""
+        """Record whether a broker responded, and how fast."""
         newest = float(ISOLATION_MS if failed else latency_ms)
         before = self._averages.get(broker_name)
         average = newest if before is None else NEWEST_SHARE * newest + (1 - NEWEST_SHARE) * before[0]

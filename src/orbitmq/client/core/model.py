@@ -39,7 +39,7 @@ class SendResult:
     region_id: str = "DefaultRegion"
     """The region of the broker."""
     trace_on: bool = True
-    """Whether the broker wants traces of this message."""
+    """Whether the broker requests traces of this message."""
     transaction_id: str | None = None
     """The broker's id of the transaction, for a half message."""
 

@@ -52,7 +52,7 @@ class OffsetTable:
         self._own.add(queue)
 
     def forget(self, queue: MessageQueue) -> None:
-        """Forget a queue that belongs to another member."""
+        """Remove a queue that belongs to another member."""
         self._offsets.pop(queue, None)
         self._own.discard(queue)
 
@@ -69,8 +69,8 @@ class OffsetTable:
         return {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
 
     def own(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
-        """The offsets of `queues` that this consumer advanced or set. One it only learned is another member's, whose
-        last word may have come since: to store it again would take that back.
+        """The offsets of `queues` that this consumer advanced or set. An offset it only read belongs to another member,
+        which may have committed since: storing it again would undo that.
         """
         return {queue: self._offsets[queue] for queue in queues if queue in self._own}
 
@@ -94,11 +94,11 @@ class StartLookup(Enum):
 
 
 def start_position(topic: str, stored: int, where: ConsumeFromWhere) -> int | StartLookup:
-    """The offset to start at. `stored` is the offset of the group, negative when it has none.
+    """The offset to start at. `stored` is the offset of the group, negative if it has none.
 
-    A retry topic is read from its beginning, whatever `where` says: its messages were delivered to this group before.
-    (With CONSUME_FROM_TIMESTAMP Java starts it at its end.) Java answers 0 for CONSUME_FROM_FIRST_OFFSET and pauses for
-    10 s when that offset is deleted already; this client requests the minimum.
+    A retry topic is read from its beginning, regardless of `where`: its messages were delivered to this group before.
+    (With CONSUME_FROM_TIMESTAMP Java starts it at its end.) For CONSUME_FROM_FIRST_OFFSET Java uses 0 and pauses for 10
+    s if that offset has expired; this client requests the minimum.
     """
     if stored >= 0:
         return stored

@@ -1,4 +1,4 @@
-"""What follows from the answer of a listener that gets a queue's messages in order. Pure."""
+"""Evaluates the result of a listener that consumes in order. Pure."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from enum import Enum, auto
 from orbitmq.client.core.model import ConsumeOrderlyStatus, OrderlyContext
 
 SUSPEND_MIN_MS, SUSPEND_MAX_MS = 10, 30_000  # Java's bounds: no busy loop, and no queue that seems dead
-RECONSUME_TIMES_MAX = 2**31 - 1  # in order a message is tried for ever, unless the consumer says otherwise
+RECONSUME_TIMES_MAX = 2**31 - 1  # an orderly message is retried for ever, unless the consumer sets a limit
 
 
 class OrderlyStep(Enum):
     """What becomes of the messages the listener had."""
 
-    COMMIT = auto()  # they are done, and with them all that were kept before
+    COMMIT = auto()  # they are done, and with them all earlier ones that are not committed
     KEEP = auto()  # they are done, but the listener commits later
-    ROLLBACK = auto()  # they and all that were kept come again
+    ROLLBACK = auto()  # they and all uncommitted ones are delivered again
     RETRY = auto()  # they come again
 
 
 def step_after(status: ConsumeOrderlyStatus | None, context: OrderlyContext) -> OrderlyStep:
-    """No answer is SUSPEND_CURRENT_QUEUE_A_MOMENT. Who lets the consumer commit cannot do it himself: with auto_commit
-    COMMIT and ROLLBACK count as SUCCESS.
-    """
+    """No result means SUSPEND_CURRENT_QUEUE_A_MOMENT. With auto_commit COMMIT and ROLLBACK count as SUCCESS."""
     if status is None or status is ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT:
         return OrderlyStep.RETRY
     if context.auto_commit or status is ConsumeOrderlyStatus.COMMIT:

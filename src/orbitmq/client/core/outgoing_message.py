@@ -1,6 +1,6 @@
-"""A message on its way to the broker: checked, named, packed. Pure; time and the unique id come in.
+"""A message to be sent: checked, named, encoded. Pure; the caller passes time and unique id.
 
-The user's object is never changed, so it may be sent again; each sending gets an id of its own.
+The user's object is never changed, so it may be sent again; each send has its own id.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def outgoing_batch(messages: Sequence[Message], new_id: Callable[[], str], packi
 
 
 def check_sequence(messages: object) -> None:
-    """MessageIllegal for what is not several messages in an order, or can be read only once."""
+    """MessageIllegal unless this is an ordered collection of several messages that can be iterated repeatedly."""
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise MessageIllegal(f"messages must be a sequence of Message, not {type(messages).__name__}")
 

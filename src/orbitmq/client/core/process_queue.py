@@ -1,6 +1,6 @@
-"""The messages of one queue between pull and commit: what is cached, what is safe to commit. Pure.
+"""The messages of one queue between pull and commit: which are cached, which offset is safe to commit. Pure.
 
-It must not know who pulls or who consumes; every time comes in as `now_ms`.
+Must not know pulling or listeners; times are passed as `now_ms`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from orbitmq.message.model import MessageExt
 from orbitmq.message.properties import CONSUME_START_TIME
 
-NOTHING = -1  # the answer of an offset question when there is no offset, as on the wire
+NOTHING = -1  # the response for an unknown offset, as on the wire
 
 
 class ProcessQueue:
@@ -28,7 +28,7 @@ class ProcessQueue:
         self.last_pull_ms = 0
         self.last_consume_ms = 0
         self._messages: dict[int, MessageExt] = {}
-        self._order: list[int] = []  # heap of offsets; one that is no longer in _messages is skipped when met
+        self._order: list[int] = []  # heap of offsets; those no longer in _messages are skipped
         self._taken: dict[int, MessageExt] = {}  # in-order consumption: out of _messages, not yet committed
         self._offset_max = 0
         self._consuming = False
@@ -52,7 +52,7 @@ class ProcessQueue:
     def put(self, messages: Sequence[MessageExt], max_offset: int = 0) -> bool:
         """Cache pulled messages; `max_offset` is the queue's end as the broker reported it.
 
-        True when in-order consumption stands still and must be started.
+        True if in-order consumption is idle and must be started.
         """
         for message in messages:
             offset = message.queue_offset
@@ -70,7 +70,7 @@ class ProcessQueue:
         return True
 
     def remove(self, messages: Iterable[MessageExt]) -> int:
-        """Forget consumed messages; the offset that is safe to commit then, -1 when nothing was cached."""
+        """Remove consumed messages; returns the offset that is then safe to commit, -1 if nothing was cached."""
         if not self._messages:
             return NOTHING
         for message in messages:
@@ -90,7 +90,7 @@ class ProcessQueue:
         return taken
 
     def commit(self) -> int:
-        """Forget what was taken; the offset to store then, -1 when nothing was taken."""
+        """Remove taken messages; returns the offset to store, -1 if none were taken."""
         offset = max(self._taken, default=NOTHING - 1) + 1
         for message in self._taken.values():
             self._uncount(message)
@@ -98,11 +98,11 @@ class ProcessQueue:
         return offset
 
     def rollback(self) -> None:
-        """Everything taken goes back."""
+        """Return all taken messages to the cache."""
         self.put_back(list(self._taken.values()))
 
     def put_back(self, messages: Iterable[MessageExt]) -> None:
-        """These messages, taken before, go back to be taken again."""
+        """Return these taken messages to the cache."""
         for message in messages:
             self._taken.pop(message.queue_offset, None)
             self._messages[message.queue_offset] = message
@@ -116,7 +116,7 @@ class ProcessQueue:
         self.put_back(messages)
 
     def clear(self) -> None:
-        """Forget everything; offsets are not touched."""
+        """Remove all messages; offsets are not changed."""
         self._messages.clear()
         self._order.clear()
         self._taken.clear()
@@ -130,7 +130,7 @@ class ProcessQueue:
         return message if started is not None and now_ms - int(started) > timeout_ms else None
 
     def is_smallest(self, message: MessageExt) -> bool:
-        """Whether `message` is the one that holds the commit offset back."""
+        """Whether `message` has the lowest cached offset, which limits the commit offset."""
         return bool(self._messages) and self._smallest() == message.queue_offset
 
     def _smallest(self) -> int:

@@ -1,4 +1,4 @@
-"""What a new assignment changes. Pure; it must not know how the assignment was found."""
+"""The changes of a new assignment. Pure; must not know the allocation strategy."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class AssignmentChange:
 
 
 def change(topic: str, held: Collection[MessageQueue], assigned: Collection[MessageQueue]) -> AssignmentChange:
-    """Queues of `topic` to give up and to take, in order."""
+    """Queues of `topic` to release and to take, in order."""
     dropped = sorted(queue for queue in held if queue.topic == topic and queue not in assigned)
     return AssignmentChange(tuple(dropped), tuple(sorted(queue for queue in assigned if queue not in held)))
 
 
 class AllocationGuard:
-    """Decides whether a member list may be acted upon, one instance a topic.
+    """Decides whether to follow a member list, one instance per topic.
 
-    A broker that has not seen our heartbeat yet answers a list without us; following it would give up every queue.
-    Such a list is followed only when a second round says the same.
+    A broker that has not received this client's heartbeat yet responds with a list without it; following that would
+    release every queue. Such a list is followed only if a second round has the same.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class AllocationGuard:
         queues: Sequence[MessageQueue],
         client_ids: Sequence[str],
     ) -> list[MessageQueue] | None:
-        """The queues assigned to `client_id`, None to keep what is held."""
+        """The queues assigned to `client_id`; None to keep the present ones."""
         if not queues or not client_ids:
             return None
         missing = client_id not in client_ids

@@ -1,7 +1,7 @@
-"""Requests that wait for a reply, and replies: which message says what. Pure; ids and times come in.
+"""Request and reply messages and their properties. Pure; ids and times are passed in.
 
-A request is a message with a correlation id, the id of the client that waits, and how long it does. Its reply carries
-the same to the reply topic of the cluster it came through; the broker there hands it to that client.
+A request message has a correlation id, the id of the waiting client, and its timeout. Its reply repeats them and is
+sent to the reply topic of the same cluster; the broker there pushes it to that client.
 """
 
 from __future__ import annotations

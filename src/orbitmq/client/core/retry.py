@@ -1,6 +1,6 @@
-"""How often and how long a send is tried: Java's send loops as a state machine. Pure.
+"""How often and how long a send is attempted: Java's send loops as a state machine. Pure.
 
-One budget of time covers all attempts. The shell asks for the time left, makes an attempt, and tells what came of it.
+One time limit covers all attempts. The caller reads the time left, makes an attempt, and reports its result.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ RETRY_CODES: frozenset[int] = frozenset(
         ResponseCode.NOT_IN_CURRENT_UNIT,
     }
 )
-"""Answers of a broker after which another may still do. SYSTEM_BUSY is not among them: it asks for less, not more."""
+"""Response codes after which another broker may still accept the message. SYSTEM_BUSY is not among them: it asks for
+less load.
+"""
 
-ATTEMPT_MIN_MS = 5  # another attempt with less time could not be answered
+ATTEMPT_MIN_MS = 5  # an attempt with less time could not get a response
 
 CONNECT_FAILED, TIMED_OUT, BROKER_MISSING, NO_NAME_SERVER, NO_ROUTE = 10001, 10002, 10003, 10004, 10005
 
@@ -47,10 +49,11 @@ class RetryRules:
     codes: AbstractSet[int] = RETRY_CODES
     other_broker_when_not_stored_safely: bool = False
     attempt_max_ms: int = -1
-    """Time for an attempt that another one may follow; -1 gives each what is left."""
+    """Time limit of an attempt that another one may follow; -1 gives each all the time left."""
     network_only: bool = False
-    """Java's rules for asynchronous sends: only what the network did is tried again, then also at a chosen queue, and
-    what a broker answers is final."""
+    """Java's rules for asynchronous sends: only network errors are retried, also at a chosen queue; a broker's error
+    response is final.
+    """
 
     def with_timeout(self, timeout_ms: int) -> RetryRules:
         """The same within another time."""
@@ -68,7 +71,7 @@ class SendLoop:
     """The broker of each attempt so far."""
     _unsafe: SendResult | None = None  # stored, but flush or replication was not confirmed
     _error: OrbitMQError | None = None
-    _final: bool = False  # the error is one that another attempt cannot change
+    _final: bool = False  # an error that another attempt cannot change
     _out_of_time: bool = False
 
     @property
@@ -86,7 +89,7 @@ class SendLoop:
         return min(left, self.rules.attempt_max_ms) if more > 1 and self.rules.attempt_max_ms > 0 else left
 
     def attempt(self, broker: str) -> None:
-        """An attempt goes to `broker`."""
+        """An attempt at `broker` begins."""
         self.brokers.append(broker)
 
     def stored(self, result: SendResult) -> bool:
@@ -108,7 +111,7 @@ class SendLoop:
         return not self._final
 
     def outcome(self) -> SendResult:
-        """The result, or the error that tells what failed, where and after how many attempts."""
+        """The result, or the error that says what failed, where and after how many attempts."""
         if self._unsafe is not None:
             return self._unsafe
         if self._final and self._error is not None:
@@ -154,7 +157,7 @@ _TIMEOUT_REMEDY = "increase send_timeout_ms, or check the load of the broker and
 
 
 def remedy(error: OrbitMQError | None) -> str:
-    """What the user can do about a failed send, in a few words; empty when that is unknown."""
+    """A hint for the user about a failed send, in a few words; empty if there is none."""
     if isinstance(error, BrokerError):
         return _REMEDIES.get(error.code, "")
     if isinstance(error, ConnectError):

@@ -1,4 +1,4 @@
-"""What a topic's route means for a producer and for a consumer. Pure; it must not know how a route is fetched."""
+"""The queues of a topic's route for a producer and for a consumer. Pure; must not know how a route is fetched."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def from_template(route: TopicRouteData, queue_count_max: int) -> TopicRouteData
 
 
 def same_route(one: TopicRouteData, other: TopicRouteData) -> bool:
-    """Whether two routes say the same, whatever the order of their parts."""
+    """Whether two routes are equal, regardless of the order of their parts."""
 
     def parts(route: TopicRouteData) -> tuple[object, ...]:
         brokers = sorted(route.broker_datas, key=lambda broker: broker.broker_name)

@@ -1,4 +1,4 @@
-"""Which queue of a topic the next message goes to. Pure; it must not know routes, connections or the clock."""
+"""The queue of a topic for the next message. Pure; must not know routes, connections or the clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RoundRobin:
         self._next = start & COUNTER_MASK
 
     def select(self, queues: Sequence[MessageQueue], avoid_broker: str | None = None) -> MessageQueue:
-        """The next queue, on another broker than `avoid_broker` when there is one. `queues` is not empty."""
+        """The next queue, on another broker than `avoid_broker` if there is one. `queues` is not empty."""
         if avoid_broker is not None:
             for _ in queues:
                 queue = self._step(queues)
@@ -54,11 +54,11 @@ class RoundRobin:
 
 
 class Turns:
-    """The turns of one topic, of which each send has its own while it is in flight.
+    """The round-robin positions of one topic; each send in flight has its own.
 
-    A broker that hangs holds up whoever comes to it. With one turn for all, sends that run side by side would come to
-    its queues, which are neighbours, one right after the other, and hang together; Java's threads, each with a turn of
-    its own, do not. One send after the other takes the same turn, so that the queues are taken one by one.
+    A broker that hangs blocks every send to it. With one position for all, concurrent sends would select its adjacent
+    queues one right after the other and hang together; Java's threads, each with its own position, do not. Sequential
+    sends use the same position, so that queues are selected in turn.
     """
 
     def __init__(self, start: int) -> None:
@@ -88,7 +88,7 @@ def _stride(size: int) -> int:
     return next(step for step in range(max(1, round(size * GOLDEN)), size + 2) if math.gcd(step, size) == 1)
 
 
-EXPLORED = 0.03  # the share of messages that goes to any broker: how else would one learn that another got faster
+EXPLORED = 0.03  # share of messages sent to any broker, to detect that another has become faster
 
 
 class QueueChooser:
@@ -170,5 +170,5 @@ def _java_hash(key: str | int | bytes) -> int:
         return string_hash(key.decode("latin-1"))
     if -SIGN_BIT <= key < SIGN_BIT:
         return key
-    folded = (key ^ (key >> 32)) & (WORD - 1)  # a Java long folds its halves
+    folded = (key ^ (key >> 32)) & (WORD - 1)  # as the hash of a Java long
     return folded - WORD if folded & SIGN_BIT else folded

@@ -1,4 +1,4 @@
-"""What a setting may be, and which one was meant by a name that none has. Pure; knows no concrete setting."""
+"""Valid values of settings, and suggestions for misspelled names. Pure; knows no concrete setting."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ CONSTRUCTOR = (
     "namesrv_addr", "outbox", "listener", "message_model", "consume_from_where", "consume_timestamp",
     "allocate_strategy", "offset_store",
 )  # fmt: skip
-"""Keywords of constructors that are no settings; whoever misspells one ends up here as well."""
+"""Keywords of constructors that are no settings but may be misspelled as well."""
 
 
 def meant(name: str, declared: Mapping[str, Option]) -> str:
-    """What whoever gave this name may have wanted to give."""
+    """The setting that this unknown name probably means."""
     by_key = [known for known, option in declared.items() if option.key.lower() == name.lower()]
     longer = [known for known in declared if known.startswith(f"{name}_")]
     close = difflib.get_close_matches(name.lower(), [*declared, *CONSTRUCTOR], n=2, cutoff=0.7)
@@ -28,7 +28,7 @@ def meant(name: str, declared: Mapping[str, Option]) -> str:
 
 
 def check(name: str, option: Option, value: object) -> None:
-    """ConfigurationError names setting, value and what is allowed, unless the value is."""
+    """ConfigurationError names setting, value and allowed values, unless the value is one of them."""
     if isinstance(value, int) and abs(value) >= 1 << 63:  # whose digits Python may refuse to write
         raise ConfigurationError(f"setting {name}: the number is not allowed; give {option.allowed()}")
     is_right = type(value) is type(option.default)

@@ -1,6 +1,6 @@
-"""Message traces in RocketMQ's format: what happened to which message, where, and how long it took. Pure.
+"""Message traces in RocketMQ's format: events of a message, where, and how long they took. Pure.
 
-Records are fields joined by \\x01, each ends with \\x02; the first field is the kind:
+Records are fields joined by \x01, each ends with \x02; the first field is the kind:
 
     Pub             timestamp region group topic msgId tags keys brokerAddress bodySize costMs kind offsetMsgId success
     SubBefore       timestamp region group requestId msgId retries keys

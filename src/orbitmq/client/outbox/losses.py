@@ -68,7 +68,7 @@ class Losses:
         return lambda loss: loop.run_in_executor(thread, on_loss, loss)
 
     async def close(self) -> None:
-        """Tell what waits, within a limit."""
+        """Report pending losses, within a limit."""
         task, self._task = self._task, None
         if task is not None:
             with contextlib.suppress(TimeoutError):

@@ -219,7 +219,8 @@ class Outbox:
         self._closing = True
         self._news.set()
         await self._background.finish(CLOSE_SECONDS)
-        self._file = None  # not before: what is sent meanwhile must be removed from the disk, or it is sent once more
+        # not before: messages sent meanwhile must be removed from the disk, or they are sent once more
+        self._file = None
         left = await asyncio.to_thread(file.close)
         if left:
             self._losses.tell(
