@@ -28,7 +28,8 @@ class BloomFilter:
 
     @classmethod
     def sized(cls, error_percent: int, subscriptions: int) -> BloomFilter:
-        """For so many subscriptions, of which a message that none wants seems wanted in `error_percent` of cases.
+        """Size for this many subscriptions, of which a message that matches none seems to match in `error_percent` of
+        cases.
 
         `error_percent` is between 1 and 99, `subscriptions` at least 1.
         """
@@ -41,7 +42,7 @@ class BloomFilter:
         return self.positions_of(f"{group}#{topic}")
 
     def positions_of(self, text: str) -> list[int]:
-        """The bits of a text. They follow from two halves of its hash in 32-bit arithmetic with sign."""
+        """The bits of a text, by signed 32-bit arithmetic on the two halves of its hash."""
         value = murmur3_low64(text.encode())
         low, high = value & WORD32, value >> 32
         positions = []
@@ -53,7 +54,7 @@ class BloomFilter:
         return positions
 
     def bitmap(self, subscriptions: Iterable[Iterable[int]]) -> bytes:
-        """The bitmap of a message that the subscriptions with these bits want."""
+        """The bitmap of a message that the subscriptions with these bits match."""
         bits = bytearray(self.bit_count // 8)
         for positions in subscriptions:
             for position in positions:
@@ -61,7 +62,7 @@ class BloomFilter:
         return bytes(bits)
 
     def may_want(self, positions: Iterable[int], bitmap: bytes) -> bool:
-        """Whether all these bits are set. A bitmap of another size, or none, says nothing, so the answer is yes."""
+        """Whether all these bits are set. A bitmap of another size, or none, is no evidence, so the result is true."""
         if len(bitmap) * 8 != self.bit_count:
             return True
         return all(bitmap[position >> 3] >> (position & 7) & 1 for position in positions)

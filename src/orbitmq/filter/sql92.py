@@ -1,7 +1,7 @@
 """SQL92 expressions over message properties: `color = 'red' AND (price > 100 OR vip IS NOT NULL)`. Pure.
 
-The grammar is that of RocketMQ 4.9, which reads as far as the text makes sense: what follows a complete expression is
-ignored, as long as its first word is one. Text becomes closures, once; nothing of it is ever run as code.
+The grammar is that of RocketMQ 4.9, which parses as far as the text is valid: what follows a complete expression is
+ignored, as long as its first token is valid. The text becomes closures, once; it is never run as code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lark import Lark, Token
 
 LENGTH_MAX = 4096  # characters; at most 4,000 words, which take 10 ms of the event loop that compiles them
-LINE_COMMENTS_MAX = 100  # behind each `--` the lexer looks for the end of the line, as far as the text goes
+LINE_COMMENTS_MAX = 100  # the lexer looks for the end of the line after each `--`, to the end of the text
 DEPTH_MAX = 200  # closures inside closures, each a frame of the thousand that Python allows
 READING_COST = 72  # finding the properties of a message takes as long as so many characters of an expression
 COMPILED_MAX = 4096  # expressions remembered, about 10 KiB each; members of a group bring the same one again and again
@@ -88,7 +88,7 @@ class Sql92Expression:
         """How long one message takes, in some twentieths of a microsecond."""
 
     def matches(self, properties: Properties) -> bool:
-        """Whether a message with these properties is wanted: the expression is true, not null, and has a meaning."""
+        """Whether a message with these properties matches: the expression is true, not null, and can be evaluated."""
         try:
             return self.evaluate(properties) is True
         except ValueError:
@@ -120,7 +120,7 @@ def _parse(text: str) -> Term:
         term: Term = steps.feed_eof()
     except UnexpectedToken as error:
         try:
-            term = steps.feed_eof()  # the expression was complete before that word, or it is not at all
+            term = steps.feed_eof()  # the expression was complete before that token, or is invalid
         except UnexpectedToken:
             if not error.token:
                 _fail("more is expected", text.count("\n") + 1, len(text) - text.rfind("\n"))
@@ -220,7 +220,7 @@ class _Meaning:
 
 
 def _at(word: Token, make: Callable[..., Term], *parts: Any) -> Term:
-    """The term made of these parts; what is wrong with them is told with the place of `word`."""
+    """The term made of these parts; an error has the position of `word`."""
     try:
         term = make(*parts)
     except TermError as error:

@@ -1,9 +1,10 @@
-"""What the parts of an SQL92 expression mean: each is a closure over a message's properties. Pure; knows no grammar.
+"""The meaning of the parts of an SQL92 expression: each is a closure over a message's properties. Pure; knows no
+grammar.
 
-Properties are texts, or missing. An expression is true, false or null; what is written in it decides the kind of every
-part beforehand, so a closure is made for just the kinds it meets. A comparison that cannot be made (a property that
-is no number beside a number) raises ValueError: a message for which that happens is not wanted. Rules and quirks are
-those of RocketMQ 4.9, for what its broker delivers orbitmq has to deliver too.
+Properties are texts, or missing. An expression is true, false or null; the type of every part is known from the text,
+so a closure is made for just these types. A comparison that fails (a property that is no number next to a number)
+raises ValueError: such a message does not match. Rules and quirks are those of RocketMQ 4.9, for orbitmq must deliver
+what its broker delivers.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ class TermType(Enum):
 
 
 class Term(NamedTuple):
-    """A part of an expression. `literal` is set for constants as written: -1 is none. `depth` counts closures inside
-    closures."""
+    """A part of an expression. `literal` is set for constants as written, which excludes -1. `depth` counts nested
+    closures.
+    """
 
     kind: TermType
     evaluate: Evaluate
@@ -59,7 +61,7 @@ class Term(NamedTuple):
 
 
 class TermError(Exception):
-    """The parts do not go together; the text says why. Whoever knows where they stand makes the caller's error."""
+    """The parts do not match; the text says why. The parser adds the position."""
 
 
 # -------------------------------------------------------------------------------------------------- constants and names
@@ -94,7 +96,7 @@ def named(name: str) -> Term:
 
 
 def condition(term: Term) -> Term:
-    """The term where true or false is wanted. A property by itself is never true, whatever its text."""
+    """The term as a condition. A property by itself is never true, whatever its text."""
     if term.kind is TermType.PROPERTY:
         value = term.evaluate
         return Term(TermType.BOOLEAN, lambda properties: None if value(properties) is None else False, term.depth + 1)
@@ -295,7 +297,9 @@ _FROM_TEXT: dict[TermType, Conversion] = {
 
 
 def _conversions(left: TermType, right: TermType) -> tuple[Conversion, Conversion]:
-    """What makes values of these kinds comparable. A text becomes what the other side is, but TRUE = 'true' fails."""
+    """Makes values of these types comparable. A text is converted to the type of the other side, but TRUE = 'true'
+    fails.
+    """
     if left in _TEXTS and right in _FROM_TEXT:
         return _FROM_TEXT[right], _rank if right is TermType.DOUBLE else _same
     if right in _TEXTS and left in _NUMBERS:

@@ -68,11 +68,11 @@ class PackedBatch(NamedTuple):
 def pack_batch(
     items: bytes, empty_unit: bytes, common: bytes, queue_offset: int, physical_offset: int, size_max: int
 ) -> PackedBatch:
-    """Make units of a batch body, the first for these places. `empty_unit` is one without body and properties: from
-    it come the fields that the messages share. `common` are properties that each gets behind its own.
+    """Make units of a batch body, the first at these offsets. `empty_unit` is one without body and properties: it has
+    the fields that the messages share. `common` are properties added to each.
 
-    BodyError when an item is truncated or its lengths disagree, MessageIllegal when a properties text gets too long,
-    BodyTooLarge, before they are made, for units of more than `size_max` bytes: what all share may be a thousand times
+    BodyError if an item is truncated or its lengths disagree, MessageIllegal if a properties text becomes too long,
+    BodyTooLarge, before they are made, for units of more than `size_max` bytes: the shared part may be a thousand times
     an item.
     """
     head_size = HEADS[empty_unit[SYS_FLAG_LOW_BYTE] >> 4 & 3].size
@@ -144,7 +144,7 @@ def pack_by_struct(
 
 @cache
 def _head(shared_size: int) -> struct.Struct:
-    """size, magic, CRC, queue id, flag, queue offset, physical offset, what is shared, body size"""
+    """size, magic, CRC, queue id, flag, queue offset, physical offset, shared fields, body size"""
     return struct.Struct(f">i4siiiqq{shared_size}si")
 
 

@@ -1,8 +1,8 @@
 # cython: wraparound=False, boundscheck=False, annotation_typing=False
-"""The loop that touches every message of a batch: checks the items, and makes the units that go into the log. Pure.
+"""The loop over every message of a batch: checks the items, and makes the units for the log. Pure.
 
-In the wheel of a platform Cython compiles it, with the types of the `.pxd` beside this file, to a loop over machine
-numbers. Interpreted it serves tests only; there `batch` does the same with `struct`.
+In the platform wheel Cython compiles it, with the types of the `.pxd` next to this file, to a loop over machine
+integers. Interpreted it serves tests only; there `batch` does the same with `struct`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from orbitmq.message.java_hash import tags_code
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
 
 IS_COMPILED: Final = not __file__.endswith(".py")
-COPIED_MAX: Final = 2048  # bytes of a body: to look at it through a view would cost more
+COPIED_MAX: Final = 2048  # bytes of a body: a view costs more than a copy below this
 
-# Numbers of this module, which are plain ones where it is compiled. Items and units are drawn in `batch` and `unit`.
+# Constants of this module, inlined where it is compiled. `batch` and `unit` describe items and units.
 _ITEM_HEAD = 20
 _ITEM_FLAG = 12
 _ITEM_BODY_SIZE = 16
@@ -165,7 +165,7 @@ def _int32(data: bytes, at: int) -> int:
 
 
 def _int16(data: bytes, at: int) -> int:
-    """-1 or less for what is no length."""
+    """-1 or less for an invalid length."""
     value = data[at]
     value = value << 8 | data[at + 1]
     return value - ((value >> 15) << 16)

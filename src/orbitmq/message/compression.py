@@ -42,9 +42,9 @@ def compress(body: bytes, kind: str = ZLIB, level: int = DEFAULT_LEVEL) -> bytes
 
 
 def decompress(body: bytes, sys_flag: int, size_max: int = DECOMPRESSED_SIZE_MAX) -> bytes:
-    """The body as its producer gave it; the same object when the flag says it is not compressed.
+    """The decompressed body; the same object if the flag says it is not compressed.
 
-    UnitError when the bytes are not what the flag promises or the result is larger than `size_max`.
+    UnitError if the bytes do not match the flag or the result is larger than `size_max`.
     """
     if not sys_flag & COMPRESSED:
         return body

@@ -53,7 +53,7 @@ class SubscriptionGroup(msgspec.Struct, frozen=True):
 
 
 class SubscriptionData(msgspec.Struct, frozen=True):
-    """What a consumer wants of a topic. `tags` and `codes` are empty for `*` and for SQL92."""
+    """A consumer's subscription to a topic. `tags` and `codes` are empty for `*` and for SQL92."""
 
     topic: str
     expression: str = SUBSCRIBE_ALL

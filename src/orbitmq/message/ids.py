@@ -1,6 +1,6 @@
-"""The two identities of a message: where it is stored (offset id) and who made it (unique id).
+"""The two ids of a message: where it is stored (offset id) and who made it (unique id).
 
-Pure: time, process and address come in. Layouts, each written as upper-case hexadecimal:
+Pure: time, process and address are passed in. Layouts, each written as upper-case hexadecimal:
 
     offset id   store host (8 or 20 bytes) | physical offset i64
     unique id   ip (4 or 16) | process id u16 | token (4) | ms since the month began u32 | counter u16
@@ -22,7 +22,7 @@ from orbitmq.message.hosts import HOST_V4_SIZE, HOST_V6_SIZE, HOSTS_REMEMBERED, 
 OFFSET_ID_SIZES: Final = (HOST_V4_SIZE + 8, HOST_V6_SIZE + 8)
 UNIQUE_ID_SIZES: Final = (4 + 12, 16 + 12)
 UNIQUE_ID_TAIL: Final = struct.Struct(">H4sIH")
-CLOCK_STEP_BACK_MAX_MS: Final = 1_000_000  # RocketMQ writes 0 for a clock that went back less than this
+CLOCK_STEP_BACK_MAX_MS: Final = 1_000_000  # RocketMQ writes 0 for a clock that was set back by less than this
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class UniqueIds:
 
 
 def decode_unique_id(text: str, now_ms: int, zone: tzinfo | None = None) -> UniqueId:
-    """The parts of a unique id made at most a month before `now_ms`; MessageIllegal when `text` is none."""
+    """The parts of a unique id made at most a month before `now_ms`; MessageIllegal if `text` is none."""
     data = _from_hex(text, UNIQUE_ID_SIZES, "a unique message id")
     pid, token, elapsed, counter = UNIQUE_ID_TAIL.unpack(data[-UNIQUE_ID_TAIL.size :])
     month_ms, _ = month_bounds_ms(now_ms, zone)

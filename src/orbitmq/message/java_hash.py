@@ -38,9 +38,9 @@ def code_units(text: str) -> bytes | memoryview:
 
 @lru_cache(TAGS_REMEMBERED)
 def tags_code(tags: str | bytes | None) -> int:
-    """What a consume queue entry holds for a message: the hash of its whole tag text, 0 without one.
+    """The code in a consume queue entry: the hash of the message's whole tag text, 0 without one.
 
-    Bytes are the text in UTF-8, as it lies in the properties.
+    Bytes are the text in UTF-8, as in the properties.
     """
     if not tags:
         return 0

@@ -1,8 +1,8 @@
 """The JSON dialect of Apache RocketMQ's bodies and files (fastjson 1.2): reader and two writers.
 
-It differs from JSON in the keys of maps: whole numbers stand bare (`{0:"a"}`) and objects are keys themselves
-(`{{"queueId":0}:10}`). The reader also takes single quotes, unquoted names, superfluous commas and `$ref`, as Java's
-does. Pure: text in, values out. It must not know what any body means.
+It differs from JSON in the keys of maps: integers are unquoted (`{0:"a"}`) and objects are keys themselves
+(`{{"queueId":0}:10}`). The reader also accepts single quotes, unquoted names, superfluous commas and `$ref`, as Java's
+does. Pure: text in, values out. Must not know what any body means.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import msgspec
 from orbitmq.errors import BodyError
 
 DEPTH_MAX = 64  # no body of the protocol nests deeper than 8; a hostile one must not exhaust the stack
-# What reading a stranger's text that is no standard JSON may cost: some 5,000 values, or 40,000 characters escaped as
-# JSON does not know it. It takes 10 ms, in which nobody else is served: of texts that cost more than LENIENT_ALWAYS all
-# together may cost LENIENT_A_SECOND, a two-hundredth of the time. The bytes do not matter: properties of 32 KiB are one
-# value, and clients of other languages send them so.
+# The limit for an untrusted text that is no standard JSON: some 5,000 values, or 40,000 characters with non-standard
+# escapes. Reading it takes 10 ms, in which nothing else runs: texts that cost more than LENIENT_ALWAYS may cost
+# LENIENT_A_SECOND in total, a two-hundredth of the time. The bytes do not matter: properties of 32 KiB are one value,
+# and clients of other languages send them so.
 LENIENT_MAX = 40_000
 LENIENT_ALWAYS = 2_000
 LENIENT_A_SECOND = 20_000
 VALUE_COST, ESCAPE_COST = 8, 1
-REFERRED_MAX = 100_000  # values that `$ref` may repeat, all in all: a short text must not stand for an endless one
+REFERRED_MAX = 100_000  # values that `$ref` may repeat in total: a short text must not expand without bound
 REFERRED_TEXT = 100  # characters of a text count as one such value
 
 _decode_standard = msgspec.json.decode
@@ -40,7 +40,7 @@ _WORDS = {"true": True, "false": False, "null": None, "undefined": None, "NaN": 
 
 
 class ObjectKey(dict[str, Any]):
-    """An object that stands as the key of a map; equal and hashed by its members. Do not change it after use."""
+    """An object used as the key of a map; equal and hashed by its members. Do not change it after use."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
@@ -53,12 +53,12 @@ class Allowance:
         self._left = float(LENIENT_MAX)
 
     def refill(self, seconds: float) -> None:
-        """So much time has gone by; to be called often."""
+        """This much time has passed; call this often."""
         self._left = min(self._left + seconds * LENIENT_A_SECOND, LENIENT_MAX)
 
     @property
     def most(self) -> int:
-        """What the next text may cost."""
+        """The limit of the next text."""
         return max(int(self._left), LENIENT_ALWAYS)
 
     def spend(self, cost: float) -> None:
@@ -68,10 +68,10 @@ class Allowance:
 
 
 def loads(text: str | bytes | bytearray | memoryview, lenient_max: int | Allowance | None = None) -> Any:
-    """Read one value; BodyError with the position when it is none.
+    """Read one value; BodyError with the position if it is invalid.
 
-    Keys of objects are `str`, `int` (bare numbers) or `ObjectKey`. What is not standard JSON takes a hundred times as
-    long to read: `lenient_max` is what that may cost, see LENIENT_MAX, or what many texts may; None is any cost.
+    Keys of objects are `str`, `int` (unquoted numbers) or `ObjectKey`. Non-standard JSON takes a hundred times as long
+    to read: `lenient_max` limits its cost, see LENIENT_MAX, or that of many texts; None is no limit.
     """
     try:
         data = text.encode() if isinstance(text, str) else bytes(text)
@@ -98,7 +98,7 @@ def loads(text: str | bytes | bytearray | memoryview, lenient_max: int | Allowan
 
 
 def _shallow(value: Any, data: bytes) -> Any:
-    """The value, unless it nests deeper than the limit; looked at only if the text has brackets enough for that."""
+    """The value, unless it nests deeper than the limit; checked only if the text has enough brackets."""
     if data.count(b"[") + data.count(b"{") > DEPTH_MAX:
         level = [value] if isinstance(value, (dict, list)) else []
         for _ in range(DEPTH_MAX):
@@ -106,7 +106,7 @@ def _shallow(value: Any, data: bytes) -> Any:
                 member
                 for container in level
                 for member in (container.values() if type(container) is dict else container)
-                if type(member) is dict or type(member) is list  # most members are plain: they are not looked at twice
+                if type(member) is dict or type(member) is list  # most members are scalars: they are not visited twice
             ]
             if not level:
                 break
@@ -145,7 +145,7 @@ class _Reader:
         return value
 
     def _follow(self, root: Any) -> None:
-        """Put what they refer to in the place of references. It may hold no further ones: circles end here."""
+        """Replace references by their targets, which may contain no further ones: that excludes cycles."""
         targets = [_resolve(root, path) for _, _, path in self._references]
         left = REFERRED_MAX
         for target in targets:
@@ -302,7 +302,7 @@ def _is_reference(value: Any) -> bool:
 
 
 def _without_referred(value: Any, left: int) -> int:
-    """How many values references may still stand for when one stands for `value`; it ends where none are left."""
+    """The number of values that references may still add after one refers to `value`; stops at zero."""
     if _is_reference(value):
         raise BodyError(f"body refers to a part that refers to {value['$ref']:.80} in turn")
     left -= 1 + (len(value) // REFERRED_TEXT if isinstance(value, str) else 0)

@@ -95,7 +95,7 @@ class Message:
 
     @property
     def wait_store_ok(self) -> bool:
-        """Whether the broker answers only when the message is as safe as it is configured to make it."""
+        """Whether the broker must respond only when the message is durable, as configured there."""
         return self.properties.get(WAIT, "true").lower() == "true"
 
     @property

@@ -34,7 +34,7 @@ class Namespace:
         return name if plain.startswith(self.name + SEPARATOR) else f"{mark}{self.name}{SEPARATOR}{plain}"
 
     def unwrap(self, name: str) -> str:
-        """What the application calls it; names of other namespaces stay as they are."""
+        """The application's name for it; names of other namespaces stay unchanged."""
         if not self.name:
             return name
         mark, plain = _parts(name)
@@ -62,7 +62,7 @@ def unwrapped(name: str) -> str:
 
 
 def namespace_of(namesrv_addr: str | Iterable[str] | None) -> str:
-    """The namespace that stands in an address as `http://MQ_INST_123_abc.region.example.com:80`; empty without one."""
+    """The namespace in an address such as `http://MQ_INST_123_abc.region.example.com:80`; empty without one."""
     first = namesrv_addr if isinstance(namesrv_addr, str) else next(iter(namesrv_addr or ()), "")
     found = _ENDPOINT.match(first.strip())
     return found.group(1) if found else ""

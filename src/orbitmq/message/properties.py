@@ -93,7 +93,7 @@ def decode_properties(text: str) -> dict[str, str]:
 
 
 def find_property(properties: bytes, start_of_pair: bytes) -> bytes | None:
-    """One value out of an encoded text, the one that `decode_properties` would give, without decoding anything.
+    """One value of an encoded text, the one that `decode_properties` would return, without decoding the rest.
 
     `start_of_pair` is the name followed by 0x01.
     """
@@ -117,7 +117,7 @@ def find_property(properties: bytes, start_of_pair: bytes) -> bytes | None:
 
 
 class EncodedProperties:
-    """The properties of a stored message, of which each is read when it is asked for."""
+    """The properties of a stored message, each decoded on access."""
 
     __slots__ = ("_text",)
 

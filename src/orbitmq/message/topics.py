@@ -60,7 +60,7 @@ SYSTEM_GROUPS: Final = frozenset(
         ONS_API_PULL_GROUP, ONS_API_PERMISSION_GROUP, ONS_API_OWNER_GROUP,
     )
 )  # fmt: skip
-"""Groups of tools, whose names no prefix tells; every broker has rules for them."""
+"""Groups of tools, which have no common prefix; every broker has rules for them."""
 
 
 def retry_topic(group: str) -> str:

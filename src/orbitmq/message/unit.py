@@ -1,4 +1,4 @@
-"""The message unit: the same bytes in the commit log and in the body of a pull answer. Pure.
+"""The message unit: the same bytes in the commit log and in the body of a pull response. Pure.
 
     size | field
        4 | total size of the unit, this field included
@@ -10,7 +10,7 @@
        8 | physical offset
        4 | system flag
        8 | born timestamp
-    8/20 | born host, 20 when the system flag says IPv6
+    8/20 | born host, 20 if the system flag says IPv6
        8 | store timestamp
     8/20 | store host, likewise
        4 | reconsume times
@@ -19,8 +19,8 @@
      1+T | topic
      2+P | properties
 
-At the end of a commit log file a blank record takes the place of a unit: 4 bytes size of the rest of the file,
-4 bytes magic 0xCBD43194.
+At the end of a commit log file a blank record takes the place of a unit: 4 bytes size of the rest of the file, 4 bytes
+magic 0xCBD43194.
 """
 
 from __future__ import annotations

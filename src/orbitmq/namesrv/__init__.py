@@ -1,1 +1,3 @@
-"""The name server: which topic lives on which broker. Routes are kept in memory only; brokers register every 30 s."""
+"""The name server: the route table of topics and brokers. Routes are kept in memory only; brokers register every 30
+s.
+"""

@@ -82,7 +82,7 @@ class Handlers:
         return router
 
     def connection_closed(self, connection: Hashable) -> None:
-        """A broker whose connection breaks is gone at once: clients must not wait two minutes to learn it."""
+        """A broker whose connection breaks is removed at once: clients must not wait two minutes for it."""
         for address in self._routes.connection_closed(connection):
             _log.info("event=broker_gone address=%s reason=connection_closed", address)
 
@@ -110,7 +110,7 @@ class Handlers:
         if is_new and is_taken:
             _log.info("event=broker_registered name=%s id=%d address=%s", identity.name, identity.id, identity.address)
         answer = headers.RegisterBrokerResponseHeader()
-        # A master of RocketMQ would take an address in the response for that of its own master.
+        # A RocketMQ master would take an address in the response for that of its own master.
         if master is not None and (is_taken or header.master_epoch is not None):
             epoch = master.epoch or None  # RocketMQ's masters have none, and their slaves read no such field
             answer = headers.RegisterBrokerResponseHeader(master.ha_address, master.address, epoch)
@@ -134,7 +134,7 @@ class Handlers:
 
     @contextmanager
     def _counted(self, limit: Limit, connection: Connection) -> Iterator[None]:
-        """What is refused within is counted."""
+        """Refusals inside are counted."""
         try:
             yield
         except RequestRejected as error:
@@ -142,7 +142,7 @@ class Handlers:
             raise
 
     def _order_settings(self) -> bytes:
-        """Brokers learn from this which of their topics keep a global order."""
+        """Brokers learn from this which of their topics are globally ordered."""
         table = self._kv.table(ORDER_NAMESPACE)
         return b"" if table is None else encode(KVTable(table))
 
@@ -230,7 +230,7 @@ class Handlers:
         return command.response(ResponseCode.SUCCESS)
 
     def _tell(self, text: str, namespace: str, key: str, connection: Connection) -> None:
-        """Anybody may change settings, as often as they like."""
+        """Any client may change settings, at any rate."""
         self._refusals.tell(_log, text, namespace, key, connection.address, level=logging.INFO, lines=SETTINGS_LINES)
 
     def get_kv(self, _: Connection, command: Command) -> Command:

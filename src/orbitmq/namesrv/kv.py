@@ -29,13 +29,13 @@ class KVConfig:
         self._tables: dict[str, dict[str, str]] = {}
 
     def load(self) -> None:
-        """Read the file, if there is one; StoreDamaged when neither it nor its backup can be read."""
+        """Read the file, if there is one; StoreDamaged if neither it nor its backup can be read."""
         file = load_with_backup(self._path, lambda text: decode(KVFile, text))
         self._tables = file.tables if file else {}
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Set one value and write the file; OSError leaves everything as it was. RequestRejected when it makes the
-        settings larger than they may be; what they have, of RocketMQ, may be more, and may be replaced.
+        """Set one value and write the file; OSError leaves everything unchanged. RequestRejected if that exceeds the
+        maximum size; settings written by RocketMQ may already exceed it, and may be replaced.
         """
         grown = len(key) + len(value)
         table = self._tables.get(namespace)

@@ -1,8 +1,9 @@
-"""The route table: brokers, their topics, and who is still alive. Pure: the time and the connections come in as values.
+"""The route table: brokers, their topics, and which are alive. Pure: the time and the connections are passed in as
+values.
 
 A broker name is one master (id 0) and its slaves. Only masters register topics; a topic stays until the last member of
-its broker name is gone or a tool deletes it. Of two masters the one that was promoted later stays; where none was, or
-both are of RocketMQ, the last to register, as in RocketMQ. Must not know sockets, requests or files.
+its broker name is removed or a tool deletes it. Of two masters the one that was promoted later stays; if neither was
+promoted, or both are RocketMQ's, the last to register, as in RocketMQ. Must not know sockets, requests or files.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.mastership import EPOCH_MAX
 
 EXPIRED_AFTER_MS = 120_000  # four missed registrations
-# Anybody may register. A hundred brokers with ten thousand topics, and those for the retries and dead letters of ten
+# Any client may register. A hundred brokers with ten thousand topics, and those for the retries and dead letters of ten
 # thousand groups, are 3,000,000. Each costs 200 bytes, 600 with a name of 300 characters that no other broker has.
 ENTRIES_MAX = 4_000_000
 ENTRIES_OF_ONE_MAX = 500_000  # topics of one broker name: as many as one registration can carry
@@ -103,9 +104,9 @@ class RouteTable:
         now_ms: int,
         epoch: int = 0,
     ) -> RegisteredMember | None:
-        """Take a broker in or renew it. Returns the master a slave belongs to, if that is registered; for a master a
-        later one, and then it is not taken in. RequestRejected when it is new and one too many. Of one that is known
-        only topics that are new are left out when there is no room: it lives, and so do its other topics.
+        """Register a broker or renew it. Returns the master of a slave, if that is registered; for a master a later
+        one, and then it is refused. RequestRejected if it is new and exceeds the limit. For a known broker only new
+        topics beyond the limit are left out: it stays registered with its other topics.
         """
         if epoch > EPOCH_MAX:
             raise _too_much(f"epoch {epoch} is greater than {EPOCH_MAX}")
@@ -133,7 +134,7 @@ class RouteTable:
 
     @staticmethod
     def _meet(broker: RegisteredBroker, this: RegisteredMember) -> RegisteredMember | None:
-        """A master registers: remember whom it meets, and return that one if it was promoted later."""
+        """A master registers: record the other master, and return it if it was promoted later."""
         other = broker.members.get(MASTER_ID)
         if other is None or other.address == this.address:
             return None
@@ -190,19 +191,19 @@ class RouteTable:
         return self._entries >= ENTRIES_MAX or broker.entries >= ENTRIES_OF_ONE_MAX
 
     def unregister(self, identity: BrokerIdentity) -> None:
-        """A broker says goodbye. One that has taken over its id at another address stays, unlike in RocketMQ."""
+        """Unregister a broker. One that has taken over its id at another address stays, unlike in RocketMQ."""
         leaving = (identity.id, identity.address)
         self._drop(identity.name, lambda broker_id, member: (broker_id, member.address) == leaving)
 
     def connection_closed(self, owner: Hashable) -> list[str]:
-        """Drop what registered over this connection; a broker that came back over another one stays.
+        """Remove what registered over this connection; a broker that has reconnected over another one stays.
 
-        Returns the addresses dropped.
+        Returns the removed addresses.
         """
         return self._drop_everywhere(lambda member: member.owner == owner)
 
     def expire(self, now_ms: int) -> list[RegisteredMember]:
-        """Drop the members not heard of for too long and return them: their connections are to be closed."""
+        """Remove the members without registrations for too long and return them: their connections must be closed."""
         oldest_ms = now_ms - EXPIRED_AFTER_MS
         expired = [member for member in self._members() if member.seen_ms < oldest_ms]
         self._drop_everywhere(lambda member: member.seen_ms < oldest_ms)
@@ -268,7 +269,7 @@ class RouteTable:
     # ------------------------------------------------------------------------------------------------------- queries
 
     def route(self, topic: str) -> TopicRouteData | None:
-        """Where a topic lives; None when no broker has it."""
+        """The route of a topic; None if no broker has it."""
         queues = self._topics.get(topic)
         if not queues:
             return None
@@ -297,7 +298,7 @@ class RouteTable:
         return [name for name, broker in self._brokers.items() if broker.cluster == cluster]
 
     def master_address(self, broker_name: str) -> str:
-        """Of the master in the routes; "" when there is none."""
+        """The address of the master in the routes; "" if there is none."""
         broker = self._brokers.get(broker_name)
         master = broker.members.get(MASTER_ID) if broker is not None else None
         return master.address if master is not None else ""
@@ -325,11 +326,11 @@ class RouteTable:
         return [topic for topic, queues in self._topics.items() if any(name in queues for name in names)]
 
     def system_topics(self) -> list[str]:
-        """Each cluster and each broker has a topic of its own name."""
+        """Each cluster and each broker has a topic with its name."""
         return list(dict.fromkeys([*self._clusters(), *self._brokers]))
 
     def any_address(self) -> str | None:
-        """The address of any broker, for a request for its own system topics."""
+        """The address of any broker, to request its own system topics."""
         return next((member.address for member in self._members()), None)
 
     def topics_where(self, condition: Callable[[int], bool]) -> list[str]:
@@ -347,7 +348,7 @@ class RouteTable:
         return self._change_permission(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_permission(self, broker_name: str) -> int:
-        """Give them back: every topic becomes readable and writable, whatever it was."""
+        """Restore permissions: every topic becomes readable and writable, whatever it was before."""
         return self._change_permission(broker_name, lambda _: PERM_READ | PERM_WRITE)
 
     def _change_permission(self, broker_name: str, change: Callable[[int], int]) -> int:
@@ -358,7 +359,7 @@ class RouteTable:
         return len(touched)
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Forget a topic, everywhere or on the brokers of one cluster."""
+        """Remove a topic, everywhere or on the brokers of one cluster."""
         self._drop_queues(topic, self._names_in(cluster) if cluster else list(self._topics.get(topic, ())))
 
 

@@ -76,7 +76,7 @@ class NameServer:
         _log.info("event=namesrv_started address=%s", self.address)
 
     async def stop(self) -> None:
-        """Answer what is under way and close every connection."""
+        """Respond to requests in flight and close every connection."""
         if self._next_scan is not None:
             self._next_scan.cancel()
             self._next_scan = None
@@ -88,7 +88,7 @@ class NameServer:
         self.refusals.note(Limit.ROUTES, _log, text, broker_name, count, limit)
 
     def scan(self) -> None:
-        """Forget the brokers that stay silent and close their connections."""
+        """Remove silent brokers and close their connections."""
         for member in self.routes.expire(self._clock.now_ms()):
             _log.warning("event=broker_gone address=%s reason=silent", member.address)
             if isinstance(member.owner, Connection):

@@ -1,9 +1,9 @@
-"""The memory that all connections of a server may take together: incomplete frames, requests that are worked on, and
-answers that are not taken.
+"""The memory that all connections of a server may use together: incomplete frames, requests in progress, and responses
+that peers do not read.
 
-Each connection has its own limits, but a thousand peers that all go to theirs would hold more than most machines have.
-Who holds most when there is too much is cut off, so that a peer with one large message does not pay for others. Knows
-of a connection only that it can be ended.
+Each connection has its own limits, but a thousand peers at their limits would use more memory than most machines have.
+When the total is exceeded the largest users are disconnected, so that a peer with one large message is not affected by
+others. Knows of a connection only how to close it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from orbitmq.runtime.refusals import Limit, Refusals
 
 _log = logging.getLogger(__name__)
 
-MEMORY_MAX: Final = 1 << 30  # bytes of each kind: 64 of the largest frames, and more than is under way in any calm hour
+# bytes of each kind: 64 of the largest frames, and more than is in flight in normal operation
+MEMORY_MAX: Final = 1 << 30
 COUNTED_FROM: Final = 64 << 10  # bytes of one kind: less is what any connection may hold between two reads
 
 
 class Holder(Protocol):
-    """Who holds memory."""
+    """A user of memory."""
 
     @property
     def address(self) -> str: ...
@@ -28,23 +29,23 @@ class Holder(Protocol):
 
 
 class Budget:
-    """What is taken of one kind, of what may be."""
+    """The use of one kind and its limit."""
 
     def __init__(self, limit: int, kind: Limit, refusals: Refusals) -> None:
         self._limit = limit
         self.kind = kind
         self._refusals = refusals
-        self._held: dict[Holder, int] = {}  # who has changed least recently comes first
+        self._held: dict[Holder, int] = {}  # least recently changed first
         self.taken = 0
 
     @property
     def is_tight(self) -> bool:
-        """Whether more than half is taken: time to take no more from those who have much, before anybody is cut off."""
+        """Whether more than half is in use: time to stop reading from large users, before any is disconnected."""
         return self.taken > self._limit // 2
 
     def hold(self, holder: Holder, size: int) -> None:
-        """`holder` has `size` bytes now, instead of what it had. Those who hold most are cut off while it is too much:
-        `holder` may be one of them.
+        """`holder` uses `size` bytes now, instead of its earlier size. If that is too much, the largest users are
+        disconnected: `holder` may be one of them.
         """
         self.taken += size - self._held.pop(holder, 0)
         if size:

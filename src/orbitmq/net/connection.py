@@ -1,8 +1,8 @@
 """One TCP connection, either side of it: frames in, frames out, requests of both directions in flight at once.
 
-Responses of one turn of the event loop leave in one write. What a peer can make us hold is bounded: the serving
-side does not read from a peer that does not take its answers; the asking side lets callers wait instead, and goes on
-reading, else two full buffers would wait for each other for ever. Must not know what any request means.
+Responses of one turn of the event loop are sent in one write. The memory that a peer can occupy is bounded: a server
+stops reading from a peer that does not read its responses; a client lets callers wait instead and keeps reading,
+otherwise two full buffers would wait for each other for ever. Must not know what any request means.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder, encode_frame, encod
 
 _log = logging.getLogger(__name__)
 
-# Bytes the peer has not taken at which we stop reading from it: one large pull answer.
+# Unsent bytes at which reading from the peer stops: one large pull response.
 WRITE_BUFFER_HIGH: Final = 4 << 20
 WRITE_BUFFER_LOW: Final = 1 << 20
-TURN_SECONDS: Final = 0.001  # that requests which came together may take before other connections get a turn
-LONG_SECONDS: Final = 0.05  # of a turn from which on somebody is told which request it was
+TURN_SECONDS: Final = 0.001  # that requests of one read may take before other connections get a turn
+LONG_SECONDS: Final = 0.05  # seconds of a turn from which on the request is logged
 TURN_COMMANDS: Final = 32  # of one read that are decoded for a turn, which takes a quarter of that time
-WRITE_BUFFER_MAX = 128 << 20  # held pulls may still answer a paused peer; beyond this it is cut off
-# Bytes a caller who waits for nothing may queue before others and the socket get a turn.
+WRITE_BUFFER_MAX = 128 << 20  # held pulls may still respond to a paused peer; beyond this it is disconnected
+# Bytes a caller that does not wait may queue before others and the socket get a turn.
 WRITE_TURN_MAX: Final = 256 << 10
-SILENCE_MIN_MS: Final = 1000  # a peer that is slower than a call's shorter patience is busy, not gone
+SILENCE_MIN_MS: Final = 1000  # a peer that is slower than a call's shorter timeout is busy, not dead
 GATHERED_FROM: Final = 64 << 10  # bytes of a body in parts that go to the kernel as they are: less is cheaper copied,
-GATHERED_PART_FROM: Final = 8 << 10  # unless its parts are so large
+GATHERED_PART_FROM: Final = 8 << 10  # unless its parts are this large
 FAIR_FROM: Final = 32 << 10  # bytes of a read after which others get a turn; uvloop makes 32 reads of 250 KiB in one
 CLOSE_GRACE_SECONDS: Final = 3.0  # how long a closed connection may wait for its peer to take the last bytes
 
@@ -58,7 +58,7 @@ class RequestRouter(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """Protocol of one connection. `router` answers the peer's requests; `call` asks the peer."""
+    """Protocol of one connection. `router` handles the peer's requests; `call` sends requests to the peer."""
 
     def __init__(
         self,
@@ -88,11 +88,11 @@ class Connection(asyncio.Protocol):
         self.refusals = refusals or Refusals()
         self._budgets = budgets or Budgets(refusals=self.refusals)
         self._flow = Flow(serving=serving)
-        self._backlog: list[Command] = []  # read, but not served before the peer has taken the answers so far
+        self._backlog: list[Command] = []  # read, but not handled before the peer has read earlier responses
         self._backlog_since = 0.0
         self._goes_on = False  # whether a turn is scheduled that serves it
         self._flush_scheduled = False
-        self._gathers = False  # something in _out is not to be copied together
+        self._gathers = False  # a part of _out is too large to be joined
         self._in_turn = False
         self._writable: asyncio.Future[None] | None = None  # what callers wait for while the peer takes nothing
         self._calls: dict[int, tuple[asyncio.Future[Command], asyncio.TimerHandle]] = {}
@@ -107,7 +107,7 @@ class Connection(asyncio.Protocol):
         self.last_active = self.loop.time()  # seconds of the loop's clock
         self.last_heard = self.last_active
         self.place_until = 0.0  # by that clock: so long it takes a place of its address, though it ends before
-        self.attributes: dict[str, Any] = {}  # what the rooms above remember of this peer
+        self.attributes: dict[str, Any] = {}  # state of the layers above about this peer
 
     def __repr__(self) -> str:
         return f"Connection({self.address})"
@@ -138,12 +138,13 @@ class Connection(asyncio.Protocol):
         else:
             self._take(commands, self._lateness.waited_ms() if self._lateness is not None else 0.0)
         if len(data) > FAIR_FROM and self._flow.serving and self.is_open and self.transport is not None:
-            # A peer that answers fill up again would be read from for a third of a second, and all others wait.
+            # Otherwise a peer whose responses fill the buffer again would be read for a third of a second while others
+            # wait.
             self.transport.pause_reading()
             self.loop.call_soon(self._regulate)
 
     def _cut(self, data: bytes) -> list[Command] | None:
-        """The next commands; None when the connection ends over what came instead."""
+        """The next commands; None if invalid data ended the connection."""
         try:
             commands = self._decoder.feed(data)
         except PeerError as error:
@@ -166,7 +167,7 @@ class Connection(asyncio.Protocol):
         return self._flow.awaits_frame_since
 
     def eof_received(self) -> bool:
-        return False  # a half-closed peer can no longer be answered usefully
+        return False  # a half-closed peer can no longer use a response
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self.is_open = False
@@ -201,12 +202,13 @@ class Connection(asyncio.Protocol):
             self._writable.set_result(None)
         self._writable = None
 
-    # ---------------------------------------------------------------------------------------------------- answering
+    # ---------------------------------------------------------------------------------------------------- responses
 
     def _take(self, commands: list[Command], waited_ms: float) -> None:
-        """Handle commands in order while the peer takes the answers; what is left waits in the backlog.
+        """Handle commands in order while the peer reads responses; the rest waits in the backlog.
 
-        One read may bring thousands of short requests for long answers: pausing the reader alone would bound nothing.
+        One read may contain thousands of short requests for long responses: pausing the reader alone would bound
+        nothing.
         """
         self._in_turn = True
         if waited_ms > self._router.patience_ms and (busy_ms := self._counted_ms(waited_ms)) > self._router.patience_ms:
@@ -218,7 +220,7 @@ class Connection(asyncio.Protocol):
                 self._resolve(command)
             else:
                 self._serve(command)
-                if not self.is_open:  # cut off or closed over this one: nobody hears of the others
+                if not self.is_open:  # disconnected or closed by this one: the others are dropped
                     break
                 if self._out_size > WRITE_BUFFER_HIGH and self._flow.serving:
                     self._flush()
@@ -249,7 +251,7 @@ class Connection(asyncio.Protocol):
             self._lateness.took_long(code, seconds)
 
     def _leave(self, rest: list[Command], waited_ms: float) -> None:
-        """These, and what is not decoded yet, have to wait, as they have since so long."""
+        """These, and bytes that are not decoded yet, must wait; they have waited since this time."""
         self._backlog = rest
         self._backlog_since = self.loop.time() - waited_ms / 1000
 
@@ -259,7 +261,9 @@ class Connection(asyncio.Protocol):
             self.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """The peer has taken what was sent, and others have had their turn: serve what was left, then read again."""
+        """The peer has read its responses, and other connections have had their turn: handle the backlog, then read
+        again.
+        """
         self._goes_on = False
         if self._flow.serving and self._flow.is_unread:
             return  # it takes nothing again; another call comes when it does
@@ -272,7 +276,7 @@ class Connection(asyncio.Protocol):
         self._regulate()
 
     def _refuse_overdue(self, command: Command, waited_ms: float) -> bool:
-        """Answer a request that has waited too long; False when it may still be served."""
+        """Refuse a request that has waited too long; False if it may still be handled."""
         refusal = None if command.flag & FLAG_RESPONSE else self._router.overdue(command, waited_ms)
         if refusal is not None:
             self._answer(command, refusal)
@@ -282,7 +286,7 @@ class Connection(asyncio.Protocol):
         handler = self._handlers.get(command.code, self._router.unsupported)
         try:
             answer = handler(self, command)
-        except Exception as error:  # an error becomes the response; the connection lives on
+        except Exception as error:  # an error becomes the response; the connection stays open
             answer = self._router.failed(command, error)
         if answer is not None:
             self._give(command, answer)
@@ -298,7 +302,7 @@ class Connection(asyncio.Protocol):
             self.send(answer)
 
     def _work(self, command: Command, answer: Awaitable[Answer]) -> None:
-        """Let a coroutine find the answer."""
+        """Respond with the result of a coroutine."""
         task = self.loop.create_task(self._finish(command, answer), name=f"request-{command.code}")
         self._tasks.add(task)
         if self._flow.begin(len(command.body)):
@@ -324,7 +328,7 @@ class Connection(asyncio.Protocol):
             self._check_limits()
 
     def complete(self, command: Command, answer: Answer | Awaitable[Answer]) -> None:
-        """Send the response to a request that was deferred; `answer` is what its handler would have returned."""
+        """Send the response to a deferred request; `answer` is what its handler would have returned."""
         if self._flow.end(len(command.body)):
             self._lift_limits()
         if answer is not None:
@@ -382,7 +386,7 @@ class Connection(asyncio.Protocol):
             self._count_unread()
 
     def _count_unread(self) -> None:
-        """What the peer has not taken, when it takes nothing: too much of it ends the connection."""
+        """The unsent bytes of a peer that does not read: too many end the connection."""
         if self.transport is None or not self.is_open:
             return
         size = self.transport.get_write_buffer_size()
@@ -402,12 +406,12 @@ class Connection(asyncio.Protocol):
         else:
             self.transport.pause_reading()
 
-    # ------------------------------------------------------------------------------------------------------- asking
+    # ----------------------------------------------------------------------------------------------------- requests
 
     async def call(self, command: Command, timeout_ms: float) -> Command:
-        """Ask the peer and wait for its response, whatever its code.
+        """Send a request and wait for its response, whatever its code.
 
-        RemotingTimeout when none came in `timeout_ms`; SendRequestError when the connection is or gets closed.
+        RemotingTimeout if none arrives in `timeout_ms`; SendRequestError if the connection is or gets closed.
         """
         if self._flow.is_unread:
             timeout_ms = await self.wait_writable(timeout_ms)
@@ -446,10 +450,11 @@ class Connection(asyncio.Protocol):
         if entry is not None and not entry[0].done():
             entry[0].set_exception(RemotingTimeout(f"no answer from {self.address} in {timeout_ms:.0f} ms"))
         if self._flow.serving:
-            return  # clients are quiet while nothing happens; those that are gone send no heartbeats
+            return  # idle clients send nothing but heartbeats; dead ones do not send these either
         silent_ms = (self.loop.time() - self.last_heard) * 1000
         if timeout_ms >= SILENCE_MIN_MS and silent_ms >= timeout_ms:
-            # Nothing at all came: a dead host or a cut wire would keep this connection, and all calls on it, for long.
+            # Nothing was received at all: a dead host or a network partition would keep this connection, and all calls
+            # on it, for long.
             self.abort()
 
     def _resolve(self, command: Command) -> None:
@@ -465,27 +470,27 @@ class Connection(asyncio.Protocol):
 
     @property
     def has_left(self) -> bool:
-        """Whether some of what was read is not served yet, and not refused."""
+        """Whether some of what was read is not handled yet, and not refused."""
         return bool(self._backlog) or self._decoder.has_more
 
     @property
     def is_idle(self) -> bool:
-        """Whether neither side waits for anything: no answer is due, none is unsent."""
+        """Whether the connection is idle: no request in flight, nothing unsent."""
         if self._calls or self._flow.open_requests or self._out or self.has_left:
             return False
         return self.transport is None or self.transport.get_write_buffer_size() == 0
 
     @property
     def takes_more(self) -> bool:
-        """Whether the peer is there and takes what it is sent."""
+        """Whether the connection is open and the peer reads."""
         return self.is_open and not self._flow.is_unread
 
     def when_closed(self, callback: Callable[[Connection], None]) -> None:
-        """Call back once when the connection is gone."""
+        """Call back once when the connection is closed."""
         self._close_callbacks.append(callback)
 
     def close(self) -> None:
-        """Write what is queued, then close. Calls under way fail at once: no answer will be read any more."""
+        """Write what is queued, then close. Calls in flight fail at once: responses are no longer read."""
         if self.transport is None or not self.is_open:
             return
         self._flush()
@@ -497,7 +502,7 @@ class Connection(asyncio.Protocol):
         self._fail_calls()
 
     def abort(self) -> None:
-        """Close at once; unwritten answers are lost."""
+        """Close at once; unsent responses are lost."""
         self.is_open = False
         if self.transport is not None:
             self.transport.abort()

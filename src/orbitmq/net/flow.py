@@ -1,13 +1,13 @@
 """Flow control of one connection: whether to read more from its peer. Pure: knows no socket, event loop or clock.
 
-Three things hold the reading of a connection that serves requests:
+Three reasons hold the reading of a connection that serves requests:
 
-    the peer does not take the bytes it was sent
-    requests that were read are not served yet
+    the peer does not read the bytes sent to it
+    requests that were read are not handled yet
     too many requests are open, or their bodies take too much memory
 
-Only the last one holds a connection that sends requests: it reads on while the peer takes nothing, else two full
-buffers would wait for each other forever. What a hold does is in `TRANSITIONS`.
+Only the last one holds a connection that sends requests: it keeps reading while the peer does not, otherwise two full
+buffers would wait for each other forever. The effect of a hold is in `TRANSITIONS`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ OPEN_BYTES_MAX = 64 << 20  # their bodies: a thousand sends of 64 KiB that wait 
 READING: Final = True
 STOPPED: Final = False
 
-# (state, whether anything holds it) -> (next state, whether the time of an incomplete frame begins again: while the
-# connection was stopped, it was not the peer who kept the rest from arriving)
+# (state, whether there is a reason to hold) -> (next state, whether the timeout of an incomplete frame restarts: while
+# reading was stopped, the delay was not the peer's)
 TRANSITIONS: Final[dict[tuple[bool, bool], tuple[bool, bool]]] = {
     (READING, False): (READING, False),
     (READING, True): (STOPPED, False),
@@ -35,7 +35,7 @@ TRANSITIONS: Final[dict[tuple[bool, bool], tuple[bool, bool]]] = {
 
 
 class Flow:
-    """What is held of one peer. Times are seconds of the caller's clock, sizes are bytes."""
+    """The load of one peer. Times are seconds of the caller's clock, sizes are bytes."""
 
     def __init__(self, *, serving: bool) -> None:
         self.serving = serving
@@ -72,7 +72,7 @@ class Flow:
         return self.open_bytes if self.open_bytes > OPEN_COUNTED_FROM else 0
 
     def begin(self, size: int) -> bool:
-        """A request with a body of this size is open now; whether there are so many that limits must be checked."""
+        """A request with a body of this size is open now; returns whether the limits must be checked."""
         self.open_requests += 1
         self.open_bytes += size
         return self.open_bytes > OPEN_COUNTED_FROM or self.open_requests >= OPEN_REQUESTS_MAX

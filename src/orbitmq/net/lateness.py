@@ -1,10 +1,10 @@
 """The delay of the event loop: requests read now may have waited this long in the buffers of the kernel.
 
-One loop serves all connections, so a request waits unseen while others are handled. A timer that
-should have fired meanwhile does: how late it comes is how long what lay ready at that time has waited. How much of such
-a time the loop has worked is told apart from it: who is late for too much work should get less, who was held up once
-has caught up a moment later. Each measurement is counted, and a long stall gets a line in the log that names what ran.
-Knows neither sockets nor requests.
+One loop serves all connections, so a request waits unseen while others are handled. A timer that should have fired
+meanwhile fires late, by as much as data that was ready at that time has waited. The CPU time of the loop in that period
+is measured separately: a loop that is late because of too much work must refuse some, one that was stalled once has
+caught up a moment later. Each measurement is counted, and a long stall is logged with the code that ran. Knows neither
+sockets nor requests.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ PERIOD_SECONDS = 30.0  # the longest delay is that of the last one and of the on
 
 
 class _Mark(NamedTuple):
-    """One measurement: when it was, and how many seconds of a processor the loop's thread had had by then."""
+    """One measurement: its time, and the CPU seconds of the loop's thread until then."""
 
     at: float
     worked: float
 
 
 class Lateness:
-    """Measures from `start` to `stop`. `clock` tells seconds of real time: a loop's own may stand still in a turn.
-    `worked` tells those that the loop's thread has had of a processor. `each` is told at every measurement how many
-    seconds apart they are.
+    """Measures from `start` to `stop`. `clock` returns seconds of real time: a loop's own may stand still in a turn.
+    `worked` returns the CPU seconds of the loop's thread. `each` is called at every measurement with the seconds
+    between two.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Lateness:
         refusals: Refusals | None = None,
     ) -> None:
         self.delays = Histogram(DELAY_SECONDS)
-        """Of each measurement, in seconds: how late it came."""
+        """The delay of each measurement, in seconds."""
         self.busy_delays = Histogram(DELAY_SECONDS)
         """The same, but no more than the loop's thread has worked since the measurement before."""
         self._clock = clock
@@ -83,7 +83,7 @@ class Lateness:
         self._marks.clear()
 
     def waited_ms(self) -> float:
-        """How long at most what is read at this moment has waited, as far as the loop is to blame."""
+        """How long at most data that is read now has waited because of the loop."""
         if self._due is None:
             return 0.0
         return max(self._late_seconds, self._clock() - self._due, 0.0) * 1000
@@ -94,17 +94,16 @@ class Lateness:
         return max(self._longest, self._longest_before) * 1000
 
     def took_long(self, code: int, seconds: float) -> None:
-        """A request has kept the loop for so long; of what is told between two measurements the longest counts."""
+        """A request has occupied the loop for this long; the longest between two measurements counts."""
         if seconds > self._long_request[0]:
             self._long_request = (seconds, code)
 
     def busy_ms(self, waited_ms: float) -> float:
-        """How much of the last `waited_ms` counts as waiting for a loop that works: what its thread has had of a
-        processor, from the last measurement before on. All of it from `HELD_UP_MS` on, whatever held the loop up:
-        whoever waits may have given up.
+        """How much of the last `waited_ms` was due to work of the loop: the CPU time of its thread, from the
+        measurement before on. All of it from `HELD_UP_MS` on, whatever the cause: the client may have given up.
 
-        The rest went to a disk or to other programs. The loop had no more to do than before, and refusing what came
-        meanwhile would fail calls that are answered in a millisecond now.
+        The rest was spent on a disk or on other programs. The loop had no more work than before, and refusing requests
+        that arrived meanwhile would fail calls that can be handled in a millisecond now.
         """
         if waited_ms >= HELD_UP_MS or self._due is None:
             return waited_ms

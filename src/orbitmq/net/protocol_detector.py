@@ -20,8 +20,8 @@ from orbitmq.runtime.refusals import Limit
 _log = logging.getLogger(__name__)
 
 TLS_HANDSHAKE = 0x16
-HANDSHAKE_SECONDS = 10.0  # a peer that does not finish by then holds a connection for nothing
-READ_SIZE = 256 << 10  # decrypted bytes taken at a time: what the loop reads from a socket at once
+HANDSHAKE_SECONDS = 10.0  # a peer that has not finished by then only occupies a connection
+READ_SIZE = 256 << 10  # decrypted bytes read at a time: what the loop reads from a socket at once
 
 
 class ProtocolDetector(asyncio.Protocol):
@@ -32,7 +32,7 @@ class ProtocolDetector(asyncio.Protocol):
         self._tls = tls
         self._transport: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
-        self._held: list[bytes] = []  # what comes while the certificate is made: next to nothing, reading is paused
+        self._held: list[bytes] = []  # received while the certificate is made: next to nothing, reading is paused
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -95,8 +95,8 @@ class ProtocolDetector(asyncio.Protocol):
 class TlsLayer(asyncio.Transport, asyncio.Protocol):
     """The server's end of TLS between a socket's transport and a connection.
 
-    It holds at most one unfinished record of the peer. What is written is encrypted at once, so that all that waits
-    waits in the socket's transport, where back-pressure and its limits are.
+    It buffers at most one incomplete record of the peer. Written data is encrypted at once, so that all pending data is
+    in the socket's transport, where back-pressure and its limits apply.
     """
 
     def __init__(self, transport: asyncio.Transport, context: ssl.SSLContext, connection: Connection) -> None:
@@ -124,7 +124,7 @@ class TlsLayer(asyncio.Transport, asyncio.Protocol):
         except ssl.SSLError as error:
             text, reason = "event=tls_handshake_failed peer=%s reason=%s", error.reason or error
             self._connection.refusals.note(Limit.MALFORMED, _log, text, self._connection.address, reason)
-            self._send()  # the alert that tells the peer why
+            self._send()  # the alert that tells the peer the reason
             self._connection.close()
             return False
         self._is_ready = True
@@ -187,7 +187,7 @@ class TlsLayer(asyncio.Transport, asyncio.Protocol):
             self._transport.write(self._outgoing.read())
 
     def close(self) -> None:
-        """Say goodbye, then close once all is taken."""
+        """Send close_notify, then close once everything is sent."""
         if self._is_ready and not self._transport.is_closing():
             with contextlib.suppress(ssl.SSLError):  # the peer's goodbye is not waited for
                 self._tls.unwrap()
@@ -204,7 +204,7 @@ class TlsLayer(asyncio.Transport, asyncio.Protocol):
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """The connection has served what it read: if the peer has said goodbye behind that, it ends now."""
+        """The connection has handled what it read: if a close_notify followed, it ends now."""
         if self._is_over:
             self._transport.close()
         else:

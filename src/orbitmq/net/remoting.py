@@ -1,7 +1,7 @@
-"""The asking side: one shared connection an address, made on demand. Must not know what any request means.
+"""The client side: one shared connection per address, made on demand. Must not know what any request means.
 
-On its way out a request passes, in this order: fields that every request carries, hooks of the application, the
-signature; what a hook adds is signed.
+A request passes, in this order: fields that every request has, hooks of the application, the signature; fields that a
+hook adds are signed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ PORT_DIGITS = 5  # of an address; `int` refuses thousands of them otherwise than
 
 
 class RpcHook(Protocol):
-    """Called on the event loop around every request of a client, those to name servers included; it must not wait. It
-    may add fields to `request.ext`. What it raises fails the request.
+    """Called on the event loop around every request of a client, also to name servers; it must not block. It may add
+    fields to `request.ext`. An exception fails the request.
     """
 
     def before(self, address: str, request: Command, /) -> None:
@@ -43,8 +43,8 @@ class RpcHook(Protocol):
 class Remoting:
     """Connections to many peers. `router` handles requests that the peers send over them.
 
-    `fields` go with every request of ours, `hooks` see it then, and `sign` last; responses of the router pass none of
-    them. `direct` tells to which address a request really goes. `tls` encrypts every connection.
+    `fields` are added to every outgoing request, then `hooks` see it, and `sign` is last; responses of the router pass
+    none of them. `direct` returns the address to which a request is actually sent. `tls` encrypts every connection.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Remoting:
         self._closed = False
 
     async def call(self, address: str, command: Command, timeout_ms: float) -> Command:
-        """Ask `address` (`host:port`) and return its response, whatever its code.
+        """Send a request to `address` (`host:port`) and return its response, whatever its code.
 
         `timeout_ms` covers connecting and waiting. ConnectError, SendRequestError, RemotingTimeout.
         """
@@ -98,7 +98,7 @@ class Remoting:
         return response
 
     async def oneway(self, address: str, command: Command, timeout_ms: float = CONNECT_TIMEOUT_MS) -> None:
-        """Send a oneway request; ConnectError when there is no connection."""
+        """Send a oneway request; ConnectError if there is no connection."""
         command.flag |= FLAG_ONEWAY
         if self._direct is not None:
             address = self._direct(address, command)
@@ -109,8 +109,8 @@ class Remoting:
         connection.send(command)
 
     def oneway_nowait(self, address: str, command: Command) -> bool:
-        """`oneway` where nothing has to be waited for; False, and nothing is sent, when there is no open connection or
-        its peer takes nothing at the moment. HookFailed.
+        """`oneway` if that needs no wait; False, and nothing is sent, if there is no open connection or its peer does
+        not read at the moment. HookFailed.
         """
         if self._direct is not None:
             address = self._direct(address, command)
@@ -151,7 +151,7 @@ class Remoting:
         return self._usable(address)
 
     def disconnect(self, address: str) -> None:
-        """Close the connection to `address`; calls under way fail at once."""
+        """Close the connection to `address`; calls in flight fail at once."""
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close()
@@ -161,7 +161,7 @@ class Remoting:
         return connection if connection is not None and connection.is_open else None
 
     async def _connect(self, address: str, timeout_ms: float) -> Connection:
-        """Join the connect under way or begin one: all callers of an address share it."""
+        """Join a connection attempt in progress or begin one: all callers of an address share it."""
         if self._closed:
             raise InvalidStateError("this client is shut down")
         task = self._connecting.get(address)
@@ -170,8 +170,8 @@ class Remoting:
             self._connecting[address] = task
             task.add_done_callback(lambda done: self._connect_done(address, done))
         try:
-            # Shielded: one caller's timeout must not cancel the connect the others wait for. Not wait_for: that of
-            # Python 3.11 forgets a cancellation which comes together with the connection.
+            # Shielded: one caller's timeout must not cancel the attempt the others wait for. Not wait_for: in Python
+            # 3.11 it loses a cancellation that coincides with the result.
             async with asyncio.timeout(timeout_ms / 1000):
                 return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -198,7 +198,7 @@ class Remoting:
                     ssl=self._tls,
                     server_hostname=host if self._tls is not None else None,
                 )
-        except (OSError, ValueError) as error:  # routes may name what is no host: a ValueError of its encoding
+        except (OSError, ValueError) as error:  # routes may contain invalid host names: a ValueError of their encoding
             raise ConnectError(f"cannot connect to {address}: {str(error) or 'timed out'}") from error
         if self._closed:
             connection.abort()
@@ -234,7 +234,7 @@ class Remoting:
                 copy.shutdown(socket.SHUT_RDWR)
 
     async def close(self) -> None:
-        """Close every connection after writing what is queued; calls under way fail at once."""
+        """Close every connection after writing what is queued; calls in flight fail at once."""
         self._closed = True
         if self._scan is not None:
             self._scan.cancel()

@@ -1,8 +1,8 @@
-"""Routes requests to handlers by their code and turns what a handler does into an answer.
+"""Routes requests to handlers by their code and turns a handler's result into a response.
 
-A handler is added by the request's row in `wire.requests`, which says what else holds for it.
+A handler is added by the request's row in `wire.requests`, which declares what else applies to the request.
 
-A handler returns the response, or None when it answers later (or never), or an awaitable of either. Knows neither
+A handler returns the response, or None if it responds later (or never), or an awaitable of either. Knows neither
 sockets nor what any request means.
 """
 
@@ -28,21 +28,21 @@ from orbitmq.wire.requests import ALWAYS_WITH_FIELDS
 _log = logging.getLogger(__name__)
 
 Check = Callable[[Connection, Command], Awaitable[Answer] | None]
-"""Sees a request before its handler and raises to refuse it; what it returns refuses it later."""
+"""Sees a request before its handler and raises to refuse it; if it returns an awaitable, that refuses it later."""
 
 Wrapper = Callable[[Request, Handler], Handler]
-"""Makes the handler of a request into one that does more, or something else, by what the request's row says."""
+"""Wraps or replaces the handler of a request, by the request's row."""
 
 
 class HasHandlers(Protocol):
-    """A part of a node that answers requests."""
+    """A part of a node that handles requests."""
 
     def add_to(self, router: Router) -> None:
         """Add its handlers."""
 
 
 class Router:
-    """Request code -> handler. A code without handler is answered REQUEST_CODE_NOT_SUPPORTED."""
+    """Request code -> handler. The response to a code without handler is REQUEST_CODE_NOT_SUPPORTED."""
 
     def __init__(self, name: str = "node") -> None:
         self.name = name
@@ -50,17 +50,17 @@ class Router:
         self.requests: dict[int, Request] = {}
         """The rows of the requests that are handled."""
         self.shielded = ShieldedTasks()
-        """What goes on when the connection it was asked for on is lost."""
+        """Work that continues when the connection of its request is lost."""
         self.unsupported: Handler = self._unsupported
-        """What answers a code nobody handles."""
+        """The handler of codes without one."""
         self._wrappers: list[Wrapper] = []
         self._patience: dict[int, float] = {}
         self.patience_ms = math.inf
         """The shortest time after which a request may be refused because it has waited."""
 
     def add(self, requests: int | Iterable[int], handler: Handler) -> None:
-        """Let `handler` answer these requests. What it awaits is cancelled when the connection is lost. A bare code has
-        the row of a request of which nothing is declared.
+        """Add a handler for these requests. Its awaitable is cancelled when the connection is lost. A bare code gets
+        the default row.
         """
         for request in (requests,) if isinstance(requests, int) else requests:
             code = int(request)
@@ -68,8 +68,8 @@ class Router:
             self.handlers[code] = reduce(lambda inner, wrapper: wrapper(row, inner), self._wrappers, handler)
 
     def add_change(self, request: int, handler: Callable[[Connection, Command], Coroutine[Any, Any, Answer]]) -> None:
-        """`add` for a handler that changes several things one after another: once begun it goes on to its end, though
-        its connection is lost.
+        """`add` for a handler that changes several things one after another: once begun it continues to its end, even
+        if its connection is lost.
         """
 
         def change(connection: Connection, command: Command) -> Awaitable[Answer]:
@@ -78,7 +78,7 @@ class Router:
         self.add(request, change)
 
     def limit_wait(self, request: int, limit_ms: float) -> None:
-        """Refuse requests of this code that have waited longer: whoever asked should try elsewhere, or later."""
+        """Refuse requests of this code that have waited longer: the client should try elsewhere, or later."""
         self._patience[int(request)] = limit_ms
         self.patience_ms = min(self._patience.values())
 
@@ -96,7 +96,7 @@ class Router:
             self.handlers[code] = wrapper(self.requests[code], handler)
 
     def limit_bodies(self, refusals: Refusals) -> None:
-        """Refuse requests with larger bodies than their rows say: whoever reads one holds all others up."""
+        """Refuse requests with larger bodies than their rows allow: parsing one delays all others."""
 
         def limit(request: Request, handler: Handler) -> Handler:
             return handler if request.body_max is None else _limited(handler, request.body_max, refusals)
@@ -104,7 +104,7 @@ class Router:
         self.wrap(limit)
 
     def guard(self, check: Check) -> None:
-        """Have `check` see every request from now on, also one of a code nobody handles."""
+        """Call `check` for every request from now on, also for codes without a handler."""
         self.wrap(lambda _request, handler: _checked(check, handler))
         self.unsupported = _checked(check, self.unsupported)
 

@@ -26,12 +26,12 @@ _log = logging.getLogger(__name__)
 IDLE_SECONDS = 120.0  # RocketMQ's serverChannelMaxIdleTimeSeconds
 IDLE_SCAN_SECONDS = 10.0
 BACKLOG = 1024
-CLOSED_A_TURN = 200  # of those that are idle, before other work gets its turn: some 5 ms
+CLOSED_A_TURN = 200  # idle connections per turn of the event loop: some 5 ms
 IDLE_LINES = 20  # logged one by one when many are closed together
 
 
 class Server:
-    """Listening sockets and their connections; `tls` says whether those may be, or have to be, encrypted."""
+    """Listening sockets and their connections; `tls` says whether these may or must be encrypted."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Server:
         self._scan = asyncio.get_running_loop().call_later(seconds, self._close_stale)
 
     def _close_stale(self) -> None:
-        """Let go of who has been silent for long, and of who begins a request and does not end it."""
+        """Close connections that have been silent for long, or have an incomplete request."""
         now = asyncio.get_running_loop().time()
         frames_from = now - self._limits.frame_timeout_ms / 1000
         for connection in [c for c in self.connections if c.frame_since < frames_from]:

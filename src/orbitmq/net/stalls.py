@@ -1,7 +1,7 @@
-"""Watches from a background thread what an event loop is doing while it stalls.
+"""Records from a background thread what an event loop is doing while it stalls.
 
-Afterwards the cause is unknown: a stack has to be taken in time. What is compiled has no lines in it, so that a
-stack may end with the caller of what ran; and what holds the interpreter's lock is seen when it lets go.
+Afterwards the cause is unknown, so the stack must be taken in time. Compiled code has no frames, so a stack may end
+with its caller; code that holds the interpreter's lock is seen when it releases it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import FrameType
 
 from orbitmq.runtime.frames import current_frames
 
-INTERVAL_S = 0.04  # between two looks, and the least stall that is described: so that none of 100 ms goes unseen
+INTERVAL_S = 0.04  # between two checks, and the least stall that is described: so that none of 100 ms is missed
 FRAMES_MAX = 6  # innermost frames of a stack
 
 

@@ -19,7 +19,7 @@ from orbitmq.net.tls_options import DISABLED, ENFORCING, TlsOptions
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 2.0  # how late a replaced certificate is used; RocketMQ looks every 0.5 s
-VALID_DAYS = 3650  # of a self-signed certificate, which lives as long as the process: no restart to renew it
+VALID_DAYS = 3650  # of a self-signed certificate, which is valid as long as the process runs: it is not renewed
 CLOCK_LEEWAY = timedelta(days=1)  # for peers whose clocks are behind
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
 
@@ -80,7 +80,7 @@ def _load_certificate(context: ssl.SSLContext, prefix: str, cert: str, key: str,
         if path and not Path(path).expanduser().is_file():
             raise ConfigurationError(f"option {name}: {path} is not a file")
     try:
-        # A password that is a function keeps OpenSSL from asking for one on the terminal.
+        # A password callback keeps OpenSSL from prompting on the terminal.
         context.load_cert_chain(
             Path(cert).expanduser(), Path(key).expanduser() if key else None, password=lambda: password
         )
@@ -131,7 +131,7 @@ class ServerTls:
         return self._context
 
     async def context(self) -> ssl.SSLContext | None:
-        """The same; without a certificate in test mode one is made when it is first wanted. None: no TLS here."""
+        """The same; in test mode without a certificate one is made on first use. None: no TLS here."""
         if self._context is not None or not self._options.test_mode:
             return self._context
         if self._making is None:
@@ -168,8 +168,8 @@ class ServerTls:
             await asyncio.to_thread(self.look)
 
     def look(self) -> None:
-        """Read the files again if one has changed. When they do not fit each other, as in the middle of a
-        replacement, the old certificate stays, and the log says why, once.
+        """Reload the files if one has changed. If they do not match, as in the middle of a replacement, the old
+        certificate stays, and the reason is logged once.
         """
         seen = self._signature()
         if seen == self._seen:

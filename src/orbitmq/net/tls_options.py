@@ -1,5 +1,6 @@
-"""Options of TLS, for servers and their clients. Keys are RocketMQ's: there they are system properties or
-stand in a file of their own, here they may stand in the daemon's configuration file as well."""
+"""Options of TLS, for servers and their clients. Keys are RocketMQ's: system properties or a file of their own there,
+which the daemon's configuration file may contain as well here.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ class TlsOptions(Options):
 
 
 def with_tls_file(pairs: Mapping[str, str]) -> dict[str, str]:
-    """`pairs` and below them those of the TLS file, if there is one. ConfigurationError when a named one is missing."""
+    """`pairs`, with those of the TLS file as defaults. ConfigurationError if a named file is missing."""
     named = pairs.get(CONFIG_FILE_KEY) or DEFAULT_CONFIG_FILE
     path = Path(named).expanduser()
     if not path.is_file():

@@ -1,5 +1,5 @@
 """Master to slave: the protocol without I/O, and its two ends.
 
-A slave connects to its master's port for replication and reports how far its log goes; the master sends what follows,
-raw bytes of its log. Both are as Apache RocketMQ 4.9 has them, so either end may be one of RocketMQ's.
+A slave connects to its master's replication port and reports the end of its log; the master sends what follows, raw
+bytes of its log. Both are those of Apache RocketMQ 4.9, so either end may be a RocketMQ broker.
 """

@@ -1,7 +1,7 @@
-"""Whether a slave's log is the beginning of its master's, and from where on it is not.
+"""Whether a slave's log is a prefix of its master's, and where they differ.
 
-The master is asked for messages by their place in the log, which every broker of RocketMQ answers: the same bytes at
-the same place are the same message, for numbers, place and times are in them. Nothing is changed.
+Messages of the master are read by their physical offset, which every RocketMQ broker supports: the same bytes at the
+same offset are the same message, for they contain offsets and times. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ TIMEOUT_MS = 5000
 
 
 async def check_agreement(store: ReplicaStore, remoting: Remoting, address: str, begin: int, end: int) -> None:
-    """Return when the broker at `address`, whose log has these limits, can go on where the log of `store` ends; it is
-    compared at its last message.
+    """Return if the broker at `address`, whose log has these limits, can continue the log of `store`; compares its last
+    message.
 
-    LogsDiffer with the place, and with what to do; RemotingError when the broker does not answer.
+    LogsDiffer with the offset and a remedy; RemotingError if the broker does not respond.
     """
     if store.is_empty:
         return
-    last = await asyncio.to_thread(store.last_message)  # it looks at every queue
+    last = await asyncio.to_thread(store.last_message)  # it reads every queue
     if last is None:
         raise LogsDiffer("this log has messages and its queues have none, so it cannot be compared; start it empty")
     place, _ = last
@@ -47,7 +47,9 @@ async def check_agreement(store: ReplicaStore, remoting: Remoting, address: str,
 
 
 async def log_limits(remoting: Remoting, address: str) -> tuple[int, int]:
-    """Where the log of a broker begins and ends; both are 0 of RocketMQ's without a message, which cannot tell."""
+    """The beginning and end of a broker's log; both are 0 for RocketMQ without a message, which does not report
+    them.
+    """
     try:
         figures = await runtime_info(remoting, address, timeout_ms=TIMEOUT_MS)
     except BrokerError as error:
@@ -96,7 +98,7 @@ async def _is_same(store: ReplicaStore, remoting: Remoting, address: str, place:
         return own is not None and bytes(own) == await view_message(remoting, address, place, timeout_ms=TIMEOUT_MS)
     except BrokerError as error:
         if error.code != ResponseCode.SYSTEM_ERROR:
-            raise  # it does not say that there is no message at this place
+            raise  # another error than that there is no message at this offset
         return False
 
 

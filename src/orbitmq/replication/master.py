@@ -1,8 +1,8 @@
-"""The master's end: sends the log to its slaves and tells who waits for them how far they are.
+"""The master's end: sends the log to its slaves, and calls back those that wait for a replica.
 
-What is sent is what readers may see: with SYNC_FLUSH only what is on disk, so that a crash of the master cannot leave a
-slave with messages that the master never had. Everything runs on the event loop; a slave that does not read costs one
-write buffer and no more.
+Only readable messages are sent: with SYNC_FLUSH what is on disk, so that a crash of the master cannot leave a slave
+with messages that the master never had. Everything runs on the event loop; a slave that does not read costs one write
+buffer.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from orbitmq.store.records import PutStatus
 _log = logging.getLogger(__name__)
 
 SLAVES_MAX = 16  # connections; each costs a write buffer, and the disk's time when it is far behind
-SILENT_MAX = 16  # connections beside them that have not reported yet; slaves of RocketMQ take five seconds for that
+SILENT_MAX = 16  # further connections that have not reported yet; RocketMQ's slaves take five seconds for that
 TURN_BYTES = 1 << 20  # sent to one slave before other work gets its turn of the event loop
-BUFFER_BYTES = 1 << 20  # of what the network has not taken, before the slave is left alone until it has
-LOOK_SECONDS = 0.1  # for what no arrival tells of, and for signs of life
+BUFFER_BYTES = 1 << 20  # unsent bytes above which a slave gets no more
+LOOK_SECONDS = 0.1  # for data without an arrival, and for heartbeats
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class SlaveLink(asyncio.Protocol):
-    """One slave's connection. `place` is what it gets next, `acknowledged` how far it says it is."""
+    """One slave's connection. `place` is the offset it gets next, `acknowledged` the one it has reported."""
 
     def __init__(self, owner: Replicas) -> None:
         self._owner = owner
@@ -51,7 +51,7 @@ class SlaveLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop has one of its own
-        if (peer := transport.get_extra_info("peername")) is None:  # gone already
+        if (peer := transport.get_extra_info("peername")) is None:  # closed already
             self._transport.abort()
             return
         self.host, port, *_ = peer
@@ -73,7 +73,7 @@ class SlaveLink(asyncio.Protocol):
         self._heard = asyncio.get_running_loop().time()
         end = self._owner.end
         if not 0 <= reported <= end:
-            # Its log is another one, or this one has lost its end: whatever was sent now would not belong behind it.
+            # Its log is another one, or this one has lost its end: bytes sent now would not continue it.
             _log.error("event=slave_ahead peer=%s slave=%d master=%d", self.address, reported, end)
             self._transport.abort()
             return
@@ -94,7 +94,7 @@ class SlaveLink(asyncio.Protocol):
         self.wake()
 
     def wake(self) -> None:
-        """Send what is new, once in this turn of the event loop."""
+        """Send new data, once per turn of the event loop."""
         if not self._is_due and self.place is not None:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._send)
@@ -122,9 +122,9 @@ class SlaveLink(asyncio.Protocol):
             self._transport.close()
 
     def _is_too_old(self, place: int) -> bool:
-        """Whether what the slave gets next is gone from the log, from the start or since it fell behind. Then the link
-        ends, for signs of life would have both ends believe that all is well; a slave of orbitmq that connects anew
-        finds out why, and says so.
+        """Whether the data that the slave needs next has expired, from the start or since it fell behind. Then the
+        connection is closed, for with heartbeats both ends would believe that all is well; an orbitmq slave that
+        reconnects finds the reason and reports it.
         """
         start = self._owner.start
         if place >= start or self._transport is None:
@@ -154,8 +154,8 @@ class SlaveLink(asyncio.Protocol):
 
 
 class Replicas:
-    """All slaves of one broker. `networks` are those slaves may come from; None is any. A connection counts as a slave
-    from its first report on: nobody waits for one that says nothing.
+    """All slaves of one broker. `networks` are those slaves may connect from; None is any. A connection counts as a
+    slave from its first report on.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Replicas:
         self._server: asyncio.Server | None = None
         self._waits = FlushWaits(clock, options.slave_timeout_ms)
         self._looking: asyncio.Task[None] | None = None
-        self._told = asyncio.Event()  # a slave has said something, or has gone
+        self._told = asyncio.Event()  # a slave has reported, or disconnected
         self.links: set[SlaveLink] = set()
         self._silent: dict[SlaveLink, None] = {}  # the oldest first
         self.acknowledged = PhysicalOffset(0)  # the most that any slave had; it is never less again, as in RocketMQ
@@ -188,8 +188,8 @@ class Replicas:
         self._looking = asyncio.get_running_loop().create_task(self._look())
 
     async def stop(self, patience_seconds: float = 0) -> None:
-        """Close every connection, those of slaves that lack something after so long; who waits is told that no slave
-        has it.
+        """Close every connection, after a time also those of slaves that lack data; waiting callers get
+        SLAVE_NOT_AVAILABLE.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience_seconds):
@@ -210,17 +210,18 @@ class Replicas:
             self._server = None
 
     def wake(self) -> None:
-        """Messages have arrived. To be called for each of them, so it costs little."""
+        """Messages have arrived. Called for each of them, so it costs little."""
         for link in self.links:
             link.wake()
 
     def expire(self) -> None:
-        """Tell those who have waited too long; to be called every now and then."""
+        """Call back those that have waited too long; call this periodically."""
         self._waits.expire()
 
     def when_copied(self, end: PhysicalOffset, done: Callable[[PutStatus], object]) -> None:
-        """Call back when any slave has the log up to `end`: PUT_OK, FLUSH_SLAVE_TIMEOUT when that takes too long, and
-        SLAVE_NOT_AVAILABLE at once when there is no slave, or none that is near. `end` must not fall from call to call.
+        """Call back when any slave has the log up to `end`: PUT_OK, FLUSH_SLAVE_TIMEOUT if that takes too long, and
+        SLAVE_NOT_AVAILABLE at once if there is no slave, or none with a small lag. `end` must not decrease from call to
+        call.
         """
         if not self.links or self._server is None or end - self.acknowledged >= self._options.ha_slave_fallbehind_max:
             done(PutStatus.SLAVE_NOT_AVAILABLE)
@@ -246,20 +247,20 @@ class Replicas:
         return self._store.commit_log.files.file_size
 
     def piece(self, place: int) -> memoryview | None:
-        """What is sent next to a slave that is at `place`; None when there is nothing."""
+        """The data for a slave that is at `place`; None if there is none."""
         size = piece_size(place, self.end, self.file_size, self._options.ha_transfer_batch_size)
         return self._store.commit_log.slice(place, size) if size > 0 else None
 
     def reached(self, place: int) -> None:
-        """A slave says how far it is."""
+        """A slave reports its offset."""
         self._told.set()
         if place > self.acknowledged:
             self.acknowledged = PhysicalOffset(place)
             self._waits.reached(self.acknowledged)
 
     def came(self, link: SlaveLink) -> None:
-        """There is a connection, that has said nothing. Where too many are waited for, the host that has most of them
-        loses its oldest: slaves from elsewhere get in however many it opens.
+        """A new connection without a report. If there are too many, the host with most of them loses its oldest: slaves
+        on other hosts can connect however many it opens.
         """
         if not self._may_come_from(link.host):
             link.refuse("haSlaveAddresses does not have its address")
@@ -303,7 +304,7 @@ class Replicas:
 
 
 def networks_of(text: str, *, only_local: bool) -> tuple[Network, ...] | None:
-    """The networks that option haSlaveAddresses names. ConfigurationError for what is none."""
+    """The networks in option haSlaveAddresses. ConfigurationError names an invalid one."""
     parts = [part.strip() for part in text.split(";") if part.strip()]
     if not parts and only_local:
         parts = ["127.0.0.0/8", "::1/128"]

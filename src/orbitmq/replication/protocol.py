@@ -1,7 +1,7 @@
-"""What goes over a connection between master and slave. Pure: bytes in, numbers and bytes out.
+"""The bytes on a connection between master and slave. Pure: bytes in, numbers and bytes out.
 
-slave -> master    8 bytes      how far the slave's log goes
-master -> slave   12 bytes      where in the log the bytes that follow belong, and their number; 0 is a sign of life
+slave -> master    8 bytes      the end of the slave's log
+master -> slave   12 bytes      the physical offset of the following bytes, and their number; 0 is a heartbeat
                    n bytes      of the log, never beyond the end of one of its files
 """
 
@@ -18,13 +18,13 @@ PIECE_MAX = 4 << 20  # the buffer of RocketMQ's slaves, so no master sends more
 
 
 class Reports:
-    """Reads what a slave says: the last report of what has come counts, the ones before it are old."""
+    """Reads a slave's reports: the last one counts."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> int | None:
-        """How far the slave is by its last whole report; None when there is no whole one."""
+        """The offset of the slave's last complete report; None if there is none."""
         data = self._rest + data
         whole = len(data) - len(data) % REPORT.size
         self._rest = data[whole:]
@@ -32,7 +32,7 @@ class Reports:
 
 
 class Pieces:
-    """Reads what a master sends. A piece is given out as it comes, cut where the connection cut it."""
+    """Reads a master's data. Parts are returned as they arrive, cut where the connection cut them."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -62,8 +62,8 @@ class Pieces:
 
 
 def first_place(reported: int, end: int, file_size: int) -> int:
-    """Where a slave's copy goes on, that reported `reported` to a log that ends at `end`: an empty one begins with the
-    last file of its master.
+    """Where a slave continues that reported `reported` to a log that ends at `end`: an empty one begins with the last
+    file of its master.
     """
     return reported or max(0, end - end % file_size)
 

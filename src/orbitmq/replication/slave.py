@@ -1,7 +1,7 @@
-"""The slave's end: connects to the master, reports how far the log goes, and copies what comes.
+"""The slave's end: connects to the master, reports the end of its log, and appends what it receives.
 
-Before the first report it is made sure that this log is the beginning of the master's: the last message must be the
-same there. A log that differs is not touched, and said to differ; the operator decides.
+Before the first report it verifies that this log is a prefix of the master's: the last message must be the same there.
+A log that differs is not changed, and reported; the operator decides.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 5.0
 PAUSE_FIRST_SECONDS, PAUSE_MAX_SECONDS = 0.1, 5.0  # RocketMQ waits 5 s each time
-REFUSED_PAUSE_SECONDS = 10.0  # logs that differ do so until somebody does something
+REFUSED_PAUSE_SECONDS = 10.0  # logs that differ stay so until an operator acts
 TURN_BYTES = 32 << 10  # entered before other work gets its turn of the event loop: some hundred messages
 TURN_SECONDS = 0.004  # or for so long
 PART_BYTES, PART_BYTES_SLOW = 8 << 10, 2 << 10  # entered before the clock is looked at; where that was too long
@@ -308,7 +308,7 @@ class Following:
             return await loop.create_connection(lambda: MasterLink(self._store, self.state), host, port)
 
     async def _settled(self) -> None:
-        """Return when what this log holds may be counted on: the first report says so to the master."""
+        """Return when the content of this log is durable: the first report acknowledges it to the master."""
         if self._store.safe_to < self._store.copied_to:
             flushed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self._store.when_flushed(self._store.copied_to, partial(_settle, flushed))
@@ -338,12 +338,12 @@ def _settle(future: asyncio.Future[bool], ok: bool) -> None:
 
 
 def is_refused(error: BaseException) -> bool:
-    """Whether the machine answered that nobody listens there: then the master is down."""
+    """Whether the machine refused the connection: then the master is down."""
     return any(isinstance(one, ConnectionRefusedError) for one in _causes(error))
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Whether nothing answered at all: the master may go on where this machine cannot see it."""
+    """Whether there was no response at all: the master may be up behind a network partition."""
     return any(
         isinstance(one, TimeoutError) or (isinstance(one, OSError) and one.errno in UNREACHABLE)
         for one in _causes(error)

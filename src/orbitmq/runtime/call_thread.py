@@ -1,4 +1,4 @@
-"""Calls functions on a background thread, for callers that must not block. Knows nothing of what they do."""
+"""Calls functions on a background thread, for callers that must not block."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 
 class CallThread:
-    """Calls one function after the other, on a daemon thread that begins with the first of them. How many may wait is
-    for those to limit who know what becomes of the others.
+    """Calls one function after the other, on a daemon thread that starts with the first of them. The queue is
+    unbounded; callers limit it.
     """
 
     def __init__(self, name: str) -> None:
@@ -31,7 +31,7 @@ class CallThread:
         return self._waiting.qsize()
 
     def flush(self, seconds: float) -> bool:
-        """Whether all that came so far was called within so many seconds."""
+        """Whether all functions queued so far were called within this many seconds."""
         if self._thread is None:
             return True
         done = threading.Event()
@@ -51,4 +51,4 @@ class CallThread:
                 function()
             except BaseException:  # the application's code, sys.exit included; the next one is called all the same
                 traceback.print_exc()
-            del function  # what it knows must not live until another comes
+            del function  # release its references before waiting for the next

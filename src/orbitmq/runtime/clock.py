@@ -1,4 +1,4 @@
-"""The wall clock and its stand-in for tests. Nothing else in orbitmq reads the operating system's time of day."""
+"""The wall clock, and a fake one for tests. Nothing else in orbitmq reads the operating system's time of day."""
 
 from __future__ import annotations
 

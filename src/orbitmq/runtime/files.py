@@ -1,11 +1,11 @@
 """Small files that are replaced atomically, with a backup. Knows nothing of their content.
 
-The steps of `save_with_backup` are those of Apache RocketMQ's configuration files, so that either broker finds what the
-other left: `<file>.tmp` is written, the old content is copied to `<file>.bak`, the new file takes the name. A full disk
-leaves file and backup as they were.
+The steps of `save_with_backup` are those of Apache RocketMQ's configuration files, so that either broker reads what the
+other wrote: `<file>.tmp` is written, the old content is copied to `<file>.bak`, the new file is renamed. A full disk
+leaves file and backup unchanged.
 
-A file that is there and cannot be read is never taken for none. `load_with_backup` refuses it, `recover` keeps it aside
-under another name and returns what can be had of it.
+An unreadable file is never treated as a missing one. `load_with_backup` refuses it, `recover` keeps a copy under
+another name and returns what can be restored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CLOSING: Final = {"{": "}", "[": "]"}
 
 
 class Recovered(NamedTuple, Generic[T]):
-    """What `recover` found. `damage` says what became of a file that could not be read, empty when all was well."""
+    """What `recover` restored. `damage` says what happened to an unreadable file, empty if there was none."""
 
     value: T | None
     damage: str
@@ -42,7 +42,7 @@ def save_with_backup(path: Path, text: str) -> None:
     temporary, backup = path.with_name(path.name + ".tmp"), backup_of(path)
     _write_synced(temporary, text.encode())
     if path.exists():
-        shutil.copymode(path, temporary)  # an operator's file may hold what not everybody should read
+        shutil.copymode(path, temporary)  # an operator's file may contain confidential values
         spare = path.with_name(path.name + ".bak.tmp")
         _write_synced(spare, path.read_bytes())
         shutil.copymode(path, spare)
@@ -52,16 +52,16 @@ def save_with_backup(path: Path, text: str) -> None:
 
 
 def remove_with_backup(path: Path) -> None:
-    """Remove what `save_with_backup` has made, as far as it is there. The backup goes first: left alone, it would be
-    taken for the file. OSError.
+    """Remove the files of `save_with_backup`. The backup is removed first: alone, it would be used as the file.
+    OSError.
     """
     for place in (backup_of(path), path):
         place.unlink(missing_ok=True)
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Replace a user's own file by `text` (UTF-8), readable by its owner alone: no half file is ever read, and several
-    processes may do so at the same time. Its directory is made where there is none. OSError leaves it as it was.
+    """Replace a user's own file by `text` (UTF-8), readable by its owner only. Readers see the old or the new file, and
+    several processes may write at the same time. Creates the directory. OSError leaves the file unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     number, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
@@ -88,9 +88,9 @@ def sync_directory(directory: Path) -> None:
 
 
 def load_with_backup(path: Path, parse: Callable[[str], T]) -> T | None:
-    """The parsed content of `path`, else of its backup; None when neither is there.
+    """The parsed content of `path`, else of its backup; None if neither exists.
 
-    StoreDamaged when one is there and none can be read: an empty table would silently lose what the file held.
+    StoreDamaged if one exists and none can be read: an empty table would silently lose the file's content.
     """
     backup = backup_of(path)
     for place in (path, backup):
@@ -105,8 +105,8 @@ def load_with_backup(path: Path, parse: Callable[[str], T]) -> T | None:
 
 
 def recover(path: Path, parse: Callable[[str], T]) -> Recovered[T]:
-    """What `path` holds, else its backup, else what a file that was cut off holds before the cut. A file that cannot be
-    read is an error line, and is kept aside, so that nothing is ever written over it. For the owner of the file.
+    """The content of `path`, else of its backup, else of the complete entries of a truncated file. An unreadable file
+    is logged as an error and kept under another name, so that it is never overwritten. For the owner of the file.
     """
     value = _parsed(path, parse)
     backup = backup_of(path)
@@ -164,7 +164,7 @@ def _fault(path: Path) -> str:
 
 
 def _salvaged(path: Path, parse: Callable[[str], T]) -> T | None:
-    """What a file that was cut off holds before the cut, in whole entries."""
+    """The complete entries of a truncated file."""
     text = whole_entries(path.read_bytes().decode("utf-8", "ignore"))
     try:
         return parse(text) if text else None

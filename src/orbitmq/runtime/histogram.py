@@ -1,4 +1,4 @@
-"""Counts how many there were of which size. Pure; knows nothing of what is measured."""
+"""Counts values by size. Pure; knows nothing of what is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a daemon that start in order and stop in the reverse order. Knows nothing of what they do."""
+"""Parts of a daemon that start in order and stop in the reverse order."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ def nothing() -> None:
 
 @dataclass(frozen=True)
 class Stage:
-    """Steps may be coroutine functions. `abandon` ends the part at once, begun or not; `stop` does so where it is not
-    given.
-    """
+    """Steps may be coroutine functions. `abandon` ends the part at once, started or not; the default is `stop`."""
 
     start: Step = nothing
     stop: Step = nothing

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 CONNECTIONS_SHARE = 3  # connections take one of so many files a process may open, mapped files of the store the others
-# Log, key index and the process itself take one of so many maps. Linux allows 65,530 unless it is told otherwise: then
-# 8,191 are left, of which libraries, threads and memory take some hundreds, and files of the log are a gigabyte each.
+# Share of the maps that log, key index and the process itself may use. Linux allows 65,530 by default: then 8,191 are
+# left, of which libraries, threads and memory use some hundreds, and files of the log are a gigabyte each.
 MAPS_SHARE = 8
 MAPS_FILE = Path("/proc/sys/vm/max_map_count")
 MAPS_USUAL = 65_530
@@ -28,14 +28,14 @@ def raise_open_files() -> int:
 
 
 def open_files() -> int:
-    """How many files this process may have open; a number nobody reaches where there is no limit."""
+    """How many files this process may have open; a very large number if there is no limit."""
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return sys.maxsize if allowed == resource.RLIM_INFINITY else allowed
 
 
 def memory_maps() -> int:
-    """How many maps the kernel lets a process have, of which each mapped file is one; what is usual where it does not
-    tell: without /proc, or in a unit of systemd with `ProcSubset=pid`.
+    """How many maps the kernel allows a process, of which each mapped file is one; the default if it cannot be read:
+    without /proc, or in a systemd unit with `ProcSubset=pid`.
     """
     try:
         return int(MAPS_FILE.read_text())

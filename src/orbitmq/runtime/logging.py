@@ -1,10 +1,10 @@
-"""Where the log lines of the daemons go and what they look like: one line a fact.
+"""The destination and format of the daemons' log lines: one line per event.
 
-Rooms log with the standard library, `logging.getLogger(__name__)`, and write a fact as `event=topic_created
-topic=%s queues=%d`; an application that embeds orbitmq keeps its own handlers. This module knows no fact and no room.
+Rooms log with the standard library, `logging.getLogger(__name__)`, and write an event as `event=topic_created topic=%s
+queues=%d`; an application that embeds orbitmq keeps its own handlers. This module knows no event and no room.
 
-A handler may wait: for a lock, a pipe without a reader, a message it sends. An event loop must not, so records of the
-loops behind the daemons and behind the synchronous clients reach their handlers on a thread of their own.
+A handler may block: on a lock, a pipe without a reader, a network. An event loop must not, so records of the loops of
+daemons and of synchronous clients reach their handlers on a thread of their own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from orbitmq.runtime.printable import printable
 Level = Literal["debug", "info", "warning", "error"]
 
 WAITING_MAX = 10_000  # records that handlers have not taken, some MiB; further ones are dropped and counted
-FLUSH_S = 2.0  # for handlers to take what waits when the process ends; one that hangs must not keep it from ending
+# for handlers to process queued records when the process ends; one that hangs must not keep it from ending
+FLUSH_S = 2.0
 FOREIGN = ("asyncio", "concurrent.futures")  # these write records of their own on a loop
 
 _log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class LineFormat(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
         record.room = record.name.removeprefix("orbitmq.")
-        # A peer chooses some of the values; a line end among them must not make up a line of its own.
+        # Peers choose some of the values; a line end in one must not start a forged line.
         record.line = printable(record.message)
         return super().formatMessage(record)
 
@@ -59,7 +60,7 @@ class LineFormat(logging.Formatter):
 
 
 class _LogThread:
-    """Hands records on, in the order in which they came, and counts those that it has to drop."""
+    """Passes records on, in order, and counts those that it drops."""
 
     def __init__(self) -> None:
         self._calls = CallThread("orbitmq-log")
@@ -69,7 +70,7 @@ class _LogThread:
     def take(self, hand_on: Callable[[logging.LogRecord], object], record: logging.LogRecord) -> None:
         """Schedule a call of `hand_on` with the record; never blocks."""
         if self._calls.waiting < WAITING_MAX:
-            context = contextvars.copy_context()  # a handler may write what the thread knows of itself, a trace say
+            context = contextvars.copy_context()  # a handler may write context of the thread, such as a trace id
             self._calls.put(partial(context.run, self._hand_on, hand_on, record))
         else:
             self._dropped += 1
@@ -87,7 +88,7 @@ _spared: set[int] = set()
 
 
 class _Aside(logging.Filter):
-    """On a logger: what a spared thread writes goes to the logger's handlers on the log thread."""
+    """On a logger: records of a protected thread reach the logger's handlers on the log thread."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if threading.get_ident() not in _spared:

@@ -24,13 +24,12 @@ CONFIGURATION_FILE_MAX = 1 << 20  # a properties file is a few KiB; a larger one
 
 @dataclass(frozen=True)
 class Option:
-    """One declared option. `default` also fixes the type: str, int, float, bool, or a set of numbers (written with
+    """One declared option. `default` also sets the type: str, int, float, bool, or a set of numbers (written with
     spaces or commas between them).
 
-    `pattern` is what a text must match as a whole; `changeable` says that its owner looks at the value each time, so
-    that a change has an effect while the process runs, and that a peer on the network may choose it. A `secret` value
-    stands in no error and no printed configuration. One `from_environment` may be given by a variable as well, whose
-    name its owner knows.
+    `pattern` must match the whole text; `changeable` means that its owner reads the value at each use, so that a change
+    takes effect at run time, and that a peer on the network may change it. A `secret` value is in no error and no
+    printed configuration. `from_environment` allows a variable as well, whose name its owner knows.
     """
 
     key: str
@@ -133,13 +132,13 @@ class Options:
 
     @classmethod
     def parse(cls, pairs: Mapping[str, str]) -> Self:
-        """Take the keys this class declares out of `pairs`; others are not looked at."""
+        """Read the keys this class declares from `pairs`; others are ignored."""
         table = cls.table()
         values = {table[key][0]: table[key][1].parse(text) for key, text in pairs.items() if key in table}
         return cls(**values)
 
     def pairs(self) -> dict[str, str]:
-        """Key -> effective value as it would stand in a properties file."""
+        """Key -> effective value in the form of a properties file."""
         return {key: as_text(getattr(self, name)) for key, (name, _) in self.table().items()}
 
     def replace(self, **changes: Any) -> Self:
@@ -148,8 +147,8 @@ class Options:
 
 
 def change(options: Options, pairs: Mapping[str, str]) -> None:
-    """Change options of a running process in place, so that everybody who holds them sees it; all of them, or none and
-    ConfigurationError. This is the one place where a frozen option moves.
+    """Change options of a running process in place, so that everything that holds them sees it; all of them, or none
+    and ConfigurationError. This is the only place that changes a frozen option.
     """
     changed = options.parse({**options.pairs(), **pairs})
     for name, _ in options.table().values():

@@ -11,8 +11,9 @@ _log = logging.getLogger(__name__)
 
 
 class Periodic:
-    """Calls functions at fixed pauses, and waits for those that are coroutines; one that fails is logged and called
-    again next time."""
+    """Calls functions at fixed intervals, and awaits coroutines; one that fails is logged and called again next
+    time.
+    """
 
     def __init__(self) -> None:
         self._jobs: list[tuple[float, Callable[[], object]]] = []

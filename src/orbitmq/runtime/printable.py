@@ -12,8 +12,8 @@ import re
 from typing import Final
 
 _PICTURES: Final = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "\u2421"}
-# C1, soft hyphen, direction, zero width, line and paragraph separators, halves of surrogates, tags. Joiners and
-# selectors of variants stay: writing and pictures are made of them.
+# C1, soft hyphen, direction, zero width, line and paragraph separators, surrogates, tags. Joiners and variation
+# selectors stay: scripts and emoji need them.
 _UNSEEN: Final = (
     (0x80, 0xA0), (0xAD, 0xAE), (0x61C, 0x61D), (0x180E, 0x180F), (0x200B, 0x200C), (0x200E, 0x2010), (0x2028, 0x202F),
     (0x2060, 0x2070), (0xD800, 0xE000), (0xFEFF, 0xFF00), (0xFFF9, 0xFFFC), (0x1BCA0, 0x1BCA4), (0x1D173, 0x1D17B),
@@ -25,7 +25,7 @@ _HIDDEN: Final = re.compile(f"[\x7f{''.join(f'{chr(begin)}-{chr(end - 1)}' for b
 
 
 def printable(text: object, *, lines: bool = False) -> str:
-    """The text with a mark for each character that is not seen: `␛` for an escape, `⟨U+202E⟩` for one that turns the
+    """The text with a visible mark for each invisible character: `␛` for an escape, `⟨U+202E⟩` for one that changes the
     direction. With `lines` line ends and tabs stay.
     """
     shown = str(text)

@@ -21,7 +21,7 @@ RATE_SECONDS = (10, 60, 600)
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One window: the sum of what was counted, per second, and per call."""
+    """One window: the sum, per second, and per call."""
 
     sum: int = 0
     tps: float = 0.0
@@ -29,10 +29,10 @@ class Rate:
 
 
 class Flow:
-    """Messages of one kind: the owner adds to the three counters, `sample` remembers them.
+    """Messages of one kind: the owner adds to the three counters, `sample` records them.
 
-    Samples of a window lie in one array, four numbers each, so that ten thousand flows stay within some megabytes.
-    RocketMQ's rates end with the last sample, which may be an hour old; these end with the moment of the call.
+    Samples of a window are in one array, four numbers each, so that ten thousand flows fit into some megabytes.
+    RocketMQ's rates end with the last sample, which may be an hour old; these end at the call.
     """
 
     __slots__ = ("_count", "_windows", "bytes", "calls", "messages")
@@ -47,7 +47,7 @@ class Flow:
         self._windows = tuple(array("q", base) for _ in WINDOWS)
 
     def sample(self, now_ms: int) -> None:
-        """To be called every SAMPLE_SECONDS."""
+        """Call this every SAMPLE_SECONDS."""
         self._count += 1
         for samples, (kept, every) in zip(self._windows, WINDOWS, strict=True):
             if self._count % every == 0:
@@ -84,7 +84,7 @@ class Snapshots:
         self._taken.append((now_ms, self._read()))
 
     def rates(self, counter: int) -> tuple[float | None, ...]:
-        """Per second over 10, 60 and 600 seconds; None for those that are not over yet."""
+        """Per second over 10, 60 and 600 seconds; None for windows that are not complete yet."""
         return tuple(self._mean(counter, seconds) for seconds in RATE_SECONDS)
 
     def _mean(self, counter: int, seconds: int) -> float | None:
@@ -115,7 +115,7 @@ class Durations:
         self._finished: tuple[dict[int, int], int] | None = None
 
     def took(self, milliseconds: int) -> None:
-        """One that took a millisecond or longer."""
+        """Add one that took a millisecond or longer."""
         self.longest_ms = max(self.longest_ms, milliseconds)
         bounded = min(milliseconds, self.MS_MAX)
         self._slow[bounded] = self._slow.get(bounded, 0) + 1
@@ -133,7 +133,7 @@ class Durations:
         counts = [0] * len(self.NAMES)
         for milliseconds, count in slow.items():
             counts[sum(milliseconds >= bound for bound in self.BOUNDS_MS)] += count
-        # A step is open at its lower end in name only: what took no millisecond stands in the first.
+        # The first step includes values below a millisecond.
         counts[0] = max(0, total - sum(slow.values()))
         return dict(zip(self.NAMES, counts, strict=True))
 

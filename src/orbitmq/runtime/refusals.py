@@ -1,7 +1,7 @@
-"""What is refused because a limit is reached: each refusal counts, but the log gets one line of a kind a while.
+"""Refusals because of limits: each one counts, but the log gets one line of a kind per interval.
 
-Whoever is refused once is often refused a million times, and must not fill the disk with lines. The counters go to
-`/metrics`. Knows the names of the limits, and neither what they are nor who meets them.
+A client that is refused once is often refused a million times, and must not fill the disk with lines. The counters go
+to `/metrics`. Knows only the names of the limits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-LOG_SECONDS = 10.0  # between two lines of one kind: soon enough for who watches, few enough for a year of abuse
+LOG_SECONDS = 10.0  # between two lines of one kind: soon enough for an operator, few enough for a year of abuse
 
 
 class Limit(StrEnum):
@@ -51,7 +51,7 @@ class _Lines:
 
 
 class Refusals:
-    """One for each daemon. `clock` tells seconds, from any point on."""
+    """One for each daemon. `clock` returns seconds since any fixed point."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -60,8 +60,8 @@ class Refusals:
         """Since the start."""
 
     def note(self, limit: Limit, log: logging.Logger, text: str, *arguments: object) -> None:
-        """Count one refusal. `text` and its arguments become a line of `log`, unless this text has had one for this
-        limit just now; behind them stands how many were refused since then.
+        """Count one refusal. `text` and its arguments become a line of `log`, unless this text was logged for this
+        limit within the interval; the line ends with the number of refusals since then.
         """
         self.counts[limit] += 1
         untold = self._due(limit, text, 1)
@@ -71,8 +71,8 @@ class Refusals:
     def tell(
         self, log: logging.Logger, text: str, *arguments: object, level: int = logging.WARNING, lines: int = 1
     ) -> None:
-        """A line about what a peer may cause as often as it likes, and what is no refusal: `lines` of one text in that
-        time. `times=` stands behind one that speaks for several.
+        """Log an event that peers may cause at any rate and that is no refusal: at most `lines` of one text per
+        interval. `times=` follows if the line stands for several.
         """
         untold = self._due(None, text, lines)
         if untold > 1:
@@ -81,7 +81,7 @@ class Refusals:
             log.log(level, text, *arguments)
 
     def _due(self, limit: Limit | None, text: str, lines: int) -> int:
-        """For how many a line is to be written now; 0 for none."""
+        """The number of events that a line must report now; 0 for no line."""
         state, now = self._lines.setdefault((limit, text), _Lines()), self._clock()
         state.untold += 1
         if now >= state.until:

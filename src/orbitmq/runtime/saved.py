@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 
 class SavedFile:
-    """Writes what `render` returns to `path`: a text, or a function that makes it off the event loop. Changes that
-    come while a write is under way share the next one. `damage` says what `load` found wrong, empty when it was well.
+    """Writes what `render` returns to `path`: a text, or a function that makes it off the event loop. Changes during a
+    write share the next one. `damage` is the damage that `load` found, empty if there was none.
     """
 
     def __init__(self, path: Path, render: Callable[[], str | Callable[[], str]]) -> None:
@@ -28,11 +28,11 @@ class SavedFile:
         self._changes = 0
         self._saved = 0  # of the changes
         self._writing: asyncio.Task[None] | None = None
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()  # for so many changes to be saved
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()  # for this many changes to be saved
 
     def load(self, parse: Callable[[str], T]) -> T | None:
-        """What the file holds, None when there is none. One that cannot be read is logged, and kept under another name;
-        what can be had of it is returned. OSError.
+        """The content of the file; None if there is none. An unreadable one is logged and kept under another name; what
+        can be restored is returned. OSError.
         """
         found = recover(self.path, parse)
         self.damage = found.damage
@@ -44,13 +44,13 @@ class SavedFile:
         self.retry()
 
     def retry(self) -> None:
-        """Write again what could not be written; to be called every now and then."""
+        """Retry a failed write; call this periodically."""
         if self._saved < self._changes and self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
     async def flush(self) -> None:
-        """Return when everything marked so far is on disk, whatever is marked meanwhile; what failed before is tried
-        again. StoreError if in vain.
+        """Return when every change made so far is on disk; a failed write is retried. StoreError if that fails
+        again.
         """
         self.retry()
         if self._saved < self._changes:
@@ -92,7 +92,7 @@ class SavedFile:
 
 
 def _settle(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():  # the caller may be gone
+    if not waiting.done():  # the caller may be cancelled
         waiting.set_result(None)
 
 

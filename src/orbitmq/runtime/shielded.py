@@ -24,7 +24,9 @@ class ShieldedTasks:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of the work, or its error. When the caller is cancelled it goes on, and an error is logged."""
+        """The result of the work, or its error. If the caller is cancelled the work continues, and an error is
+        logged.
+        """
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -40,7 +42,7 @@ class ShieldedTasks:
             await asyncio.wait(self._tasks)
 
     async def abandon(self) -> None:
-        """Cancel all work in flight. What a thread does for it ends by itself."""
+        """Cancel all work in flight. Threads used by it end by themselves."""
         for task in self._tasks:
             task.cancel()
         await self.settled()

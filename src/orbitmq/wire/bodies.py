@@ -1,8 +1,8 @@
 """The bodies of requests and responses that are JSON texts, one declaration each.
 
-`encode` and `decode` of `orbitmq.wire.objects` turn them into bytes and back. Python names are snake case; Java's
-names are their camel case, or stand in the declaration. Integer and object keys stand bare in the text; a body whose
-peer needs standard JSON goes through `encode_standard`. Must not know sockets, handlers or tables that hold state.
+`encode` and `decode` of `orbitmq.wire.objects` convert them. Python names are snake case; Java's names are their camel
+case, or are declared. Integer and object keys are unquoted in the text; a body whose peer needs standard JSON uses
+`encode_standard`. Must not know sockets, handlers or tables that hold state.
 
 The compressed form of a broker's registration is in `orbitmq.wire.registration`.
 """
@@ -20,7 +20,7 @@ from orbitmq.message.model import MessageQueue
 
 
 class ConsumeType(Enum):
-    """Who asks for messages: the application itself, or the library for its listener."""
+    """Who pulls messages: the application itself, or the library for its listener."""
 
     CONSUME_ACTIVELY = 0
     CONSUME_PASSIVELY = 1
@@ -40,7 +40,7 @@ class ConsumeFromWhere(Enum):
     """Where a group without offsets starts."""
 
     CONSUME_FROM_LAST_OFFSET = 0
-    """Behind the last message; a broker that still has all messages of a young queue says: with the first."""
+    """The offset after the last message; a broker that still has all messages of a young queue reports the first."""
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = 1
     """The same; only for configurations of old."""
     CONSUME_FROM_MIN_OFFSET = 2
@@ -54,7 +54,7 @@ class ConsumeFromWhere(Enum):
 
 
 class ConsumeResult(Enum):
-    """What a listener made of a message that was handed to it directly."""
+    """The result of a listener for a message that was delivered directly."""
 
     CR_SUCCESS = 0
     CR_LATER = 1
@@ -75,7 +75,7 @@ class TopicTable(Struct, frozen=True):
 
 
 class BrokerRegistration(Struct, frozen=True):
-    """What a broker tells a name server about itself (Java: RegisterBrokerBody)."""
+    """A broker's registration with a name server (Java: RegisterBrokerBody)."""
 
     filter_servers: list[str] = field(name="filterServerList", default_factory=list)
     topic_table: TopicTable = field(name="topicConfigSerializeWrapper", default_factory=TopicTable)
@@ -100,7 +100,7 @@ class BrokerData(Struct, frozen=True):
 
 
 class TopicRouteData(Struct, frozen=True):
-    """Where a topic lives."""
+    """The route of a topic."""
 
     broker_datas: list[BrokerData] = field(default_factory=list)
     filter_server_table: dict[str, list[str]] = field(default_factory=dict)
@@ -116,13 +116,13 @@ class ClusterInfo(Struct, frozen=True):
 
 
 class KVTable(Struct, frozen=True):
-    """Text pairs: runtime figures of a broker, settings of one name-server namespace."""
+    """Text pairs: runtime information of a broker, settings of one name-server namespace."""
 
     table: dict[str, str] = field(default_factory=dict)
 
 
 class TopicList(Struct, frozen=True):
-    """Topic names, and for system topics an address to ask for more."""
+    """Topic names, and for system topics an address that has more."""
 
     broker_addr: str | None = None
     topic_list: list[str] = field(default_factory=list)
@@ -157,7 +157,7 @@ class GroupList(Struct, frozen=True):
 
 
 class CheckClientRequest(Struct, frozen=True):
-    """A consumer asks whether its expression compiles."""
+    """A consumer checks whether its expression compiles."""
 
     client_id: str = ""
     group: str = ""
@@ -216,9 +216,9 @@ class ClientConnection(Struct, frozen=True):
 
 
 class ConsumerConnection(Struct, frozen=True):
-    """The members of a consumer group and what they consume.
+    """The members of a consumer group and their subscriptions.
 
-    `differing` is orbitmq's own and only there when members subscribe differently: client id -> topic -> expression.
+    `differing` is orbitmq's own and present only if members subscribe differently: client id -> topic -> expression.
     """
 
     connection_set: list[ClientConnection] = field(default_factory=list)
@@ -255,7 +255,7 @@ class ProducerTableInfo(Struct, frozen=True):
 
 
 class QueueLockRequest(Struct, frozen=True):
-    """The queues a client asks to lock or to unlock (Java: LockBatchRequestBody, UnlockBatchRequestBody)."""
+    """The queues that a client locks or unlocks (Java: LockBatchRequestBody, UnlockBatchRequestBody)."""
 
     client_id: str = ""
     consumer_group: str = ""
@@ -263,7 +263,7 @@ class QueueLockRequest(Struct, frozen=True):
 
 
 class LockedQueues(Struct, frozen=True):
-    """The asked queues that the client now owns (Java: LockBatchResponseBody)."""
+    """The requested queues that the client now owns (Java: LockBatchResponseBody)."""
 
     locked: list[MessageQueue] = field(name="lockOKMQSet", default_factory=list)
 
@@ -280,7 +280,9 @@ class ConsumerOffsetTable(Struct, frozen=True):
 
 
 class SavedOffsetTable(ConsumerOffsetTable, frozen=True):
-    """consumerOffset.json of a slave: also `topic@group` -> queue ids whose offset its master has not been told."""
+    """consumerOffset.json of a slave: also `topic@group` -> queue ids whose offset is not reported to its master
+    yet.
+    """
 
     committed_here: dict[str, list[int]] | None = None
 
@@ -350,7 +352,7 @@ class ConsumeStatsList(Struct, frozen=True):
 
 
 class QueueRange(Struct, frozen=True):
-    """What a queue holds; `last_update_timestamp` in ms, 0 when empty (Java: TopicOffset)."""
+    """The offsets of a queue; `last_update_timestamp` in ms, 0 if it is empty (Java: TopicOffset)."""
 
     last_update_timestamp: int = 0
     max_offset: int = 0
@@ -412,7 +414,7 @@ class ConsumeStatus(Struct, frozen=True):
     pull_tps: float = field(name="pullTPS", default=0.0)
 
 
-# What orbitmq's consumers say of themselves among their properties, and RocketMQ's do not.
+# Properties that orbitmq's consumers report in addition to RocketMQ's.
 SUSPENDED = "suspended"
 """`true`, or the queues that are paused as `topic/broker/queue`, joined by blanks; missing while it pulls."""
 LAST_ERROR, LAST_ERROR_AT = "lastConsumeError", "lastConsumeErrorAt"
@@ -420,7 +422,7 @@ LAST_ERROR, LAST_ERROR_AT = "lastConsumeError", "lastConsumeErrorAt"
 
 
 class ConsumerRunningInfo(Struct, frozen=True):
-    """What a consumer says about itself when asked."""
+    """A consumer's report about itself."""
 
     jstack: str | None = None
     mq_table: dict[MessageQueue, ProcessQueueInfo] = field(default_factory=dict)
@@ -439,7 +441,7 @@ class ConsumeDirectlyResult(Struct, frozen=True):
     spent_time_ms: int = field(name="spentTimeMills", default=0)
 
 
-# A broker's figures
+# A broker's statistics
 
 
 class StatsItem(Struct, frozen=True):

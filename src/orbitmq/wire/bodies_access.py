@@ -22,7 +22,7 @@ class AccountConfig(Struct, frozen=True):
 
 
 class AclConfig(Struct, frozen=True):
-    """Answer of GET_BROKER_CLUSTER_ACL_CONFIG (54; Java: GetBrokerClusterAclConfigResponseBody)."""
+    """Response to GET_BROKER_CLUSTER_ACL_CONFIG (54; Java: GetBrokerClusterAclConfigResponseBody)."""
 
     global_white_addrs: list[str] = field(default_factory=list)
     plain_access_configs: list[AccountConfig] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The remoting command: header and body of one frame. Pure: it must not know sockets, nor what a request means."""
+"""The remoting command: header and body of one frame. Pure: must not know sockets, nor what a request means."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orbitmq.wire.header import Header, from_ext, to_ext
 
 FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2
-LANGUAGE: Final = "JAVA"  # what every command but a Python client's own says; brokers of the field answer so
+LANGUAGE: Final = "JAVA"  # sent by every client but Python ones, and by brokers in responses
 
 _opaque_source = itertools.count()
 H = TypeVar("H", bound=Header)
@@ -33,7 +33,7 @@ class Command(msgspec.Struct, gc=False):
     opaque: int | None = None
     remark: str | None = None
     version: int = 0
-    # Not members of the header text; the frame decoder sets them over whatever a peer may send under these names.
+    # Not members of the header text; the frame decoder sets them, whatever a peer sends under these names.
     body: bytes = msgspec.field(name="~body", default=b"")
     body_parts: Any = msgspec.field(
         name="~parts", default=()
@@ -50,7 +50,7 @@ class Command(msgspec.Struct, gc=False):
         return self.flag & FLAG_ONEWAY != 0
 
     def header(self, kind: type[H]) -> H:
-        """The typed header; HeaderError names what is missing or malformed."""
+        """The typed header; HeaderError names the missing or malformed field."""
         if type(self.typed) is kind:
             return self.typed
         return from_ext(kind, self.ext)
@@ -74,7 +74,7 @@ class Command(msgspec.Struct, gc=False):
 def request(
     code: int, header: Header | None = None, body: bytes = b"", *, oneway: bool = False, language: str = LANGUAGE
 ) -> Command:
-    """A new request with a correlation number of its own."""
+    """A new request with its own opaque."""
     return Command(
         code=code,
         ext=None if header is None else to_ext(header),

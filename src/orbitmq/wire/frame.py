@@ -24,18 +24,18 @@ from orbitmq.wire.header_codec import (
 )
 
 FRAME_SIZE_MAX: Final = 16_777_216  # bytes with the total field; what Java's decoder takes by default
-# Bytes; properties of 32 KiB are 200 in JSON at worst. Whoever reads a header holds all other connections up, and what
-# waits for an answer keeps its own.
+# Bytes; properties of 32 KiB are at most 200 KiB in JSON. Parsing a header delays all other connections, and a waiting
+# request keeps its own.
 HEADER_SIZE_MAX: Final = 1 << 20
-COPIED_MAX: Final = 256 << 10  # bytes of a frame that came in pieces; for less one more copy costs less than care
+COPIED_MAX: Final = 256 << 10  # bytes of a frame received in parts; below this one more copy is cheaper
 _LENGTH_SIZE: Final = 4
 _HEAD: Final = struct.Struct(">II")  # total; serialization and header size
 _HEAD_SIZE: Final = _HEAD.size
 
 
 class FrameDecoder:
-    """One decoder a connection. Holds at most one incomplete frame, so its memory is bounded by `size_max`. Of what was
-    fed at once it takes no more than `count_max` commands at a time; while `has_more`, others come with the next call.
+    """One decoder per connection. Holds at most one incomplete frame, so its memory is bounded by `size_max`. A call
+    returns at most `count_max` commands; while `has_more`, the next call returns further ones.
     """
 
     def __init__(self, *, size_max: int = FRAME_SIZE_MAX, typed: bool = True, count_max: int = sys.maxsize) -> None:
@@ -54,11 +54,11 @@ class FrameDecoder:
 
     @property
     def has_more(self) -> bool:
-        """Whether `feed` stopped at `count_max`; call it again, with nothing new or with what came since."""
+        """Whether `feed` stopped at `count_max`; call it again, with new data or none."""
         return bool(self._uncut)
 
     def drop(self) -> None:
-        """Forget what `feed` has not come to."""
+        """Drop the data that `feed` has not decoded."""
         self._uncut = b""
 
     def feed(self, data: bytes) -> list[Command]:

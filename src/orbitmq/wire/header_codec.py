@@ -1,7 +1,7 @@
 """The codec of the two serializations of a command's header.
 
-Requests that carry the load (send, pull) are decoded straight into their typed header; every other header goes
-through the text map. Pure, as the command.
+Frequent requests (send, pull) are decoded directly into their typed header; every other header is decoded into the text
+map. Pure, as the command.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def _straight(header: type[Header]) -> msgspec.json.Decoder[Command]:
     return msgspec.json.Decoder(kind, strict=False)
 
 
-# Peers write `code` first, so eleven bytes tell which decoder fits: `{"code":11,` or `{"code":310`.
-# Of a header that is no standard JSON, see javajson: 500 values, where there are 30 at most, a millisecond to read.
+# Peers write `code` first, so eleven bytes select the decoder: `{"code":11,` or `{"code":310`. The limit for a header
+# that is no standard JSON, see javajson: 500 values, while real ones have at most 30; a millisecond to read.
 _LENIENT_MAX: Final = 4_000
 _PREFIX: Final = 11
 _straight_decoders = {
@@ -51,7 +51,7 @@ _LANGUAGE_TEXTS: Final = {name: _encode_json(name) for name in LANGUAGES}
 
 
 def decode_json_header(data: bytes, *, typed: bool = True) -> Command:
-    """Decode a JSON header; HeaderError when it is none. With `typed` False every field stays in `ext` as received."""
+    """Decode a JSON header; HeaderError if it is invalid. With `typed` False every field stays in `ext` as received."""
     straight = _straight_decoders.get(data[:_PREFIX]) if typed else None
     try:
         if straight is not None:

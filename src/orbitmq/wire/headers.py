@@ -48,7 +48,7 @@ class SendMessageV2Header(Header):
 
 
 class SendMessageResponseHeader(Header):
-    """Answer of every send that was stored."""
+    """Response to every send that was stored."""
 
     msg_id: str
     queue_id: Int32
@@ -89,7 +89,7 @@ class PullMessageHeader(Header):
 
 
 class PullMessageResponseHeader(Header):
-    """Answer of a pull: all four are required for the codes 0, 19, 20 and 21."""
+    """Response to a pull: all four are required for the codes 0, 19, 20 and 21."""
 
     suggest_which_broker_id: Int64
     next_begin_offset: Int64
@@ -126,7 +126,7 @@ class UpdateConsumerOffsetHeader(Header):
 
 
 class Boundary(StrEnum):
-    """What a search by time looks for; RocketMQ has it since 5.1."""
+    """The boundary of a search by time; RocketMQ has it since 5.1."""
 
     LOWER = "LOWER"
     """The first message stored at or after the time."""
@@ -196,7 +196,7 @@ class GetEarliestMsgStoretimeResponseHeader(Header):
 
 
 class QueryMessageHeader(Header):
-    """QUERY_MESSAGE (12): times in milliseconds, both included. Not to say `is_unique_key` is to say false."""
+    """QUERY_MESSAGE (12): times in milliseconds, both included. A missing `is_unique_key` means false."""
 
     topic: str
     key: str
@@ -220,7 +220,7 @@ class ViewMessageHeader(Header):
 
 
 class UnregisterClientHeader(Header):
-    """UNREGISTER_CLIENT (35). The connection tells which client; a request without its name is taken too."""
+    """UNREGISTER_CLIENT (35). The connection identifies the client; a request without its name is accepted too."""
 
     client_id: str | None = renamed("clientID", None)
     producer_group: str | None = None

@@ -35,7 +35,7 @@ class UpdateGlobalWhiteAddressesHeader(Header):
 
 
 class AclVersionHeader(Header):
-    """Answer of GET_BROKER_CLUSTER_ACL_INFO (52). Both versions are JSON texts, the second one path -> version."""
+    """Response to GET_BROKER_CLUSTER_ACL_INFO (52). Both versions are JSON texts, the second one path -> version."""
 
     version: str
     all_acl_file_version: str

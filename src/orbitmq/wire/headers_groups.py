@@ -29,7 +29,7 @@ class ResetConsumerClientOffsetHeader(Header):
 
 
 class InvokeBrokerToGetConsumerStatusHeader(Header):
-    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223). `client_addr` is a client id; empty asks every member."""
+    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223). `client_addr` is a client id; empty means every member."""
 
     topic: str
     group: str

@@ -6,7 +6,7 @@ from orbitmq.wire.header import Header, Int32, Int64
 
 
 class GetRouteInfoHeader(Header):
-    """GET_ROUTEINFO_BY_TOPIC (105). A binary header cannot tell an empty topic from none: both have no route."""
+    """GET_ROUTEINFO_BY_TOPIC (105). A binary header cannot distinguish an empty topic from none: both have no route."""
 
     topic: str = ""
     accept_standard_json_only: bool | None = None
@@ -28,8 +28,8 @@ class RegisterBrokerHeader(Header):
 
 
 class RegisterBrokerResponseHeader(Header):
-    """What a slave learns about its master, and a master that tells its epoch about a later one: it was not taken in.
-    `master_epoch` is orbitmq's own.
+    """The address of a slave's master; for a master that reports its epoch, a later master, if its registration was
+    refused. `master_epoch` is orbitmq's own.
     """
 
     ha_server_addr: str | None = None

@@ -1,4 +1,4 @@
-"""Header declarations of transactions: their end, the question about their state, tools that look at them."""
+"""Header declarations of transactions: their end, check requests, and tools that list them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ class ResumeCheckHalfMessageHeader(Header):
 
 
 class PendingTransactionsHeader(Header):
-    """GET_PENDING_TRANSACTIONS (30001), orbitmq's own. `offset`: where to begin in the half queue, as the answer before
-    told; `topic` and `producer_group` leave out all others."""
+    """GET_PENDING_TRANSACTIONS (30001), orbitmq's own. `offset`: where to begin in the half queue, from the previous
+    response; `topic` and `producer_group` exclude all others.
+    """
 
     offset: Int64 = 0
     limit: Int32 = 100

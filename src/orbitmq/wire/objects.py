@@ -1,10 +1,9 @@
 """Declared classes <-> the objects of Java's JSON: one reader and one writer for every body and configuration file.
 
-A class is a frozen msgspec struct or dataclass; its annotations say what may stand in the text. The writer gives
-Java's text: members in alphabetical order, null members left out. The reader is as lenient as Java's: unknown members
-are ignored, missing and null ones keep their default, numbers and booleans may be quoted, an enumeration may come as
-name or ordinal (an unknown name counts as missing), an object that stands as a key may be an escaped text.
-It must not know any particular body.
+A class is a frozen msgspec struct or dataclass; its annotations declare the text. The writer produces Java's text:
+members in alphabetical order, null members left out. The reader is as lenient as Java's: unknown members are ignored,
+missing and null ones keep their default, numbers and booleans may be quoted, an enumeration may be a name or an ordinal
+(an unknown name counts as missing), an object used as a key may be an escaped text. Must not know any particular body.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Reader = Callable[[Any], Any]
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
-# Java's spelling of the nouns of the message room, where it is not the camel case of ours.
+# Java's spelling of the nouns of the message room, if it is not the camel case of ours.
 SPELLINGS: Mapping[type, Mapping[str, str]] = {
     TopicConfig: {
         "name": "topicName",
@@ -83,14 +82,14 @@ def decode(kind: type[T], body: bytes | memoryview | str | None) -> T:
 
 
 def decode_request(kind: type[T], body: bytes | None) -> T:
-    """The same of what anybody may send: a long text that is no standard JSON is a BodyError as well."""
+    """The same for texts of untrusted peers: a long one that is no standard JSON is a BodyError as well."""
     if not body:
         raise BodyError(f"{kind.__name__}: the body is empty")
     return from_plain(kind, loads(body, STRANGERS))
 
 
 def from_plain(kind: type[T], value: Any) -> T:
-    """The object of class `kind` that stands in a read JSON value."""
+    """The object of class `kind` in a parsed JSON value."""
     declared: Any = kind
     result: T = _reader(declared)(value)
     return result

@@ -6,10 +6,10 @@ The packed form is one zlib stream of
     count       i32  topics
     text        x count: `name readQueues writeQueues perm filterType`, split by one space; 5.x adds attributes
     text        addresses of filter servers, JSON array
-    ...         5.x adds queue mappings, which nothing here needs
+    ...         5.x adds queue mappings, which are not used here
 
-where a text is i32 size and UTF-8 bytes. Topic system flags and the order mark are lost in it: that is RocketMQ's.
-Must not know who registers, nor what becomes of it.
+where a text is i32 size and UTF-8 bytes. As in RocketMQ, it lacks topic system flags and the order flag. Must not know
+who registers, nor the route table.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from orbitmq.wire.header import Int64
 from orbitmq.wire.objects import decode, decode_request, encode, from_plain
 
 INFLATED_SIZE_MAX = 64 << 20  # 64 MiB: about half a million topics; a small frame must not unfold into all memory
-TOPICS_MAX = 500_000  # in there: empty ones would be 16 million, for which the event loop would stand still for seconds
+TOPICS_MAX = 500_000  # topics: 16 million empty ones would fit, and stall the event loop for seconds
 CRC_MASK = 0x7FFFFFFF
 _COMPRESSION_LEVEL = 9
 _INT32 = struct.Struct(">i")
 
 
 def registration_crc(body: bytes) -> int:
-    """The check sum that goes into the header field bodyCrc32: over the bytes as sent, without the sign bit."""
+    """The checksum for the header field bodyCrc32: over the bytes as sent, without the sign bit."""
     return zlib.crc32(body) & CRC_MASK
 
 

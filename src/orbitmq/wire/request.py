@@ -1,4 +1,4 @@
-"""What one row of the request table says. Plain data: the rooms that act on it are named at each field.
+"""The fields of a row of the request table. Plain data: each field names the room that applies it.
 
 `wire.requests` is the table. A new request is a row there, and a handler that is added to a router by that row.
 """
@@ -21,7 +21,7 @@ BODY_SIZE_MAX: Final = 1 << 20  # bytes: locks of some 10,000 queues; a file of 
 HEARTBEAT_SIZE_MAX: Final = 4 << 20  # some 8,000 groups with two topics each, and 20 ms to read
 
 UNSTATED: Final = "an account"
-"""What RocketMQ 4.9.7 asks for where its code says nothing: any valid signature."""
+"""What RocketMQ 4.9.7 requires if its code has no rule: any valid signature."""
 
 
 class Peer(Flag):
@@ -60,7 +60,7 @@ class Queue(Enum):
 
 
 class Resource(Enum):
-    """Where a request names what it needs a permission on."""
+    """Where a request names the resource it needs a permission for."""
 
     TOPIC = "a field with a topic"
     GROUP = "a field with a group"
@@ -96,8 +96,8 @@ def sent(field: str, properties: str) -> Need:
 
 @dataclass(frozen=True)
 class Access:
-    """Who may send a request where access control is on. `text` is `needs` in words; `original` is what RocketMQ 4.9.7
-    asks for where that is something else, and `reason` says why. `broker.access` holds requests to it.
+    """Who may send a request if access control is on. `text` describes `needs`; `original` is what RocketMQ 4.9.7
+    requires if that differs, and `reason` says why. `broker.access` enforces it.
     """
 
     text: str
@@ -118,7 +118,7 @@ ADMINISTRATOR: Final = admin()
 
 
 class Request(int):
-    """A request code with all that is declared of the request. Equal to its code."""
+    """A request code with everything declared about the request. Equal to its code."""
 
     text: str
     """One sentence for the reference."""
@@ -127,11 +127,12 @@ class Request(int):
     served_by: Peer
     has_body: bool
     body_max: int | None
-    """Bytes of a body, an unexpected one included (`net.routing`); None where the frame is the limit."""
+    """Maximum size of a body in bytes, an unexpected one included (`net.routing`); None for the limit of a frame."""
     access: Access
     is_exact: bool
-    """Whether a signed request may have no other fields than its own, nor an unexpected body; always true where an
-    administrator is needed (`broker.access.shapes`)."""
+    """Whether a signed request must have no other fields than its own, nor an unexpected body; always true if an
+    administrator is needed (`broker.access.shapes`).
+    """
     unread_fields: frozenset[str]
     """Fields that tools of RocketMQ 5 send and orbitmq does not read."""
     slave: Slave

@@ -1,9 +1,9 @@
 """The request table: every request of the remoting protocol, declared once.
 
-A row says all that is declared of a request; `wire.request` names the fields and the rooms that act on them. The lines
-about access of RocketMQ 4.9 stand. Where it asks for nothing but a valid signature although the request reads, changes
-or deletes what belongs to somebody, a row here asks for the permission the same effect needs by another way;
-applications have it anyway. Requests about the whole broker need an administrator, and so does a row that says nothing.
+`wire.request` describes the fields of a row and the rooms that apply them. The access rules of RocketMQ 4.9 are kept.
+Where it requires only a valid signature although the request reads, changes or deletes another account's data, a row
+here requires the permission that the same effect needs in another request; applications have it anyway. Requests about
+the whole broker need an administrator, which is also the default.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ _OWN_MEMBERS: Final = Access(_SUB_GROUP, (group(),), original=UNSTATED, reason=_
 
 
 class RequestCode(Request, ReprEnum):
-    """The codes of 4.9.7, then those of 5.x that orbitmq answers, then its own."""
+    """The codes of 4.9.7, then those of 5.x that orbitmq handles, then its own."""
 
     def __new__(cls, row: int) -> Self:
         member = int.__new__(cls, row)

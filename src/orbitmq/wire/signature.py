@@ -18,14 +18,15 @@ ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
 SECURITY_TOKEN = "SecurityToken"  # noqa: S105 - the name of the field
 LATE_FIELDS = frozenset({"_UNIQUE_KEY_QUERY", "__ZONE_NAME", "__ZONE_MODE"})
-"""Fields that some clients add when the signature is made already: the mark of a search by unique key (clients before
-4.9.4; later ones sign it, which brokers 4.9.7 refuse and 5.3.3 want, so who has an account leaves it out), and the zone
-a client of 5.x lives in. They choose no topic and no group."""
+"""Fields that some clients add after signing: the flag of a search by unique key (clients before 4.9.4; later ones sign
+it, which brokers 4.9.7 refuse and 5.3.3 require, so clients with an account leave it out), and the zone of a 5.x
+client. They name no topic and no group.
+"""
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """An account as its owner knows it. The secret stands in no representation."""
+    """An account's credentials. No representation contains the secret."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -43,8 +44,8 @@ def sign(command: Command, credentials: Credentials) -> None:
 
 
 def signed_fields(command: Command, secret: bytes) -> Mapping[str, str] | None:
-    """The fields that the request's signature covers, None when it is not the one that this secret makes; takes the
-    same time for any wrong one.
+    """The fields that the request's signature covers; None if it was not made with this secret. Takes the same time for
+    any wrong signature.
     """
     ext = command.ext or {}
     given = ext.get(SIGNATURE)
@@ -63,10 +64,10 @@ def _matches(given: str, content: bytes, secret: bytes) -> bool:
 
 
 def signed_content(ext: Mapping[str, str], body: bytes) -> bytes:
-    """What is signed. A field without value counts as empty: binary headers cannot tell the two apart."""
+    """The signed bytes. A field without value counts as empty: binary headers cannot distinguish the two."""
     order = sorted(ext) if all(map(str.isascii, ext)) else sorted(ext, key=_utf16)
     text = "".join([ext[key] for key in order if key != SIGNATURE])
-    return text.encode(errors="replace") + body  # as Java encodes what is no text
+    return text.encode(errors="replace") + body  # as Java encodes unpaired surrogates
 
 
 def _utf16(key: str) -> bytes:

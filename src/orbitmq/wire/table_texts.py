@@ -1,7 +1,7 @@
-"""Texts of large tables of topics and groups: each entry is written once, and again only when it is another object.
+"""Encoded texts of large tables of topics and groups: an entry is encoded again only if its object was replaced.
 
-A broker with ten thousand topics tells all of them to slaves, tools, name servers and its own files; writing every
-entry anew would hold the event loop for a tenth of a second each time. The texts are those of `wire.objects`.
+A broker with ten thousand topics sends all of them to slaves, tools, name servers and its own files; encoding every
+entry anew would block the event loop for a tenth of a second each time. The texts are those of `wire.objects`.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ class TableTexts(Generic[T]):
         self._name = name
         self._known: dict[str, _Entry[T]] = {}
         self.size = 0
-        """Characters of what is known, as it goes over the wire; nearly all of them are one byte."""
+        """Characters of the encoded entries; nearly all of them are one byte."""
 
     def write(self, name: str, value: T) -> None:
-        """Write an entry now. Who makes thousands of them spreads this over as many turns of the event loop."""
+        """Encode an entry now. Callers with thousands of entries spread this over several turns of the event loop."""
         self.forget(name)
         entry = self._known[name] = _written(name, value)
         self.size += len(entry.compact)
 
     def forget(self, name: str) -> None:
-        """An entry is gone."""
+        """Remove an entry."""
         known = self._known.pop(name, None)
         if known is not None:
             self.size -= len(known.compact)
 
     def keep(self, table: Mapping[str, T]) -> None:
-        """Write what is not known of the table, and forget all else."""
+        """Encode new entries of the table, and remove those it does not have."""
         for name in self._known.keys() - table.keys():
             self.forget(name)
         for name, value in table.items():
@@ -48,7 +48,7 @@ class TableTexts(Generic[T]):
                 self.write(name, value)
 
     def of(self, version: DataVersion, table: Mapping[str, T]) -> TableText[T]:
-        """The table as it is now: to be written by a thread, which takes the event loop no time."""
+        """A snapshot of the table, to be encoded on a thread."""
         return TableText(self._name, version, list(table.items()), self._known)
 
 
@@ -70,12 +70,12 @@ class TableText(Generic[T]):
         self._known = known
 
     def compact(self) -> str:
-        """As it goes over the wire: version and table."""
+        """The form on the wire: version and table."""
         entries = ",".join([entry.compact for entry in self._entries()])
         return f'{{"dataVersion":{dumps(plain(self._version))},"{self._name}":{{{entries}}}}}'
 
     def pretty(self) -> str:
-        """As it stands in a file."""
+        """The form in a file."""
         head = f'{{\n\t"dataVersion":{dumps_pretty(plain(self._version), 1)},\n\t"{self._name}":'
         if not self._items:
             return head + "{}\n}"
