@@ -112,7 +112,7 @@ class AccountChanges(Struct, frozen=True):
 
 
 async def listed(session: Session, broker: str | None = None, *, show_secrets: bool = False) -> Result[AclAccount]:
-    """Every account of every broker, in the order of their names, so that differences stand side by side."""
+    """Every account of every broker, in the order of their names, so that differences are next to each other."""
     gathered = await _each(session, broker)
     rows = [
         AclAccount(
@@ -159,7 +159,9 @@ async def versions(session: Session, broker: str | None = None) -> Result[AclFil
 
 
 async def plan_account(session: Session, access_key: str, wanted: AccountChanges, broker: str | None = None) -> Plan:
-    """Make an account or change it, at every broker; a new one needs a secret. What is not given stays."""
+    """Create an account or change it, at every broker; a new one needs a secret. Fields that are None stay
+    unchanged.
+    """
     _check(access_key, wanted)
     gathered = await _to_change(session, broker)
     plan = Plan(f"set account {access_key}", failures=list(gathered.failures), only_adds=True)
@@ -228,8 +230,8 @@ def _white(
 
 
 async def plan_undo(session: Session, undo: Mapping[str, Any], secret: str | None = None) -> Plan:
-    """What an undo file keeps of an account, or of white lists. A secret is not in it: an account that is there keeps
-    its own, one that was deleted gets `secret`, NotFound without. AdminError for a file of another form.
+    """An account, or white lists, in an undo file, without secrets: an existing account keeps its own, a deleted one
+    gets `secret`, NotFound without. AdminError for a file of another form.
     """
     try:
         lists = msgspec.convert(undo.get("whiteLists", {}), dict[str, list[str]])
@@ -286,7 +288,7 @@ def _listed(texts: Sequence[str]) -> list[object]:
 
 
 def _check(access_key: str, wanted: AccountChanges) -> None:
-    """What a broker would refuse, or take and never grant."""
+    """Values that a broker would refuse, or accept and never grant."""
     for name, text in (("access key", access_key), ("secret", wanted.secret_key)):
         if text is not None and len(text) < KEY_LENGTH_MIN:
             raise BadArgument(f"the {name} is shorter than {KEY_LENGTH_MIN} characters")

@@ -35,7 +35,7 @@ class BodyForm(StrEnum):
     AUTO = "auto"
     """Text where the bytes are text, else base64: nothing is lost, so that it can be sent again."""
     TEXT = "text"
-    """In the charset, what does not belong to it replaced."""
+    """In the charset, with invalid bytes replaced."""
     JSON = "json"
     """Indented; text when it is no JSON."""
     HEX = "hex"
@@ -64,7 +64,7 @@ class StoredMessage(Struct, frozen=True, rename="camel", kw_only=True):
     """A message at its place in a broker's store."""
 
     topic: str
-    """Where it is stored: half, delayed and retried messages are in topics of the system."""
+    """The topic it is stored in: half, delayed and retried messages are in system topics."""
     real_topic: str
     """The topic it was sent to."""
     broker_name: str
@@ -144,7 +144,7 @@ def _compression(sys_flag: int) -> str | None:
 
 
 def _written(part: bytes, form: BodyForm, charset: str, *, is_cut: bool) -> tuple[str, str, str | None]:
-    """The form that was possible, the body in it, and what was wrong with the requested form."""
+    """The body in the requested form, or in one that is possible; and the problem with the requested form."""
     if form is BodyForm.HEX:
         return BodyForm.HEX, part.hex(), None
     if form is BodyForm.BASE64:

@@ -1,6 +1,4 @@
-"""Brokers one by one: what they say of themselves, their settings, what their groups lack, cleaning, permission to be
-written, and how long a send takes.
-"""
+"""Single brokers: status, settings, the lags of their groups, cleanup, write permission, and the time of a send."""
 
 from __future__ import annotations
 
@@ -100,7 +98,7 @@ class SendTest(Struct, frozen=True, rename="camel"):
 
 
 class Cleaning(StrEnum):
-    """What a broker can remove on request."""
+    """The cleanups that a broker supports."""
 
     EXPIRED_QUEUES = "expired-queues"
     """Queues that hold no message that is left."""
@@ -118,7 +116,7 @@ _CLEANING: Mapping[Cleaning, Callable[..., Awaitable[None]]] = {
 
 
 async def chosen(session: Session, broker: str | None) -> list[Node]:
-    """The one that is named, or all of them."""
+    """The named broker, or all of them."""
     return await session.nodes() if broker is None else [await session.node(broker)]
 
 
@@ -161,8 +159,8 @@ async def _entries(
 async def plan_settings(
     session: Session, pairs: Mapping[str, str], broker: str | None = None, *, slaves: bool = False
 ) -> Plan:
-    """Set keys at one broker, or at every master, with `slaves` at every broker. Conflict for a key that says who the
-    broker is; NotFound for one that no broker has: it would be taken, and change nothing.
+    """Set keys at one broker, or at every master, with `slaves` at every broker. Conflict for a key of the broker's
+    identity; NotFound for an unknown key, which a broker would accept and ignore.
     """
     if fixed := sorted(pairs.keys() & FIXED_SETTINGS):
         raise Conflict(
@@ -193,7 +191,7 @@ def _setting(session: Session, node: Node, key: str, before: str | None, after: 
 
 
 def pairs_of(texts: Sequence[str]) -> dict[str, str]:
-    """`KEY=VALUE` each; the value is taken as it stands, blanks and further equals signs included."""
+    """`KEY=VALUE` each; the value is used as it is, with blanks and further equals signs."""
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -211,7 +209,7 @@ def cleaning_of(text: str) -> Cleaning:
 
 
 async def differences(session: Session) -> Result[Difference]:
-    """Settings that the masters of a cluster do not agree about, but for those that must differ."""
+    """Settings in which the masters of a cluster differ, without those that must differ."""
     gathered = await each_master(session, partial(_settings, session))
     found = Result[Difference](failures=list(gathered.failures))
     for key in sorted(set[str]().union(*gathered.responses.values()) - FIXED_SETTINGS):
@@ -253,7 +251,7 @@ async def consumption(session: Session, broker: str | None = None, *, lag_min: i
 
 
 async def plan_cleaning(session: Session, what: Cleaning, broker: str | None = None) -> Plan:
-    """Have one broker, or every broker, remove what it would remove by itself some time."""
+    """Request one broker, or every broker, to run a cleanup now that it would run later by itself."""
     nodes = await session.registered() if broker is None else [await session.node(broker)]
     timeout_ms = max(30_000.0, session.timeout_ms)
     return Plan(
@@ -301,7 +299,7 @@ def _without_result(request: Callable[[], Awaitable[object]]) -> Callable[[], Aw
 
 
 async def writable(session: Session, server: str, broker: str) -> bool | None:
-    """Whether this name server's routes say so, by the topic every broker has, its own; None when it has none."""
+    """Whether this name server's routes allow writes, by the broker's own topic; None without one."""
     found = await session.request(route, server, broker)
     queues = [] if found is None else [one for one in found.queue_datas if one.broker_name == broker]
     return bool(queues[0].perm & PERM_WRITE) if queues else None
@@ -310,7 +308,7 @@ async def writable(session: Session, server: str, broker: str) -> bool | None:
 async def send_test(
     session: Session, broker: str | None = None, *, count: int = 10, body_bytes: int = 128
 ) -> Result[SendTest]:
-    """Send to the topic each broker has under its own name, one message after the other, and take the time."""
+    """Send to each broker's own topic, one message after the other, and measure the time."""
     if count < 1:
         raise BadArgument("a test needs at least one message")
 

@@ -1,6 +1,6 @@
-"""Checks for a monitoring system: the part of the verdict that one is about, with the values it rests on.
+"""Checks for a monitoring system: the part of the verdict that one covers, with its measurements.
 
-States and the form of values are those of Nagios plugins. What is not known is unknown, never well.
+States and the form of values are those of Nagios plugins. What is not known is UNKNOWN, never OK.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ DEFAULT_LIMITS: dict[str, Limits] = {
     "disk": Limits(*(100 * ratio for ratio in LIMITS["disk"])),
     "lag": Limits(10_000, 100_000),
     "group": Limits(1, 1),  # a group that is critical processes nothing, or fails with everything
-    "dlq": Limits(1, 100),  # dead letters are not consumed by anything: look at the first one
+    "dlq": Limits(1, 100),  # nothing consumes dead letters: report the first one
     "replica": LIMITS["slaves"],
 }
-"""Check -> where it warns and where it is critical, unless the command says otherwise."""
+"""Check -> the default thresholds of warning and critical."""
 
 
 def result(
@@ -101,8 +101,8 @@ def result(
     found: Iterable[Finding] = (),
     failures: Sequence[Failure] = (),
 ) -> CheckResult:
-    """The worst of the measurements and findings. With `failures` a part is missing: what is critical without it stays
-    critical, anything else is unknown.
+    """The worst of the measurements and findings. With `failures` a part is missing: a critical result stays critical,
+    any other becomes unknown.
     """
     bad = worst_first(one for one in found if one.severity is not Severity.WELL)
     by_limits = [Limits(one.warning, one.critical).severity(one.value) for one in measured]
@@ -136,7 +136,7 @@ async def broker(session: Session, limits: Limits, name: str | None = None) -> C
 
 
 async def disk(session: Session, limits: Limits, name: str | None = None) -> CheckResult:
-    """How full the disks of brokers are; limits in percent, and nothing else decides."""
+    """The disk usage of brokers; thresholds in percent alone decide."""
     seen, failures = await _brokers(session, name, LIMITS)
     measured = _measured(seen, "%", limits, _disk_percent)
     if not measured and not failures:
@@ -147,7 +147,7 @@ async def disk(session: Session, limits: Limits, name: str | None = None) -> Che
 
 
 async def lag(session: Session, limits: Limits, group: str) -> CheckResult:
-    """How many messages a group has not consumed, retries apart; limits in messages, and nothing else decides."""
+    """The lag of a group without retries; thresholds in messages alone decide."""
     found = await progress(session, group, clients=False)
     (row,) = found.items
     if row.lag_messages is None and not found.failures:
@@ -202,7 +202,7 @@ async def replica(session: Session, limits: Limits) -> CheckResult:
 async def _brokers(
     session: Session, name: str | None, limits: Mapping[str, Limits]
 ) -> tuple[ClusterEvidence, list[Failure]]:
-    """All brokers, or the named one, with who did not respond."""
+    """All brokers, or the named one, with those that did not respond."""
     nodes = await session.nodes() if name is None else [await session.node(name)]
     runtimes = await each_runtime(session, nodes)
     evidence = ClusterEvidence(nodes, runtimes.responses, {}, [], SystemClock().now_ms(), limits=limits)
@@ -214,7 +214,7 @@ def _of_rules(evidence: ClusterEvidence, rules: Collection[str]) -> list[Finding
 
 
 def _critical(found: Iterable[Finding]) -> list[Finding]:
-    """What a check is about is critical to it, even where the cluster still works."""
+    """A failure of a check's subject is critical for the check, even if the cluster still works."""
     return [replace(one, severity=Severity.CRITICAL) for one in found if one.severity is not Severity.WELL]
 
 

@@ -45,7 +45,7 @@ class ConsumerMember(Struct, frozen=True, rename="camel"):
 
 
 class Subscription(Struct, frozen=True, rename="camel"):
-    """What members of a group want of one topic. Members that want different things have rows of their own."""
+    """The subscriptions of a group's members to one topic. Members with different subscriptions have separate rows."""
 
     topic: str
     expression: str | None
@@ -86,7 +86,7 @@ class RunningQueue(Struct, frozen=True, rename="camel"):
     locked: bool
     """Of an orderly consumer: the broker has given it the queue."""
     dropped: bool
-    """It has been taken away and still works off what it has."""
+    """The queue was released, and its cached messages are still being processed."""
     unlock_attempts: int
     last_pull_at_ms: int | None
     last_consume_at_ms: int | None
@@ -106,7 +106,7 @@ class RunningTopic(Struct, frozen=True, rename="camel"):
 
 
 class ConsumerReport(Struct, frozen=True, rename="camel"):
-    """What a consumer says of itself."""
+    """A consumer's report about itself."""
 
     client_id: str
     version: str | None
@@ -204,7 +204,7 @@ def _member(client_id: str, brokers: Mapping[str, ClientConnection], names: Coll
 
 
 def compared(group: str, wanted: Mapping[str, Iterable[SubscriptionData]]) -> list[Subscription]:
-    """Subscriptions by topic; `wanted` is client id -> what it wants. The group's own retry topic does not count."""
+    """Subscriptions by topic; `wanted` is client id -> subscriptions. The group's own retry topic does not count."""
     by_topic: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
     for client, subscriptions in wanted.items():
         for one in subscriptions:
@@ -323,7 +323,7 @@ def _must_be_online(who: GroupMembership) -> None:
 
 
 async def subscriptions(session: Session, group: str) -> Result[Subscription]:
-    """What the members want, topic by topic, as each says itself; differences are marked and warned of."""
+    """The members' subscriptions by topic, as each reports them; differences are marked and cause a warning."""
     who = await membership(session, group)
     _must_be_online(who)
     gathered = await running(session, who)
@@ -341,7 +341,7 @@ async def subscriptions(session: Session, group: str) -> Result[Subscription]:
 async def reports(
     session: Session, group: str, clients: Collection[str] | None = None, *, stacks: bool = False
 ) -> Result[ConsumerReport]:
-    """What the members say of themselves. NotFound for a client that is not in the group."""
+    """The members' reports about themselves. NotFound for a client that is not in the group."""
     who = await membership(session, group)
     _must_be_online(who)
     known = {one.client_id for one in who.members}

@@ -223,7 +223,7 @@ async def overview(session: Session) -> Result[Overview]:
 
 
 def with_groups(one: Overview, groups: GroupVerdicts | None, broker_names: Sequence[str]) -> Overview:
-    """Add what is found in the groups; None while they have not been judged."""
+    """Add the findings of groups; None while they have not been judged."""
     ordered = worst_first([*one.findings, *findings_of(groups, broker_names)])
     return msgspec.structs.replace(one, findings=ordered, verdict=summary(ordered), severity=worst(ordered))
 
@@ -279,8 +279,8 @@ def _whole(parts: list[int | None]) -> int | None:
 
 
 async def health(session: Session, *, expected: Sequence[str] = ()) -> Result[Finding]:
-    """Everything that is wrong, the worst first, or one row that says that there are no problems. The check fails if a
-    finding is critical.
+    """All findings, the worst first, or one row that says that there are no problems. The check fails if one is
+    critical.
 
     `expected` are broker names that must be registered.
     """
@@ -310,7 +310,7 @@ async def health_within(session: Session, seconds: float, *, expected: Sequence[
 
 
 async def replicas(session: Session) -> Result[Replica]:
-    """Every slave with what it lacks."""
+    """Every slave with its lag."""
     nodes = await session.nodes()
     runtimes = await each_runtime(session, nodes)
     masters = {node.name: node for node in nodes if node.is_master and not node.is_away}

@@ -15,7 +15,7 @@ from orbitmq.admin.results import Failure, Result
 from orbitmq.admin.session import Session
 
 GROUPS_SHOWN = 20
-"""As many as fit on a screen; those that are furthest behind."""
+"""As many as fit on a screen; those with the longest lag."""
 
 
 class ClusterView(Struct, frozen=True, rename="camel"):

@@ -70,10 +70,10 @@ class CurrentSettings:
 async def plan_apply(
     session: Session, document: Document, secret_of: Callable[[SecretReference], str | None], *, prune: bool = False
 ) -> Plan:
-    """Everything that differs from the document, in the order of its sections and of names. With `prune` what a
-    section does not name is deleted, too: accounts with their secrets, topics with their messages.
+    """All differences from the document, in the order of its sections and of names. With `prune` entries that a section
+    does not name are deleted: accounts with their secrets, topics with their messages.
 
-    `secret_of` fetches a secret. NotFound for a broker that is not there; MessageIllegal for an illegal name.
+    `secret_of` fetches a secret. NotFound for a broker that does not exist; MessageIllegal for an illegal name.
     """
     plans = []
     if document.topics is not None:
@@ -127,7 +127,7 @@ async def _plan_topics(session: Session, entries: Iterable[TopicEntry], *, prune
 
 
 def _surplus_topics(tables: Tables[TopicConfig], named: set[str], system: frozenset[str]) -> list[str]:
-    """What is pruned: never the system's, nor what belongs to a group."""
+    """The entries to prune: never system topics, nor those of a group."""
     present = set[str]().union(*tables.values())
     return sorted(
         name for name in present - named if topics.type_of(name, system) in (TopicType.UNSPECIFIED, TopicType.FIFO)

@@ -65,7 +65,7 @@ def _finishes(report: ConsumerReport, topic: str) -> bool:
 
 
 def _works(e: GroupEvidence) -> bool:
-    """Whether the group has got on in the last minute, in whichever queue."""
+    """Whether the group has made progress in the last minute, in any queue."""
     moved = any(_is_recent(e, mark.moved_ms) for mark in e.pace.marks.values())
     return moved or any(_finishes(report, one.topic) for report in e.reports for one in report.topics)
 
@@ -103,7 +103,7 @@ def stuck(e: GroupEvidence) -> Iterator[Finding]:
 
 
 def _is_stuck(e: GroupEvidence, report: ConsumerReport, queue: RunningQueue) -> bool:
-    """A message that came a moment ago to a queue that was empty for long is not stuck: it has not waited."""
+    """A message that has just arrived in a queue that was empty for long is not stuck."""
     if not queue.cached_messages or _is_recent(e, queue.last_consume_at_ms) or not e.grown(report, MINUTE_MS):
         return False
     of_group = next((one for one in e.progress.queues if label(one) == label(queue)), None)
@@ -136,7 +136,7 @@ def unlocked(e: GroupEvidence) -> Iterator[Finding]:
 
 
 def suspended(e: GroupEvidence) -> Iterator[Finding]:
-    """What a client says of itself; RocketMQ's do not."""
+    """Fields that orbitmq's clients report and RocketMQ's do not."""
     for report in e.reports:
         paused = report.properties.get(SUSPENDED)
         if paused is None:
@@ -249,7 +249,7 @@ def dead_letters(e: GroupEvidence) -> Iterator[Finding]:
 
 
 def throttled(e: GroupEvidence) -> Iterator[Finding]:
-    """A full cache is how a group catches up; it is worth a word where it does not."""
+    """A full cache is normal while a group catches up; it is reported if the group does not."""
     consumed, produced = e.progress.consume_tps, e.progress.produce_tps
     if consumed and produced is not None and consumed > produced:
         return

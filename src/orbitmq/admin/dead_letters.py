@@ -23,14 +23,14 @@ GROUPS_MAX = 500
 
 
 class DeadLetters(Struct, frozen=True, rename="camel", kw_only=True):
-    """What one group has given up."""
+    """The dead letters of one group."""
 
     group: str
     topic: str
     messages: int | None
     """Messages stored now; None if a broker did not respond."""
     last_at_ms: int | None
-    """When the last one was given up."""
+    """The time of the last one."""
 
 
 class Reason(Struct, frozen=True, rename="camel"):
@@ -57,7 +57,7 @@ async def listed(session: Session, containing: str = "") -> Result[DeadLetters]:
 
 
 async def reasons(session: Session, group: str, letters: Sequence[MessageExt]) -> Result[Reason]:
-    """How the last attempt ended, of dead letters whose consumers wrote a trace; what has none is left out."""
+    """The result of the last attempt, for dead letters whose consumers wrote a trace."""
     try:
         await session.homes(TRACE_TOPIC)
     except NotFound:

@@ -117,7 +117,7 @@ def parse(text: str) -> Document:
 
 
 def _check_once(what: str, entries: list[tuple[str, list[str]]]) -> None:
-    """Two entries of a name are fine where they speak of different brokers."""
+    """Two entries of a name are allowed if they are for different brokers."""
     seen: dict[str, set[str]] = {}
     for name, brokers in entries:
         places = set(brokers) or {""}

@@ -42,7 +42,7 @@ _WELL = {
 
 
 async def examine(session: Session) -> Result[Finding]:
-    """Everything, in order. The check fails for what is critical."""
+    """All sections, in order. The check fails if a finding is critical."""
     found = Result(name_servers(await response_times(session)))
     if worst(found.items) is not Severity.CRITICAL:
         verdict = await judge(session)
@@ -67,7 +67,7 @@ async def response_times(session: Session) -> Gathered[str, float]:
 
 
 def name_servers(gathered: Gathered[str, float]) -> list[Finding]:
-    """Which name servers respond: one that does not is critical where no other does."""
+    """Which name servers respond: one that does not is critical if no other does."""
     rows = [
         Finding(Severity.WELL, NAME_SERVER, server, f"{server} responds in {ms:.0f} ms")
         for server, ms in gathered.responses.items()

@@ -18,7 +18,7 @@ from orbitmq.message.flags import PERM_READ
 from orbitmq.message.topics import retry_topic
 
 MINUTE_MS = 60_000
-"""Messages that wait for so long while nothing is finished are a fault; what has begun later cannot be judged yet."""
+"""Messages that wait this long while none is finished are a fault; later ones cannot be judged yet."""
 YOUNG_MS = 120_000
 """Members that have just started may not have shared the queues yet."""
 

@@ -93,7 +93,7 @@ async def _each(
 
 
 def _finding(worst: Finding) -> Finding:
-    """What is worst in a group, as a finding about its cluster."""
+    """The worst finding of a group, as a finding about its cluster."""
     name, text = worst.subject, worst.message
     message = text if name in text else f"{name}: {text}"
     return Finding(worst.severity, RULE, name, message, f"orbitmq group why {name}", worst.evidence)

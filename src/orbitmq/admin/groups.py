@@ -54,7 +54,7 @@ PAIRS_MAX = 500
 as only topics with different numbers of read and write queues need them.
 """
 NOT_FOUND = {ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, ResponseCode.QUERY_NOT_FOUND}
-"""What was deleted since the broker summed up has no lag."""
+"""Topics deleted since the broker's summary have no lag."""
 
 
 class GroupSummary(Struct, frozen=True, rename="camel"):
@@ -79,7 +79,7 @@ class GroupSummary(Struct, frozen=True, rename="camel"):
     known_lag_messages: int | None = None
     """The part of the brokers that responded: a lower bound."""
     retry_lag_messages: int | None = None
-    """Messages that wait to be tried again."""
+    """Messages that wait for a retry."""
     handed_out_tps: float | None = None
     """Messages per second that brokers delivered to its members over the last minute, acknowledged or not; only brokers
     that responded.
@@ -101,7 +101,7 @@ class GroupRules(Struct, frozen=True, rename="camel"):
     broker_id: int
     """0: read from the master."""
     which_broker_when_consume_slowly: int
-    """The slave that serves those who are far behind."""
+    """The slave that serves groups with a long lag."""
     notify_consumer_ids_changed_enable: bool
 
 
@@ -406,7 +406,7 @@ async def plan_create(
 async def plan_alter(
     session: Session, name: str, rules: Mapping[str, object], *, brokers: Collection[str] = ()
 ) -> Plan:
-    """Change the given rules wherever the group is; what is not given stays as it is on each broker."""
+    """Change the given rules on every broker that has the group; other rules stay unchanged on each broker."""
     gathered = await session.each_node(await _targets(session, brokers), lambda node: _rules_at(session, node))
     plan = Plan(f"change group {name}", failures=gathered.failures, warnings=await untouched(session, brokers))
     plan.undo = {"command": UNDO, "group": name, "rules": {}, "offsets": []}

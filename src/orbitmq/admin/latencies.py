@@ -24,7 +24,7 @@ class Bucket(Struct, frozen=True, rename="camel"):
 
 
 class Latency(Struct, frozen=True, rename="camel", kw_only=True):
-    """What the times are read as, in milliseconds; the largest is exact."""
+    """The percentiles, in milliseconds; the largest is exact."""
 
     count: int
     mean_ms: float

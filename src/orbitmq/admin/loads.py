@@ -77,13 +77,13 @@ class Since(StrEnum):
     """From when a time counts."""
 
     DUE = "due"
-    """From when the rate wanted it to be sent."""
+    """From the time it was due."""
     BEGUN = "begun"
-    """From when it was sent: what a request takes while there is room for it."""
+    """From the time it was sent: the duration of a request without queueing."""
 
 
 class LoadReport(Struct, frozen=True, rename="camel", kw_only=True):
-    """What was measured, the warm-up left out."""
+    """The measurements without the warm-up."""
 
     load: str
     """`send`, `consume` or `latency`."""
@@ -131,7 +131,7 @@ class Load:
 
 @dataclass(slots=True)
 class _Counts:
-    """What has come together."""
+    """The results so far."""
 
     load: Load
     now: Callable[[], float] = time.perf_counter
@@ -244,7 +244,7 @@ async def _producer(session: Session, load: Load, clients: Clients) -> AsyncIter
 
 
 class _Commits:
-    """Every transaction is one that went well."""
+    """Every transaction is committed."""
 
     async def execute(self, _message: Message, _argument: None, /) -> LocalTransactionState:
         return LocalTransactionState.COMMIT_MESSAGE

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def lost(name: str) -> Failure:
-    """The master of this broker name is away. Its slave does not stand in: it may lack the newest changes."""
+    """The master of this broker name does not respond. Its slave is no substitute: it may lack the newest changes."""
     hint = "start its master, or promote a slave: orbitmq cluster list"
     return Failure(name, None, "UNREACHABLE", "it has no master now", hint, retryable=True)
 

@@ -33,9 +33,9 @@ BROKERS_MAX = 2000
 FILES_MAX = 100
 """Sets of name servers; those that were used last stay."""
 FILE_BYTES_MAX = 4 << 20
-"""What is larger was not written here."""
+"""A larger file was not written here."""
 LOCK_SECONDS = 1.0
-"""Another command holds the lock for milliseconds; who cannot have it looks all the same and writes nothing."""
+"""Another command holds the lock for milliseconds; without it the file is read and not written."""
 _LOCK_AGAIN_SECONDS = 0.01
 
 
@@ -61,7 +61,7 @@ class Remembered(Struct, frozen=True, rename="camel"):
 
 
 class _File(Struct, rename="camel"):
-    """What a file holds."""
+    """The content of a file."""
 
     name_servers: list[str]
     brokers: list[Remembered]
@@ -109,7 +109,7 @@ class Memory:
         return away
 
     async def forget(self, name: str) -> list[Remembered]:
-        """Forget the broker `name` or `name:id`; returns what was remembered of it."""
+        """Remove the broker `name` or `name:id`; returns what was recorded about it."""
         self._known, removed = forgotten(self._known, name)
         return removed
 

@@ -23,7 +23,7 @@ from orbitmq.message.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 
 
 class MessageState(StrEnum):
-    """Where a message is, in one word."""
+    """The state of a message, in one word."""
 
     STORED = "stored"
     """Stored in its topic: `groups` report its state in each of them."""
@@ -46,7 +46,7 @@ class MessageState(StrEnum):
 
 
 class GroupState(StrEnum):
-    """How a message stands in one group."""
+    """The state of a message in one group."""
 
     CONSUMED = "consumed"
     FILTERED = "filtered"
@@ -91,7 +91,7 @@ class HalfRecord:
 
 @dataclass(slots=True)
 class Facts:
-    """What was found under one name. Lists are oldest first."""
+    """The messages found under one name. Lists are oldest first."""
 
     asked: str
     now_ms: int
@@ -137,7 +137,7 @@ class Event(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class GroupHistory(Struct, frozen=True, rename="camel", kw_only=True):
-    """How the message stands in one group."""
+    """The state of the message in one group."""
 
     group: str
     state: GroupState
@@ -153,7 +153,7 @@ class GroupHistory(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class MessageHistory(Struct, frozen=True, rename="camel", kw_only=True):
-    """Where one message is and how it came there."""
+    """The state of one message and its history."""
 
     asked: str
     state: MessageState
@@ -228,7 +228,7 @@ def _sending(facts: Facts) -> Traced | None:
 
 
 def _is_given_up(facts: Facts) -> bool:
-    """One that was given up and then resumed is in the half topic again."""
+    """One whose checks were abandoned and then resumed is in the half topic again."""
     half_ms = facts.half.message.store_timestamp if facts.half else 0
     return any(one.store_timestamp >= half_ms for one in facts.given_up)
 
@@ -272,7 +272,7 @@ def _group(message: MessageExt) -> str | None:
 
 
 def group_histories(facts: Facts) -> list[GroupHistory]:
-    """How the message stands in each group, in the order of their names."""
+    """The state of the message in each group, in the order of their names."""
     tracks = {track.group: track for track in facts.tracks}
     records = [*facts.retries, *facts.dead, *(one.message for one in facts.delayed)]
     names = {*tracks, *(name for one in records if (name := _group(one)))}
@@ -374,7 +374,7 @@ def _sentence(facts: Facts, state: MessageState, groups: Sequence[GroupHistory])
         clauses.append(
             "no group that is known consumes its topic" if facts.is_partial else "no group consumes its topic"
         )
-    if facts.is_partial and state is not MessageState.NOT_FOUND:  # whose own sentence says so
+    if facts.is_partial and state is not MessageState.NOT_FOUND:  # which has a sentence of its own
         clauses.append("some nodes did not respond, so this may be incomplete")
     return "; ".join([sentence, *clauses]) + "."
 
@@ -452,7 +452,7 @@ def _not_found(facts: Facts) -> str:
 
 
 def timeline(facts: Facts) -> list[Event]:
-    """Every moment that is known, in order; what is not dated stands at the end."""
+    """All known events, in order; those without a time are at the end."""
     events = [*_born(facts), *_store_events(facts), *_trace_events(facts)]
     return sorted(events, key=lambda one: (one.at_ms is None, one.at_ms or 0))
 

@@ -25,7 +25,7 @@ NO_TEXT = "surrogateescape"
 
 @dataclass(frozen=True, slots=True)
 class MessageDefaults:
-    """What holds for every message, unless its JSON line says otherwise."""
+    """Defaults for every message, overridden by its JSON line."""
 
     topic: str | None = None
     tags: str | None = None

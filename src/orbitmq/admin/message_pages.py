@@ -166,7 +166,7 @@ async def _fill(made: Paged, look: QueueScan, wanted: MessageFilter, limit: int,
 async def _parts(
     session: Session, request: PageRequest, mark: PageCursor | None, *, newest_first: bool
 ) -> Result[Stretch]:
-    """What is left to read of each queue."""
+    """The rest of each queue to be read."""
     queues = await readable_queues(session, request.topic, broker=request.broker, queue_id=request.queue_id)
     wanted = request.wanted
     known = {queue: node for queue, node in queues.items() if mark is None or mark.offset(queue) is not None}

@@ -117,7 +117,7 @@ class Outlet:
         return self._ids.create(self._clock.now_ms())
 
     def renamed(self, packed: Outgoing) -> Outgoing:
-        """The same as a new message, with an id of its own."""
+        """The same as a new message, with its own id."""
         made = self._new_id()
         text = packed.properties + f"{PAIR_END}{UNIQ_KEY}{NAME_END}{made}"
         return structs.replace(packed, properties=text, msg_id=made)

@@ -129,7 +129,7 @@ async def _crowded(
 
 
 async def _query(session: Session, node: Node, topic: str, key: str, begin_ms: int, end_ms: int) -> list[MessageExt]:
-    # Not to say whether it is a unique id is taken by every version, signed or not, and finds both.
+    # A request without the unique-id flag is accepted by every version, signed or not, and finds both.
     reply = await session.request(queries.query_messages, node, topic, key, RESPONSE_MAX, begin_ms, end_ms, unique=None)
     return [message_of(unit, node.name, decompress=False) for unit in decode_units(reply.body)]
 

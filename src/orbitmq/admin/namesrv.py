@@ -21,7 +21,7 @@ FIXED_SETTINGS = frozenset(("rocketmqHome", "kvConfigPath", "configStorePath", "
 
 
 class NameServerStatus(Struct, frozen=True, rename="camel"):
-    """What one name server knows, and what it lacks that another one knows."""
+    """The entries of one name server, and those that it lacks and another one has."""
 
     address: str
     brokers: int
@@ -39,7 +39,7 @@ class Pair(Struct, frozen=True, rename="camel"):
     value: str | None
     """None where only another name server has the key."""
     differs: bool
-    """Whether another name server says something else."""
+    """Whether another name server has another value."""
 
 
 async def listed(session: Session) -> Result[NameServerStatus]:

@@ -43,16 +43,18 @@ from orbitmq.wire.codes import ResponseCode
 APPLIED_WITHIN_SECONDS = 25.0
 """A RocketMQ member pauses 10 s after a reset and commits with one of its next rounds, every 5 s."""
 LOOKED_AT_EVERY_SECONDS = 0.25
-"""An offset that was moved back is seen before the group has come past it again."""
+"""An offset that was reset backwards is read before the group has progressed beyond it again."""
 BY_QUEUE_SINCE = "V5"
 ORBITMQS_OWN = "differingGroups"
 """Only orbitmq brokers report it."""
 LISTENING = "CONSUME_PASSIVELY"
-"""Members of this kind obey; those that poll or choose their queues do not."""
+"""Members of this kind follow a reset; those that poll or assign their queues do not."""
 
 
 class StoredOffset(Struct, frozen=True, rename="camel"):
-    """What a broker has stored for a group and a queue, whether or not the group still subscribes the topic."""
+    """The offset that a broker has stored for a group and a queue, even if the group no longer subscribes to the
+    topic.
+    """
 
     topic: str
     broker_name: str
@@ -152,7 +154,7 @@ class _Watch:
     session: Session
     who: GroupMembership
     moved: dict[MessageQueue, tuple[Node, int | None, int]] = field(default_factory=dict)
-    """Queue -> its broker, where it was and where it is to be."""
+    """Queue -> its broker, old and new offset."""
     seen: dict[MessageQueue, int | None] = field(default_factory=dict)
     obeyed: set[MessageQueue] = field(default_factory=set)
     worked: dict[MessageQueue, int] | None = None
@@ -252,7 +254,7 @@ async def plan_reset(
 
 
 def _finish(plan: OffsetPlan, group: str, queues: Iterable[_Queue]) -> None:
-    """Undo data, and the words that say what the plan does."""
+    """Undo data, and the description of the plan."""
     moved = {step.subject for step in plan.steps if step.changes}
     changed = [one for one in queues if label(one.queue) in moved]
     changed_back = [
@@ -451,7 +453,7 @@ class _UndoPart:
 
 @dataclass(frozen=True, slots=True)
 class _AtBroker:
-    """What a broker has of all groups: requested once, however much is restored."""
+    """A broker's offsets of all groups: requested once, however much is restored."""
 
     rules: dict[str, SubscriptionGroup]
     offsets: dict[str, dict[int, int]]

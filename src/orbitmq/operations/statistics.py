@@ -73,7 +73,7 @@ async def broker_consume_stats(
 
 
 async def probe(remoting: Remoting, address: str, timeout_ms: float) -> str:
-    """That a broker responds, in words; a refusal is a response. RemotingError when there is none."""
+    """Whether a broker responds, in words; a refusal is a response. RemotingError if there is none."""
     try:
         await runtime_info(remoting, address, timeout_ms=timeout_ms)
     except BrokerError as error:

@@ -85,7 +85,7 @@ def run(context: JobContext[DlqJob]) -> JobResult:
     return JobResult(counts, table, failed)
 
 
-# ------------------------------------------------------------------------------------------------------ what is there
+# --------------------------------------------------------------------------------------------------------- reading
 
 
 def dead_letters(spark: SparkSession, options: DlqJob, **narrower: str) -> DataFrame:
@@ -125,7 +125,7 @@ def _property(name: str) -> Column:
     return f.col("properties")[name]
 
 
-# ---------------------------------------------------------------------------------------------------- what is sent
+# --------------------------------------------------------------------------------------------------------- sending
 
 
 @dataclass(frozen=True)

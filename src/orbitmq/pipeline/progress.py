@@ -14,7 +14,7 @@ from orbitmq.pipeline.job import Advance
 if TYPE_CHECKING:
     from rich.console import Console
 
-LINE_SECONDS = 10.0  # in a log: often enough to see that it goes on
+LINE_SECONDS = 10.0  # in a log: often enough to show progress
 
 Show = Callable[[str, str], AbstractContextManager[Advance]]
 

@@ -25,7 +25,7 @@ from orbitmq.spark.session import check_worker_python
 
 LOG_LEVEL = "spark.log.level"
 SETTINGS = {
-    "spark.python.unix.domain.socket.enabled": "true",  # tasks cost less than half of what they do over TCP
+    "spark.python.unix.domain.socket.enabled": "true",  # tasks cost less than half as much as over TCP
     "spark.speculation": "false",  # a second copy of a task that sends would send twice
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",

@@ -64,7 +64,7 @@ def launch(settings: Mapping[str, str], *, is_verbose: bool) -> None:
             os.close(mouth)
         SparkContext(conf=conf, gateway=gateway)
     except Exception as error:  # of the system, of py4j, of Spark's Python and of its JVM: no common kind
-        reason = _reason(error)  # before the JVM ends: py4j asks it for the words
+        reason = _reason(error)  # before the JVM ends: py4j requests the texts from it
         if gateway is not None:
             _end(gateway)
         voice.join(END_SECONDS)
@@ -73,7 +73,7 @@ def launch(settings: Mapping[str, str], *, is_verbose: bool) -> None:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, PySparkRuntimeError) and NO_JVM in str(error):
-        return ", which needs Java 17 or later"  # its own words say no more than that the JVM has ended
+        return ", which needs Java 17 or later"  # its message says only that the JVM has ended
     return f" ({_plain(str(error).splitlines())})"
 
 

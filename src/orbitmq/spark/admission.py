@@ -1,4 +1,4 @@
-"""How much of the backlog goes into the next batch of a stream. Pure.
+"""How much of the backlog the next batch of a stream reads. Pure.
 
 A limit is divided among the queues in proportion to their backlog. Every queue gets at least one message, so that none
 starves.

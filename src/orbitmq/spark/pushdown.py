@@ -1,4 +1,4 @@
-"""Which messages the conditions of a query leave to read. Pure except for Spark's condition classes.
+"""Reduces a read by the conditions of a query. Pure except for Spark's condition classes.
 
 Conditions only reduce what is read. The reader returns all of them to Spark, which applies them again. So a read may
 return more rows than the conditions select, but never fewer.
@@ -42,7 +42,7 @@ QUEUE_COLUMNS = {"topic": "topic", "brokerName": "broker_name", "queueId": "queu
 
 @dataclass(frozen=True)
 class Pushed:
-    """What is left to read. Ranges are from the first value to before the second."""
+    """The ranges to read, from the first value to before the second."""
 
     queue_conditions: tuple[Condition, ...] = ()
     offsets: tuple[int, int] = (0, FAR)
@@ -65,7 +65,7 @@ NOTHING_PUSHED = Pushed()
 
 
 def pushed(conditions: Iterable[Filter]) -> Pushed:
-    """What a conjunction of conditions leaves to read. Unsupported conditions are ignored."""
+    """The ranges for a conjunction of conditions. Unsupported conditions are ignored."""
     queue_conditions: list[Condition] = []
     offsets = times_ms = (0, FAR)
     values: dict[str, frozenset[str]] = {}

@@ -202,7 +202,7 @@ class Cluster:
             raise InvalidStateError("the cluster is not started")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_SECONDS)
 
-    # ---------------------------------------------------------------------------------------------------- where it is
+    # ----------------------------------------------------------------------------------------------------- addresses
 
     @property
     def namesrv_address(self) -> str:

@@ -168,7 +168,7 @@ def _over_time(whole: DataFrame, queues: Sequence[Row]) -> ReportChart:
     return ReportChart("Messages over time", "columns", "count", points)
 
 
-# ----------------------------------------------------------------------------------------------------- what is wrong
+# ------------------------------------------------------------------------------------------------------ findings
 
 
 def duplicates(facts: DataFrame, tables: Tables) -> Section:

@@ -44,7 +44,7 @@ class Table:
 
 @dataclass(frozen=True)
 class AuditFinding:
-    """Something to look at, and its count."""
+    """A finding and its count."""
 
     kind: str
     count: int

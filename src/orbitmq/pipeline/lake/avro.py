@@ -25,12 +25,12 @@ LOGICAL = {
     "date": pa.date32(),
     "timestamp-millis": pa.timestamp("us", "UTC"),  # Delta has no other unit
     "timestamp-micros": pa.timestamp("us", "UTC"),
-}  # others are read as what they are made of, but decimal
+}  # logical types read as their underlying type, except decimal
 
 
 @cache
 def parsed_schema(text: str) -> Any:
-    """The schema with every name resolved. ConfigurationError when it is none."""
+    """The schema with every name resolved. ConfigurationError if it is invalid."""
     try:
         import fastavro
         from fastavro.schema import SchemaParseException, UnknownType

@@ -106,7 +106,7 @@ class Bodies:
 def _as_json(rescued: Mapping[str, Any]) -> str:
     try:
         return json.dumps(rescued)
-    except RecursionError:  # what may be read may be too deep to be written; the column `body` has it
+    except RecursionError:  # a value may be too deeply nested to be written; the column `body` has it
         return json.dumps(dict.fromkeys(rescued))
 
 
@@ -125,7 +125,7 @@ def avro_reader(schema: str) -> Callable[[bytes], ParsedBody]:
         data = io.BytesIO(body.removeprefix(known))
         try:
             value = fastavro.schemaless_reader(data, parsed)
-        except Exception as error:  # the library has no root for what it raises at bytes of another schema
+        except Exception as error:  # the library's errors for bytes of another schema have no common base
             return _nothing(body, f"{type(error).__name__}: {error}")
         rest = len(data.getbuffer()) - data.tell()
         return _nothing(body, f"{rest} bytes too many") if rest else ParsedBody(value)  # type: ignore[arg-type]
@@ -208,7 +208,7 @@ def _fit(value: Any, kind: pa.DataType, path: str, new: dict[str, Any]) -> Any:
 def _text(value: Any, kind: pa.DataType) -> str:
     if not isinstance(value, str):
         raise _misfit(value, kind)
-    value.encode()  # JSON may hold halves of letters, which are no text: a ValueError
+    value.encode()  # JSON may contain unpaired surrogates, which are no text: a ValueError
     return value
 
 

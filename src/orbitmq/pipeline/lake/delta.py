@@ -1,7 +1,7 @@
 """A lake as a Delta table: its transaction log publishes the files, and keeps the number of each query's last batch.
 
-The files come from our tasks; the `deltalake` library only commits them. A table takes the same application transaction
-twice, so what is published already must be looked up first.
+The tasks write the files; the `deltalake` library only commits them. A table accepts the same application transaction
+twice, so published batches must be looked up first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.message_files import read_schema
 from orbitmq.pipeline.lake.storage import StorageLocation
 
-REPLACE_TRIES = 5  # each batch of an archive that runs beside a compaction takes one away
+REPLACE_TRIES = 5  # each batch of an archive that runs during a compaction causes one retry
 
 
 class DeltaLake:

@@ -28,10 +28,10 @@ BATCH_PROPERTY = "orbitmq.batch."
 
 
 class IcebergLake:
-    """The table `orbitmq.messages` of a catalog, with its files at `place`; it is made with the first batch.
+    """The table `orbitmq.messages` of a catalog, with its files at `place`; created with the first batch.
 
-    `catalog` are properties of pyiceberg's `load_catalog`; without any a SQLite file beside the messages is the
-    catalog, for a place that is a folder.
+    `catalog` are properties of pyiceberg's `load_catalog`; without any a SQLite file next to the messages is the
+    catalog, if the place is a directory.
     """
 
     def __init__(self, place: StorageLocation, catalog: Mapping[str, str] | None = None) -> None:
@@ -76,7 +76,7 @@ class IcebergLake:
         return sorted(found, key=lambda file: file.path)
 
     def settle(self, now_ms: int) -> Collection[str]:
-        """Snapshots expire; what the others hold is kept."""
+        """Snapshots expire; files of the remaining ones are kept."""
         table = self._table()
         if table is None:
             return set()
@@ -90,7 +90,7 @@ class IcebergLake:
     def _catalog(self) -> Catalog:
         try:
             return load_catalog(CATALOG, **self._properties)
-        except Exception as error:  # whatever the catalog's own library raises
+        except Exception as error:  # any error of the catalog's own library
             raise LakeError(f"the Iceberg catalog cannot be opened: {error}") from error
 
     def _table(self) -> Table | None:

@@ -38,11 +38,11 @@ class Lake(Protocol):
         ...
 
     def replace(self, removed: Sequence[LakeFile], added: Sequence[LakeFile]) -> None:
-        """Replace some files by others with the same messages. LakeConflict when one of them is gone."""
+        """Replace some files by others with the same messages. LakeConflict if one of them no longer exists."""
         ...
 
     def files(self) -> list[LakeFile]:
-        """What is published, in the order of the paths."""
+        """The published files, in the order of the paths."""
         ...
 
     def settle(self, now_ms: int) -> Collection[str]:
@@ -55,7 +55,7 @@ def sweep(lake: Lake, now_ms: int, orphan_age_ms: int = ORPHAN_AGE_MS) -> list[s
     """Remove orphan message files and return their paths. Removes nothing when nothing is published: the catalog may be
     the wrong one."""
     listed = [found for found in lake.place.files() if is_message_file(found.path)]
-    kept = lake.settle(now_ms)  # after the listing: what was published meanwhile is known
+    kept = lake.settle(now_ms)  # after the listing, so that files published meanwhile are known
     if not kept:
         return []
     gone = [found.path for found in listed if found.path not in kept and found.changed_ms + orphan_age_ms <= now_ms]

@@ -23,9 +23,9 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9-]")
 
 
 def file_path(topic: str, day: str, writer: str, unique: str) -> str:
-    """The relative path of a new file. `writer` says what made it, `unique` is unlike in every attempt.
+    """The relative path of a new file. `writer` names its job, `unique` differs in every attempt.
 
-    Topics may hold `%` and `|`, which file systems and engines take for something else.
+    Topics may contain `%` and `|`, which have a meaning in file systems and engines.
     """
     for letter, escape in _ESCAPES.items():
         topic = topic.replace(letter, escape)

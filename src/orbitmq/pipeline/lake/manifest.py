@@ -13,7 +13,7 @@ import msgspec
 
 from orbitmq.errors import LakeError
 
-MIXED = "__mixed__"  # stands for the topic where several small ones share a file
+MIXED = "__mixed__"  # in place of the topic if several small ones share a file
 
 
 class QueueSpan(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,11 +23,11 @@ from orbitmq.pipeline.lake.storage import StorageLocation
 
 ORDER = ("topic", "brokerName", "queueId", "queueOffset")
 GROUP_ROWS_MAX = 100_000
-GROUP_BYTES_MAX = 128 << 20  # of Arrow data: what a reader has to take into memory at once
+GROUP_BYTES_MAX = 128 << 20  # of Arrow data: what a reader must load into memory at once
 GROUP_BYTES_MIN = 16 << 20  # a smaller row group costs more than to copy its messages once more
 OWN_FILE_BYTES = 16 << 20  # below this much of a topic it shares a file
 NEW_BYTES_MAX = 64 << 20  # that are brought into order together: a task has them in memory two or three times
-# Columns whose values are seldom the same twice: a dictionary of them is given up again after its work is done.
+# Columns with mostly distinct values: a dictionary would be built and then dropped.
 DISTINCT = frozenset(("queueOffset", "msgId", "keys", "body", "properties", "bodyCrc", "physOffset", "offsetMsgId"))
 NEVER_COMPARED = frozenset(("body", "properties"))  # no reader leaves out row groups by the smallest of them
 HELD_BYTES_MAX = 256 << 20  # in memory of one task: what waits for more of its topic
@@ -37,8 +37,7 @@ DAY = "day"
 
 @dataclass
 class _Share:
-    """What is known of one topic on one day: messages that are not written yet, each part in order, and the file once
-    there is one."""
+    """One topic on one day: messages that are not written yet, each part in order, and the file once there is one."""
 
     held: list[pa.Table] = field(default_factory=list)
     size: int = 0
@@ -63,7 +62,7 @@ class _File:
         self._spans: dict[tuple[str, str, int], QueueSpan] = {}
 
     def write(self, table: pa.Table) -> None:
-        """Row groups; the rows stand in their order."""
+        """Row groups; the rows are in order."""
         if self._parquet is None:
             self._sink = self._place.open(self._path)
             self._parquet = pq.ParquetWriter(
@@ -96,8 +95,9 @@ class _File:
         )
 
     def abandon(self) -> None:
-        """Leave nothing behind, as far as the disk lets us: what stays is swept one day. The error that led here is the
-        one to be told."""
+        """Remove all files, as far as the disk allows: others are swept later. The original error is the one to
+        raise.
+        """
         if self._sink is None:
             return
         with suppress(OSError):
@@ -120,9 +120,9 @@ class _File:
 
 
 class LakeWriter:
-    """The files of one task. `finish` gives them; after an error `abandon` removes them.
+    """The files of one task. `finish` returns them; after an error `abandon` removes them.
 
-    Batches need the columns of ORDER and `storeTimestamp`; all have one schema. `writer` goes into the names of files.
+    Batches need the columns of ORDER and `storeTimestamp`; all have one schema. `writer` is part of the file names.
     """
 
     def __init__(self, place: StorageLocation, writer: str, compression: str = "zstd") -> None:
@@ -145,7 +145,7 @@ class LakeWriter:
             self._part()
 
     def _part(self) -> None:
-        """Give what is new to its topics. Rows are brought into order here, once, for the most of them."""
+        """Distribute new rows to their topics. Most of them are sorted here, once."""
         parts = parted(pa.Table.from_batches(self._new)) if self._new_rows else ()
         self._new, self._new_rows, self._new_size = [], 0, 0
         for topic, day, part in parts:
@@ -166,7 +166,7 @@ class LakeWriter:
                 self._write_small()
 
     def finish(self) -> list[LakeFile]:
-        """Write what is held; every file, none when there was no message."""
+        """Write the buffered rows; returns every file, none without messages."""
         self._part()
         for key, share in self._shares.items():
             if share.size >= OWN_FILE_BYTES:
@@ -175,7 +175,7 @@ class LakeWriter:
         return [share.file.close() for share in self._shares.values() if share.file is not None] + self._shared
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove the written files."""
         for file in [share.file for share in self._shares.values()] + self._mixed:
             if file is not None:
                 file.abandon()
@@ -189,7 +189,7 @@ class LakeWriter:
         share.file.write(self._taken(key))
 
     def _taken(self, key: tuple[str, str]) -> pa.Table:
-        """What is held of a topic, which is held no longer."""
+        """Take the buffered rows of a topic out of the buffer."""
         share = self._shares[key]
         held = share.held
         self._held -= share.size

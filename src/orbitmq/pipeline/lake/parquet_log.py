@@ -61,7 +61,7 @@ class _Fold(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class _State:
-    """What the log says: the number of the fold it begins with, -1 for none, and the entries behind that fold."""
+    """The content of the log: the number of the fold it begins with, -1 for none, and the entries after that fold."""
 
     fold: int
     batches: dict[str, int]
@@ -131,7 +131,7 @@ class ParquetLake:
                 if self._newest_fold()[0] == number:
                     raise
                 continue
-            if self._newest_fold()[0] == number:  # else entries may have gone while they were read
+            if self._newest_fold()[0] == number:  # otherwise entries may be removed while they are read
                 return state
         raise LakeError(f"the log {self._log} is folded again and again while it is read; try once more")
 
@@ -140,7 +140,7 @@ class ParquetLake:
         changes = [(int(path.stem), path) for path in self._changes()]
         changes = [(place, path) for place, path in changes if place > fold.change]
         entries = len(changes)
-        made = [_read(path, _Change) for _, path in changes]  # before the batches: what is removed here is there
+        made = [_read(path, _Change) for _, path in changes]  # before the batches: files that it removes exist in these
         for path in sorted(self._log.glob("batches/*/*.json")):
             query, batch = path.parent.name, int(path.stem)
             if batch > fold.batches.get(query, -1):
@@ -154,7 +154,7 @@ class ParquetLake:
         return _State(number, batches, changes[-1][0] if changes else fold.change, files, entries)
 
     def _fold(self, state: _State, now_ms: int) -> None:
-        """Make one entry of all, and remove those that are in the fold before, once nobody can look past that one."""
+        """Fold all entries into one, and remove those of the previous fold once no reader can need them."""
         before = self._newest_fold()[1]
         fold = _Fold(state.batches, state.change, list(state.files.values()), now_ms)
         if before.at_ms + GRACE_MS > now_ms or not _create(self._fold_path(state.fold + 1), fold):

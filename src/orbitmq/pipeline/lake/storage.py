@@ -34,18 +34,18 @@ class StorageLocation:
 
     @property
     def is_local(self) -> bool:
-        """A folder of this machine, or one that is mounted."""
+        """A local or mounted directory."""
         return "://" not in self.root or self.root.startswith("file://")
 
     @property
     def folder(self) -> Path:
-        """The root as a folder. LakeError for a place that is none."""
+        """The root as a directory. LakeError if it is none."""
         if not self.is_local:
             raise LakeError(f"{self.root} is not a folder of a mounted file system")
         return Path(self.root.removeprefix("file://"))
 
     def uri(self, path: str) -> str:
-        """The whole name of a file, as Spark and table formats want it."""
+        """The full name of a file, as Spark and table formats need it."""
         return f"{self.root.rstrip('/')}/{path}"
 
     def open(self, path: str) -> pa.NativeFile:
@@ -56,7 +56,7 @@ class StorageLocation:
         return system.open_output_stream(whole)
 
     def read(self, path: str) -> pa.NativeFile:
-        """A file for reading from any point. LakeError when it is gone."""
+        """A file for reading from any position. LakeError if it does not exist."""
         system, base = self._opened()
         try:
             return system.open_input_file(f"{base}/{path}")
@@ -64,7 +64,7 @@ class StorageLocation:
             raise LakeError(f"{self.uri(path)} cannot be read: {error}") from error
 
     def remove(self, path: str) -> None:
-        """Does nothing when the file is gone already."""
+        """Remove a file; no error if it does not exist."""
         system, base = self._opened()
         try:
             system.delete_file(f"{base}/{path}")
