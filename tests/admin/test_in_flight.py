@@ -12,12 +12,12 @@ def test_each_counts_once_whichever_end_tells_first() -> None:
     way = InFlight()
     first, second = way.begin(), way.begin()
     assert way.stored(first, 1.0) is None
-    assert way.came(first, 1.5) == 1.0
-    assert way.came(first, 9.0) is None, "it came again"
-    assert way.came(second, 2.5) is None, "it is not acknowledged yet"
-    assert way.came(second, 9.0) is None
+    assert way.arrived(first, 1.5) == 1.0
+    assert way.arrived(first, 9.0) is None, "it came again"
+    assert way.arrived(second, 2.5) is None, "it is not acknowledged yet"
+    assert way.arrived(second, 9.0) is None
     assert way.stored(second, 2.0) == 2.5, "when it came first"
-    assert way.came(second, 9.0) is None
+    assert way.arrived(second, 9.0) is None
     assert (way.is_empty, way.missing(0.0)) == (True, 0)
 
 
@@ -27,10 +27,10 @@ def test_what_failed_and_came_hides_none_that_is_lost() -> None:
     way.stored(early, 0.5)
     way.stored(lost, 1.0)
     way.failed(failed)
-    assert way.came(failed, 2.0) is None
-    way.came(late, 2.0)
+    assert way.arrived(failed, 2.0) is None
+    way.arrived(late, 2.0)
     way.failed(late)
-    assert way.came(late, 3.0) is None
+    assert way.arrived(late, 3.0) is None
     assert (way.is_empty, way.missing(1.0), way.missing(0.0)) == (False, 1, 2)
 
 

@@ -80,9 +80,9 @@ def test_what_is_subscribed_no_longer_dies_and_is_revived(filters: Filters, cloc
     filters.register("g", [sql("T", "a > 5"), SubscriptionData("U", "TagA")])
     assert (filters.find("T", "g").dead_ms, filters.find("U", "g").dead_ms) == (0, START_MS + 10)  # type: ignore[union-attr]
     clock.advance(10)
-    filters.group_gone("g")
+    filters.forget_group("g")
     assert (filters.find("T", "g").dead_ms, filters.find("U", "g").dead_ms) == (START_MS + 20, START_MS + 10)  # type: ignore[union-attr]
-    filters.group_gone("unknown")
+    filters.forget_group("unknown")
     filters.register("g", [sql("T", "a > 5")])
     assert (filters.find("T", "g").dead_ms, filters.find("T", "g").born_ms) == (0, START_MS)  # type: ignore[union-attr]
 
@@ -90,7 +90,7 @@ def test_what_is_subscribed_no_longer_dies_and_is_revived(filters: Filters, cloc
 async def test_the_dead_go_after_their_time(filters: Filters, clock: ManualClock) -> None:
     filters.register("g", [sql("T", "a > 5"), sql("U", "b > 5")])
     filters.register("h", [sql("T", "a > 5")])
-    filters.group_gone("g")
+    filters.forget_group("g")
     clock.advance(DAY_MS - 1)
     filters.save_soon()
     assert text(filters) == "a > 5"
@@ -113,7 +113,7 @@ def test_nothing_is_registered_while_expressions_are_off(tmp_path: Path, clock: 
 async def test_a_restart_keeps_filters_as_dead(tmp_path: Path, filters: Filters, clock: ManualClock) -> None:
     filters.register("g", [sql("T", "a > 5"), sql("U", "b = '5'")])
     filters.register("h", [sql("T", "c = '中文'")])
-    filters.group_gone("h")
+    filters.forget_group("h")
     filters.save_soon()
     await filters.file.flush()
     clock.advance(1000)

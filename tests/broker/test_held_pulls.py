@@ -24,7 +24,7 @@ class Client:
 class Takes:
     """Looks at messages, which are bytes here, and wants some."""
 
-    looks_max = 800
+    reads_max = 800
 
     def __init__(self, *wanted: int) -> None:
         self.wanted = wanted

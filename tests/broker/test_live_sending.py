@@ -199,7 +199,7 @@ async def test_a_pull_is_woken_by_what_is_on_disk(
         assert not pulling.done()
         assert not sending.done()
         monkeypatch.setattr(broker.store._log, "flush", flush)
-        broker.store._ask_flush()
+        broker.store._request_flush()
         stored(await sending)
         assert [message.body for message in await pulling] == [b"second"]
 

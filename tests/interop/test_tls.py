@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from orbitmq.errors import RemotingError
-from orbitmq.net.tls import asking_context
+from orbitmq.net.tls import outgoing_context
 from orbitmq.operations.routes import cluster_info
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
@@ -97,7 +97,7 @@ def enforcing(request: pytest.FixtureRequest, authority: Authority) -> Iterator[
 
 
 def trusting(trusted: Path) -> ssl.SSLContext:
-    return asking_context(verify=True, check_host=True, trusted=str(trusted))
+    return outgoing_context(verify=True, check_host=True, trusted=str(trusted))
 
 
 def client_jvm(trusted: Path | None) -> tuple[str, ...]:

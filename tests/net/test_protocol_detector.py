@@ -18,7 +18,7 @@ from orbitmq.net.connection import TURN_COMMANDS, Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
-from orbitmq.net.tls import ServerTls, asking_context, client_context
+from orbitmq.net.tls import ServerTls, client_context, outgoing_context
 from orbitmq.net.tls_options import TlsOptions
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import encode_frame
@@ -26,7 +26,7 @@ from tests.support.certificates import Authority, Pair
 from tests.support.loops import LoopFactory, until
 from tests.support.peers import BarePeer, bare_peer, remoting, serving
 
-ANYBODY = asking_context(verify=False, check_host=False, trusted="")
+ANYBODY = outgoing_context(verify=False, check_host=False, trusted="")
 ECHO, GROW, HOLD = 1, 2, 3
 
 
@@ -51,7 +51,7 @@ async def echo(asking: Remoting, address: str, body: bytes = b"hello") -> bytes:
 async def certificate_of(address: str, trusted: Path | None = None) -> bytes:
     """What the server shows; SSLError when it is not signed by `trusted`."""
     host, _, port = address.rpartition(":")
-    context = asking_context(verify=trusted is not None, check_host=True, trusted=str(trusted or ""))
+    context = outgoing_context(verify=trusted is not None, check_host=True, trusted=str(trusted or ""))
     _, writer = await asyncio.open_connection(host, int(port), ssl=context, server_hostname=host)
     shown: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.close()
@@ -129,10 +129,10 @@ async def pumped(peer: BarePeer, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBI
 async def test_a_certificate_of_an_authority_is_believed(both_loops: LoopFactory, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     async with offering(**files(authority.issue("server"))) as (_, address):
-        believing = asking_context(verify=True, check_host=True, trusted=str(authority.path))
+        believing = outgoing_context(verify=True, check_host=True, trusted=str(authority.path))
         async with remoting(tls=believing) as asking:
             assert await echo(asking, address) == b"hello"
-        stranger = asking_context(verify=True, check_host=True, trusted=str(Authority(tmp_path, "stranger").path))
+        stranger = outgoing_context(verify=True, check_host=True, trusted=str(Authority(tmp_path, "stranger").path))
         async with remoting(tls=stranger) as asking:
             with pytest.raises(ConnectError, match=r"(?i)certificate"):
                 await echo(asking, address)
@@ -181,7 +181,9 @@ async def test_clients_may_have_to_show_a_certificate(
     async with offering(**options) as (_, address):
         pair = authorities[shown].issue("client") if shown else None
         certificate, key = (str(pair.certificate), str(pair.key)) if pair else ("", "")
-        context = asking_context(verify=True, check_host=True, trusted=str(own.path), certificate=certificate, key=key)
+        context = outgoing_context(
+            verify=True, check_host=True, trusted=str(own.path), certificate=certificate, key=key
+        )
         async with remoting(tls=context) as asking:
             if gets_in:
                 assert await echo(asking, address) == b"hello"
@@ -263,7 +265,7 @@ async def test_stopping_answers_what_is_under_way_and_says_goodbye(both_loops: L
     closed: list[Connection] = []
     server = Server(router(), tls=ServerTls(TlsOptions()), on_close=closed.append)
     port = await server.start("127.0.0.1", 0)
-    context = asking_context(verify=False, check_host=False, trusted="")
+    context = outgoing_context(verify=False, check_host=False, trusted="")
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
     writer.write(encode_frame(request(ECHO, body=b"hello")))
     assert b"hello" in await reader.read(1 << 16)

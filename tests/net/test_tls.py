@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orbitmq.errors import ConfigurationError
-from orbitmq.net.tls import ServerTls, asking_context, client_context, server_context
+from orbitmq.net.tls import ServerTls, client_context, outgoing_context, server_context
 from orbitmq.net.tls_options import TlsOptions, with_tls_file
 from tests.support.certificates import PASSWORD, Authority
 
@@ -62,9 +62,9 @@ def test_those_who_ask_verify_what_they_are_told_to() -> None:
     assert client_context(TlsOptions()).verify_mode == ssl.CERT_NONE
     assert client_context(TlsOptions(test_mode=False)).verify_mode == ssl.CERT_NONE
     assert client_context(TlsOptions(test_mode=False, verify_servers=True)).verify_mode == ssl.CERT_REQUIRED
-    assert asking_context(verify=True, check_host=True, trusted="").check_hostname
+    assert outgoing_context(verify=True, check_host=True, trusted="").check_hostname
     with pytest.raises(ConfigurationError, match=r"option tls\.client\.trustCertPath: /nowhere"):
-        asking_context(verify=True, check_host=True, trusted="/nowhere")
+        outgoing_context(verify=True, check_host=True, trusted="/nowhere")
 
 
 def test_enforcing_without_a_certificate_is_refused_at_the_start() -> None:
@@ -75,10 +75,10 @@ def test_enforcing_without_a_certificate_is_refused_at_the_start() -> None:
 
 
 def test_a_broker_that_takes_encrypted_connections_only_asks_that_way() -> None:
-    assert TlsOptions(mode="enforcing").asks_with_tls
-    assert not TlsOptions().asks_with_tls
-    assert TlsOptions(use_tls="true").asks_with_tls
-    assert not TlsOptions(mode="enforcing", use_tls="false").asks_with_tls
+    assert TlsOptions(mode="enforcing").uses_tls
+    assert not TlsOptions().uses_tls
+    assert TlsOptions(use_tls="true").uses_tls
+    assert not TlsOptions(mode="enforcing", use_tls="false").uses_tls
 
 
 def test_keys_of_the_tls_file_stand_below_the_daemons_own(tmp_path: Path) -> None:

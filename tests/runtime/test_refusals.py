@@ -48,8 +48,8 @@ def test_what_is_no_refusal_has_few_lines_and_no_count(caplog: pytest.LogCapture
     caplog.set_level(logging.INFO)
     log, refusals = logging.getLogger("tests"), Refusals(lambda: now[0])
     for number in range(9):
-        refusals.tell(log, "event=kv_put key=%d", number, level=logging.INFO, lines=2)
+        refusals.log(log, "event=kv_put key=%d", number, level=logging.INFO, lines=2)
     now[0] += LOG_SECONDS
-    refusals.tell(log, "event=kv_put key=%d", 9, level=logging.INFO, lines=2)
+    refusals.log(log, "event=kv_put key=%d", 9, level=logging.INFO, lines=2)
     assert caplog.messages == ["event=kv_put key=0", "event=kv_put key=1", "event=kv_put key=9 times=8"]
     assert not any(refusals.counts.values())

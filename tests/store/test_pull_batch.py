@@ -100,9 +100,9 @@ def test_units_that_follow_one_another_are_one_buffer(tmp_path: Path) -> None:
 class Longer:
     """Wants units of more than so many bytes, and of extensions those that were stored at an even time."""
 
-    def __init__(self, size: int, looks_max: int = 800) -> None:
+    def __init__(self, size: int, reads_max: int = 800) -> None:
         self.size = size
-        self.looks_max = looks_max
+        self.reads_max = reads_max
         self.asked: list[Extension] = []
 
     def may_take(self, extension: Extension) -> bool:
@@ -162,12 +162,12 @@ def test_a_pull_looks_closely_at_so_many(store: MessageStore) -> None:
     put(store, 5, size=10)
     put(store, 5, size=500)
     put(store, 5, size=500, tag="B")
-    result = store.get("T", 0, 0, 32, Selection(None, Longer(400, looks_max=4)))
+    result = store.get("T", 0, 0, 32, Selection(None, Longer(400, reads_max=4)))
     assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 4)
-    result = store.get("T", 0, 4, 32, Selection(None, Longer(400, looks_max=4)))
+    result = store.get("T", 0, 4, 32, Selection(None, Longer(400, reads_max=4)))
     assert (result.status, len(units_of(result)), result.next_offset) == (GetStatus.FOUND, 3, 8)
     wanted = {tags_code("B")}.__contains__
-    result = store.get("T", 0, 0, 32, Selection(wanted, Longer(400, looks_max=4)))
+    result = store.get("T", 0, 0, 32, Selection(wanted, Longer(400, reads_max=4)))
     assert (len(units_of(result)), result.next_offset) == (4, 14), "what its tag rules out is not looked at"
 
 

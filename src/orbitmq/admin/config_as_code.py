@@ -189,7 +189,7 @@ async def _plan_accounts(
     prune: bool,
 ) -> Plan:
     plans = [
-        await acl.plan_account(session, entry.access_key, _wanted_account(entry, secret_of))
+        await acl.plan_account(session, entry.access_key, _declared_account(entry, secret_of))
         for entry in sorted(entries, key=lambda one: one.access_key)
     ]
     if prune:
@@ -200,7 +200,7 @@ async def _plan_accounts(
     return joined("accounts", plans)
 
 
-def _wanted_account(entry: AccountEntry, secret_of: Callable[[SecretReference], str | None]) -> acl.AccountChanges:
+def _declared_account(entry: AccountEntry, secret_of: Callable[[SecretReference], str | None]) -> acl.AccountChanges:
     secret = None if entry.secret is None else secret_of(entry.secret)
     return acl.AccountChanges(
         secret,

@@ -35,16 +35,16 @@ class InFlight:
 
     def stored(self, number: int, due: float) -> float | None:
         """The send was acknowledged. Returns when the message was received, None if not yet."""
-        came = self._sending.pop(number)
-        if came is None:
+        arrived = self._sending.pop(number)
+        if arrived is None:
             self._stored[number] = due
-        return came
+        return arrived
 
     def failed(self, number: int) -> None:
         """The send failed, so the message may or may not be stored: it counts neither as lost nor as received."""
         del self._sending[number]
 
-    def came(self, number: int, now: float) -> float | None:
+    def arrived(self, number: int, now: float) -> float | None:
         """Returns when the message was due, if this is the first delivery of an acknowledged message."""
         if number in self._sending and self._sending[number] is None:
             self._sending[number] = now

@@ -452,10 +452,10 @@ async def end_to_end(session: Session, topic: str, load: Load, clients: Clients)
         for message in messages:
             if len(message.body) >= WAY.size:
                 of, _, number = WAY.unpack_from(message.body)
-                due = way.came(number, counts.now()) if of == run else None
+                due = way.arrived(number, counts.now()) if of == run else None
                 if due is not None:
                     counts.took(due)
-        came.set()
+        arrived.set()
         return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
 
     async def one(due: float) -> int:
@@ -472,7 +472,7 @@ async def end_to_end(session: Session, topic: str, load: Load, clients: Clients)
             counts.took(due, at=at)
         return 1
 
-    found, came = Result[LoadReport](), asyncio.Event()
+    found, arrived = Result[LoadReport](), asyncio.Event()
     async with AsyncExitStack() as stack:
         group = await stack.enter_async_context(own_group(session, found.warnings))
         consumer = await stack.enter_async_context(_listening(session, topic, group, listen, load, clients))
@@ -481,7 +481,7 @@ async def end_to_end(session: Session, topic: str, load: Load, clients: Clients)
         sent.start()
         counts.began = sent.began
         found.warnings += await _early(_paced(sent, one))
-        found.warnings += await _early(_arrived(way, came))
+        found.warnings += await _early(_arrived(way, arrived))
     missing = way.missing(sent.counts_from)
     counts.failed, counts.problems = sent.failed, sent.problems
     found.items.append(counts.report("latency", topic, since=Since.DUE, missing=missing))
@@ -495,10 +495,10 @@ async def _has_queues(consumer: PushConsumer) -> bool:
     return bool(consumer.assignment())
 
 
-async def _arrived(way: InFlight, came: asyncio.Event) -> None:
+async def _arrived(way: InFlight, arrived: asyncio.Event) -> None:
     """Wait for requests in flight, for a limited time."""
     with suppress(TimeoutError):
         async with asyncio.timeout(DRAIN_SECONDS):
             while not way.is_empty:
-                came.clear()
-                await came.wait()
+                arrived.clear()
+                await arrived.wait()

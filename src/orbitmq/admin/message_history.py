@@ -196,7 +196,7 @@ def _state(facts: Facts) -> MessageState:
         return MessageState.STORED
     if _waiting_delay(facts):
         return MessageState.DELAYED
-    if facts.half and facts.half.state is not HalfState.DECIDED and not _is_given_up(facts):
+    if facts.half and facts.half.state is not HalfState.DECIDED and not _is_abandoned(facts):
         return MessageState.PENDING
     if facts.retries or facts.dead or any(_group(one.message) for one in facts.delayed):
         return MessageState.COPIES
@@ -227,7 +227,7 @@ def _sending(facts: Facts) -> Traced | None:
     return next((one for one in facts.trace.records if one.kind == "Pub"), None) if facts.trace else None
 
 
-def _is_given_up(facts: Facts) -> bool:
+def _is_abandoned(facts: Facts) -> bool:
     """One whose checks were abandoned and then resumed is in the half topic again."""
     half_ms = facts.half.message.store_timestamp if facts.half else 0
     return any(one.store_timestamp >= half_ms for one in facts.given_up)
@@ -363,7 +363,7 @@ def _sentence(facts: Facts, state: MessageState, groups: Sequence[GroupHistory])
         MessageState.COMMITTED: _committed,
         MessageState.ROLLED_BACK: lambda facts: f"It was rolled back, so {facts.topic} never got it",
         MessageState.DECIDED: _decided,
-        MessageState.GIVEN_UP: _given_up,
+        MessageState.GIVEN_UP: _abandoned,
         MessageState.COPIES: _copies,
         MessageState.EXPIRED: _expired,
         MessageState.UNKNOWN: _unknown,
@@ -414,7 +414,7 @@ def _decided(facts: Facts) -> str:
     return f"It is a half message of {facts.topic} whose producer has decided, and whether for it is not known{reason}"
 
 
-def _given_up(facts: Facts) -> str:
+def _abandoned(facts: Facts) -> str:
     found = facts.given_up[-1]
     return (
         f"It is a half message of {facts.topic} that was given up at {_at(found.store_timestamp)}: "

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from orbitmq.admin.results import Failure, Result, failure_of
-from orbitmq.admin.session import Node, Session, stood_in
+from orbitmq.admin.session import Node, Session, slave_only
 from orbitmq.errors import NotFound, OrbitMQError, UnitError
 from orbitmq.message.compression import decompress
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
@@ -134,7 +134,7 @@ async def stretches(
 async def lacking(session: Session, topic: str) -> list[Failure]:
     """Why the readable queues may not hold the whole topic, before they are read."""
     homes = await session.homes(topic)
-    return [*await session.absent(topic), *(stood_in(node) for node in homes if node.stands_in)]
+    return [*await session.absent(topic), *(slave_only(node) for node in homes if node.stands_in)]
 
 
 async def readable_queues(

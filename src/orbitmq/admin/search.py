@@ -84,7 +84,7 @@ async def find(
     Without `topic` the topic comes from the message itself, else from its trace; else all topics are searched.
     """
     looked = _Looked(identify(name, now_ms))
-    await _look(session, looked, topic, trace_topic, topics_max)
+    await _search(session, looked, topic, trace_topic, topics_max)
     names = _distinct(looked.messages.values())
     if len(names) > limit:
         looked.warnings.append(f"{len(names)} messages are called {name}; these are the newest {limit}")
@@ -101,7 +101,7 @@ async def record(session: Session, name: str, now_ms: int, *, topic: str | None 
     """The newest record named `name`, found as `find` does: in `topic`, else in an application's topic, else in any.
     NotFound without one, AdminError when not every node has responded."""
     looked = _Looked(identify(name, now_ms))
-    await _look(session, looked, topic, TRACE_TOPIC, TOPICS_MAX)
+    await _search(session, looked, topic, TRACE_TOPIC, TOPICS_MAX)
     records = oldest_first(looked.messages.values())
     for is_wanted in (
         lambda one: one.topic == topic or one.offset_msg_id == looked.identity.text.upper(),
@@ -124,7 +124,7 @@ def _distinct(messages: Iterable[MessageExt]) -> list[list[MessageExt]]:
     return sorted(groups.values(), key=lambda found: max(one.store_timestamp for one in found), reverse=True)
 
 
-async def _look(session: Session, looked: _Looked, topic: str | None, trace_topic: str, topics_max: int) -> None:
+async def _search(session: Session, looked: _Looked, topic: str | None, trace_topic: str, topics_max: int) -> None:
     """Look where the message may be, nearest first, until it is found. A key may belong to messages of every topic."""
     text, kind = looked.identity.text, looked.identity.kind
     place = looked.identity.place

@@ -249,7 +249,7 @@ class Session:
         """
         gathered = await self.each({node: node for node in nodes}, lambda node: operation(present(node)))
         if not slaves_suffice:
-            gathered.failures += [stood_in(node) for node in gathered.responses if node.stands_in]
+            gathered.failures += [slave_only(node) for node in gathered.responses if node.stands_in]
         return gathered
 
 
@@ -269,7 +269,7 @@ def away(node: Node, before: str = "") -> BrokerAway:
     )
 
 
-def stood_in(node: Node) -> Failure:
+def slave_only(node: Node) -> Failure:
     hint = "start its master, or promote a slave: orbitmq cluster list"
     text = f"its master is away; this is what {node} has, which may lack the newest"
     return Failure(node.name, None, "UNREACHABLE", text, hint, retryable=True)

@@ -123,7 +123,7 @@ class Broker:
         self._registrar = self._make_registrar()
         self._settings = Settings(
             (options, store_options), clock, self._settings_changed,
-            {"useTLS": as_text(tls is not None and tls.asks_with_tls)}, configuration)
+            {"useTLS": as_text(tls is not None and tls.uses_tls)}, configuration)
         for handlers in self._handlers():
             handlers.add_to(self.router)
         self._fence = Fence(lambda: role.not_serving, self._sending.refusal, role.confirm)
@@ -158,17 +158,17 @@ class Broker:
         """Build the tables of connected clients."""
         options, refusals = self.options, self.refusals
         self.presence = Presence(
-            self.groups, options, presence_clock, refusals, group_gone=self._filters.group_gone)
+            self.groups, options, presence_clock, refusals, forget_group=self._filters.forget_group)
         self.producers, self.consumers = self.presence.producers, self.presence.consumers
         self.router = Router("broker")
         self._access = self._make_access(store_options) if options.acl_enable else None
         # A signature covers every field as it was sent, so nothing is read straight into typed headers then.
         self._server = Server(
-            self.router, on_close=self.presence.client_gone, typed=self._access is None,
+            self.router, on_close=self.presence.forget_client, typed=self._access is None,
             tls=ServerTls(tls) if tls is not None else None, limits=limits, refusals=refusals)
         self.connections, self.budgets, self.lateness = (
             self._server.connections, self._server.budgets, self._server.lateness)
-        self._remoting = Remoting(tls=client_context(tls) if tls is not None and tls.asks_with_tls else None)
+        self._remoting = Remoting(tls=client_context(tls) if tls is not None and tls.uses_tls else None)
         self.replicas = Replicas(
             self.store, store_options, self._clock,
             networks_of(store_options.ha_slave_addresses, only_local=options.acl_enable))
@@ -222,7 +222,7 @@ class Broker:
             RuntimeInfo(
                 self.statistics, store, offsets, self.consumers, self.options, self.searches, self._clock,
                 delayed=self._delayed, lateness=self.lateness, damage=self._restoring.damage,
-                guard=self.archive_guard, replication=self._replication_figures),
+                guard=self.archive_guard, replication=self._replication_metrics),
             self.role,
         )
 
@@ -262,7 +262,7 @@ class Broker:
             (LOOK_SECONDS, self._slow_groups.look),
             (GUARD_SECONDS, self.archive_guard.look),
             (LOCK_SWEEP_SECONDS, self.presence.sweep_locks),
-            (SAVE_AGAIN_SECONDS, self._save_again),
+            (SAVE_AGAIN_SECONDS, self._retry_save),
             (FILTER_SAVE_SECONDS, self._filters.save_soon),
             (options.flush_consumer_offset_interval_ms / 1000, self.offsets.save_soon),
             (options.flush_delay_offset_interval_ms / 1000, self._delayed.save_soon),
@@ -405,7 +405,7 @@ class Broker:
             file.mark()
         await asyncio.gather(*(file.flush() for file in self._files), return_exceptions=True)
 
-    def _save_again(self) -> None:
+    def _retry_save(self) -> None:
         """What could not be written, because the disk was full, must not wait for the next change."""
         for file in self._files:
             file.retry()
@@ -449,7 +449,7 @@ class Broker:
             configuration,
             (self.topics, self.groups, self.offsets, self._delayed),
             refusal=self._sending.refusal,
-            register=self._register_again,
+            register=self._register_now,
             serving_changed=self._serving_changed,
             become=self._become,
         )
@@ -504,7 +504,7 @@ class Broker:
         else:
             await self._registrar.again()
 
-    async def _register_again(self) -> None:
+    async def _register_now(self) -> None:
         await self._registrar.again()
 
     def _become(self, role: str) -> None:
@@ -536,5 +536,5 @@ class Broker:
     def _queues_of(self, topic: str, group: str) -> int:
         return self.topics.queues(topic) if group in self.groups.table else 0
 
-    def _replication_figures(self) -> dict[str, str]:
+    def _replication_metrics(self) -> dict[str, str]:
         return replication_metrics(self.store, self.replicas, self.role)

@@ -59,7 +59,7 @@ class ClientRelay:
         for member in members:
             _refuse_older(member, STATUS_SINCE)
         ask = GetConsumerStatusFromClientHeader(header.topic, header.group)
-        answers = await asyncio.gather(*(_ask_status(member, ask) for member in members))
+        answers = await asyncio.gather(*(_request_status(member, ask) for member in members))
         tables = {
             member.client_id: answer.message_queue_table
             for member, answer in zip(members, answers, strict=True)
@@ -110,7 +110,7 @@ class ClientRelay:
         return answer
 
 
-async def _ask_status(member: ConnectedClient, header: GetConsumerStatusFromClientHeader) -> ConsumerStatus | None:
+async def _request_status(member: ConnectedClient, header: GetConsumerStatusFromClientHeader) -> ConsumerStatus | None:
     question = request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
     try:
         answer = await member.connection.call(question, STATUS_TIMEOUT_MS)

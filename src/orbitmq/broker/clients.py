@@ -225,7 +225,7 @@ class Consumers:
         if joined:
             _log.info("event=consumer_joined group=%s client=%s", group.name, client.client_id)
         if changed:
-            self._tell(group)
+            self._rebalance_members(group)
         return changed
 
     def _has_room(self, name: str, view: View, client: ConnectedClient) -> bool:
@@ -234,14 +234,14 @@ class Consumers:
         views = group.views if group is not None else {}
         own = self._weights[client.connection] - _weight(views.get(client.connection)) + weight
         if own > SUBSCRIPTIONS_OF_ONE_MAX:
-            self._told_too_much(name, client, own, SUBSCRIPTIONS_OF_ONE_MAX)
+            self._log_limit(name, client, own, SUBSCRIPTIONS_OF_ONE_MAX)
             return False
         if self._weight + weight > SUBSCRIPTIONS_MAX and view not in views.values():
-            self._told_too_much(name, client, self._weight, SUBSCRIPTIONS_MAX)
+            self._log_limit(name, client, self._weight, SUBSCRIPTIONS_MAX)
             return False
         return self._memberships.add(client.connection, name)
 
-    def _told_too_much(self, name: str, client: ConnectedClient, topics: int, limit: int) -> None:
+    def _log_limit(self, name: str, client: ConnectedClient, topics: int, limit: int) -> None:
         text = "event=subscriptions_refused group=%.300s client=%.300s peer=%s topics=%d limit=%d"
         self._refusals.note(Limit.MEMBERSHIPS, _log, text, name, client.client_id, client.connection, topics, limit)
 
@@ -264,7 +264,7 @@ class Consumers:
             del self.groups[name]
             self._gone(name)
         elif client is not None:
-            self._tell(group)
+            self._rebalance_members(group)
 
     def forget(self, connection: Connection) -> bool:
         """Take a client out of its groups; True when it was in so many that some are left for another turn."""
@@ -301,7 +301,7 @@ class Consumers:
             self.differing.discard(group.name)
             _log.info("event=subscriptions_agree group=%s", group.name)
 
-    def _tell(self, group: ConsumerGroup) -> None:
+    def _rebalance_members(self, group: ConsumerGroup) -> None:
         if not self._notifies(group.name):
             return
         header = NotifyConsumerIdsChangedHeader(group.name)

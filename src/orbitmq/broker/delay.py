@@ -265,7 +265,7 @@ class DelayedDelivery:
         text = "event=delayed_message_dropped topic=%.300s level=%d offset=%d id=%.300s stored_id=%s reason=%.300s"
         topic, unique_id = properties.get(REAL_TOPIC) or "", properties.get(UNIQ_KEY) or ""
         what = topic, unit.queue_id + 1, unit.queue_offset, unique_id, stored_id, reason
-        self._lines.tell(_log, text, *what, level=logging.ERROR, lines=DROPPED_LINES)
+        self._lines.log(_log, text, *what, level=logging.ERROR, lines=DROPPED_LINES)
 
     def _text(self) -> str:
         if self._changed:

@@ -127,7 +127,7 @@ class Filters:
             if topic not in wanted:
                 self._kill(known)
 
-    def group_gone(self, group: str) -> None:
+    def forget_group(self, group: str) -> None:
         """The last member of a group has left."""
         for known in self._by_group.get(group, {}).values():
             self._kill(known)
@@ -152,11 +152,11 @@ class Filters:
             expression = compiled(subscription.expression, subscription.expression_type)
         except ExpressionIllegal as error:
             text = "event=filter_refused topic=%.300s group=%.300s error=%.300s"
-            self._refusals.tell(_log, text, topic, group, error)
+            self._refusals.log(_log, text, topic, group, error)
             return
         if self._count >= FILTERS_MAX:
             text = "event=filter_refused topic=%.300s group=%.300s limit=%d"
-            self._refusals.tell(_log, text, topic, group, FILTERS_MAX)
+            self._refusals.log(_log, text, topic, group, FILTERS_MAX)
             return
         self._add(
             Filter(
@@ -164,7 +164,7 @@ class Filters:
             )
         )
         text = "event=filter_registered topic=%.300s group=%.300s"
-        self._refusals.tell(_log, text, topic, group, level=logging.INFO, lines=FILTER_LINES)
+        self._refusals.log(_log, text, topic, group, level=logging.INFO, lines=FILTER_LINES)
 
     def _kill(self, known: Filter) -> None:
         if not known.is_dead:

@@ -118,7 +118,7 @@ class Groups:
             reason = f"those of the broker take {self._texts.size >> 20} MiB: all of them have to fit into one frame"
         else:
             return
-        self._told_too_many(name, limit)
+        self._log_limit(name, limit)
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"group {name} is not created: {reason}")
 
     def _may_be_created(self, name: str) -> bool:
@@ -126,10 +126,10 @@ class Groups:
         limit = min(self._options.auto_created_groups_max, self._options.groups_max)
         if len(self.table) < limit and self._texts.size <= AUTO_CREATED_SIZE_MAX and _has_retry_topic(name):
             return True
-        self._told_too_many(name, limit)
+        self._log_limit(name, limit)
         return False
 
-    def _told_too_many(self, name: str, limit: int) -> None:
+    def _log_limit(self, name: str, limit: int) -> None:
         text = "event=group_refused group=%.300s groups=%d limit=%d bytes=%d"
         self._refusals.note(Limit.GROUPS, _log, text, name, len(self.table), limit, self._texts.size)
 

@@ -101,7 +101,7 @@ class HeldPulls:
     def _wake(self) -> None:
         arrived, self._arrived = self._arrived, {}
         for key, messages in arrived.items():
-            self._release(key, _NewMessages(key, messages, self._unit).are_wanted)
+            self._release(key, _NewMessages(key, messages, self._unit).match)
         self._run_ready()
 
     def scan(self, now_ms: int, newest_offset: Callable[[str, int], int]) -> None:
@@ -180,10 +180,10 @@ class _NewMessages:
         self._read = unit
         self._units: dict[int, memoryview | None] = {}
 
-    def are_wanted(self, pull: HeldPull) -> bool:
+    def match(self, pull: HeldPull) -> bool:
         matcher, look = pull.wanted
         new = [offset for offset, code in self._messages if offset > pull.offset and (matcher is None or matcher(code))]
-        if look is None or len(new) > min(LOOKED_AT_MAX, look.looks_max):
+        if look is None or len(new) > min(LOOKED_AT_MAX, look.reads_max):
             return bool(new)
         for offset in new:
             message = self._unit(offset - 1)

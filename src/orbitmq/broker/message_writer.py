@@ -195,13 +195,13 @@ class _Both:
 
     def flushed(self, status: PutStatus) -> None:
         self._flush = status
-        self._tell()
+        self._call_back()
 
     def copied(self, status: PutStatus) -> None:
         self._copy = status
-        self._tell()
+        self._call_back()
 
-    def _tell(self) -> None:
+    def _call_back(self) -> None:
         if self._flush is not None and self._copy is not None:
             self._done(self._copy if self._copy is not PutStatus.PUT_OK else self._flush)
 

@@ -145,7 +145,7 @@ class ConsumerOffsets:
         if not self._is_strange(topic, group, queue_id):
             return True
         if self._strangers_count >= STRANGERS_MAX and self._may_look_again:
-            self._look_again(self._strangers)
+            self._recount(self._strangers)
         if self._strangers_count >= STRANGERS_MAX:
             text = "event=offset_refused key=%.100s reason=unknown limit=%d"
             self._refusals.note(Limit.OFFSETS, _log, text, key, STRANGERS_MAX)
@@ -161,7 +161,7 @@ class ConsumerOffsets:
             return False  # the broker's own progress
         return not 0 <= queue_id < self._queues(topic, group)
 
-    def _look_again(self, table: Mapping[str, Iterable[int]]) -> None:
+    def _recount(self, table: Mapping[str, Iterable[int]]) -> None:
         """Count the unknown entries again: a topic or group may have been created or deleted since."""
         self._may_look_again = False
         self._strangers = {}
@@ -318,7 +318,7 @@ class ConsumerOffsets:
         for key, offsets in table.items():
             self._of_key(key).update(offsets)
         self._count = sum(map(len, table.values()))
-        self._look_again(table)
+        self._recount(table)
         self._texts = {key: self._entry(key, offsets) for key, offsets in table.items()}
 
     def _text(self) -> Callable[[], str]:

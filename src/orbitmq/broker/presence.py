@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class Presence:
-    """`group_gone` is called for a consumer group that has no member any more."""
+    """`forget_group` is called for a consumer group that has no member any more."""
 
     def __init__(
         self,
@@ -26,31 +26,31 @@ class Presence:
         options: BrokerOptions,
         clock: Clock,
         refusals: Refusals,
-        group_gone: Callable[[str], object],
+        forget_group: Callable[[str], object],
     ) -> None:
         self._groups = groups
         self._options = options
         self.clock = clock
         self.producers = Producers(refusals=refusals)
-        self.consumers = Consumers(self._wants_notice, gone=group_gone, refusals=refusals)
+        self.consumers = Consumers(self._is_notified, gone=forget_group, refusals=refusals)
         self.locks = LockTable(options.lock_max_live_ms, refusals=refusals)
 
-    def _wants_notice(self, group: str) -> bool:
+    def _is_notified(self, group: str) -> bool:
         config = self._groups.table.get(group)
         return self._options.notify_consumer_ids_changed and (config is None or config.notify_consumer_ids_changed)
 
-    def client_gone(self, connection: Connection) -> None:
+    def forget_client(self, connection: Connection) -> None:
         """Remove the client of a closed connection: some of its groups now, others in later turns."""
         more = self.producers.forget(connection)
         if self.consumers.forget(connection) or more:
-            asyncio.get_running_loop().call_soon(self.client_gone, connection)
+            asyncio.get_running_loop().call_soon(self.forget_client, connection)
 
     def close_expired(self) -> None:
         """Remove clients without heartbeats, and close their connections."""
         now_ms = self.clock.now_ms()
         for connection in self.producers.expired(now_ms) | self.consumers.expired(now_ms):
             _log.info("event=client_expired peer=%s", connection.address)
-            self.client_gone(connection)
+            self.forget_client(connection)
             connection.close()
 
     def sweep_locks(self) -> None:

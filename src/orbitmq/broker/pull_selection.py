@@ -129,7 +129,7 @@ class ExpressionLook:
 
     def __init__(self, expression: Sql92Expression) -> None:
         self._expression = expression
-        self.looks_max = _looks(expression.cost)
+        self.reads_max = _reads_max(expression.cost)
 
     def may_take(self, _extension: Extension) -> bool:
         return True
@@ -144,7 +144,7 @@ class FilterLook:
     def __init__(self, filters: Filters, chosen: Filter) -> None:
         self._bloom = filters.bloom
         self._filter = chosen
-        self.looks_max = _looks(chosen.expression.cost)
+        self.reads_max = _reads_max(chosen.expression.cost)
 
     def may_take(self, extension: Extension) -> bool:
         is_older = extension.store_timestamp <= self._filter.born_ms
@@ -160,7 +160,7 @@ class RetryLook:
     def __init__(self, filters: Filters, retry_topic: str) -> None:
         self._filters = filters
         self._group = retry_topic.removeprefix(RETRY_PREFIX)
-        self.looks_max = _looks(max((one.expression.cost for one in filters.of(self._group)), default=1))
+        self.reads_max = _reads_max(max((one.expression.cost for one in filters.of(self._group)), default=1))
 
     def may_take(self, _extension: Extension) -> bool:
         return True
@@ -171,7 +171,7 @@ class RetryLook:
         return chosen is None or chosen.expression.matches(properties)
 
 
-def _looks(cost: int) -> int:
+def _reads_max(cost: int) -> int:
     return max(LOOKS_MIN, min(LOOKS_MAX, COST_MAX // cost))
 
 

@@ -164,7 +164,7 @@ class Resumption:
         if found is None:
             found = self._offsets.query(group, topic, queue_id)
         redirected_to = limit if found is None else QueueOffset(found)
-        self._tell("position_from_before", connection, group, topic, queue_id, offset, redirected_to)
+        self._log_redirect("position_from_before", connection, group, topic, queue_id, offset, redirected_to)
         return redirected_to
 
     def committed(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> int:
@@ -172,7 +172,7 @@ class Resumption:
         limit = self._limit(connection, group, topic, queue_id, offset)
         if limit is None:
             return offset
-        self._tell("progress_from_before", connection, group, topic, queue_id, offset, limit)
+        self._log_redirect("progress_from_before", connection, group, topic, queue_id, offset, limit)
         return limit
 
     def _limit(self, connection: Connection, group: str, topic: str, queue_id: int, offset: int) -> QueueOffset | None:
@@ -241,7 +241,7 @@ class Resumption:
             _log.warning("event=positions_not_followed limit=%d", REMEMBERED_MAX)
             self._end()
 
-    def _tell(self, event: str, connection: Connection, group: str, *place: str | int) -> None:
+    def _log_redirect(self, event: str, connection: Connection, group: str, *place: str | int) -> None:
         if self._lines < TOLD_MAX:
             self._lines += 1
             text = "event=%s group=%.300s topic=%.300s queue=%d from=%d to=%d peer=%s"

@@ -84,7 +84,7 @@ class SendBackHandler:
                     f"its properties of {len(unit.properties.encode())} bytes leave no room for a retry: a dead letter"
                 )
                 text = "event=dead_letter_without_retry group=%.300s topic=%.300s offset=%d reason=%s"
-                self._lines.tell(_log, text, group.name, unit.topic, header.offset, result.name)
+                self._lines.log(_log, text, group.name, unit.topic, header.offset, result.name)
                 result = await self._store_dead_letter(unit, group, header)
         if result is not PutStatus.PUT_OK:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, result.name)

@@ -136,7 +136,7 @@ class SendHandler:
         self._writing.refuse_if_busy()
         try:
             header = command.header(kind)
-            return self._store_and_answer(connection, command, header)
+            return self._store_and_respond(connection, command, header)
         except RoomAwaited as awaited:
             connection.defer(command)
             self._writing.when_room(awaited, partial(self._send_later, connection, command, header))
@@ -153,7 +153,7 @@ class SendHandler:
         answer: Answer | Awaitable[Answer]
         try:
             if refused is None:
-                answer = self._store_and_answer(connection, command, header)
+                answer = self._store_and_respond(connection, command, header)
             else:
                 answer = self.response(command, refused, header.queue_id)
         except RoomAwaited as awaited:
@@ -167,7 +167,7 @@ class SendHandler:
             answer = connection.failed(command, error)
         connection.complete(command, answer)
 
-    def _store_and_answer(
+    def _store_and_respond(
         self, connection: Connection, command: Command, header: AnySendHeader
     ) -> Answer | Awaitable[Answer]:
         topic = self.topic_of(header)
@@ -178,14 +178,14 @@ class SendHandler:
             self._writing.can_wait and result.status is PutStatus.PUT_OK and waits_for_store(header.properties or "")
         )
         if topic.name in self._topics.unsaved:
-            return self._answer_when_saved(command, topic.name, result, queue_id, waits=waits)
+            return self._respond_when_saved(command, topic.name, result, queue_id, waits=waits)
         if waits:
             connection.defer(command)
-            self._writing.when_durable(result, partial(self._answer_late, connection, command, result, queue_id))
+            self._writing.when_durable(result, partial(self._respond_later, connection, command, result, queue_id))
             return None
         return self.response(command, result, queue_id)
 
-    async def _answer_when_saved(
+    async def _respond_when_saved(
         self, command: Command, topic: str, result: PutResult, queue_id: int, *, waits: bool
     ) -> Command:
         """Messages of a new topic are stored in the order of their arrival; responses wait until the topic is on
@@ -199,7 +199,7 @@ class SendHandler:
             return self.refusal(command, error.response_code, str(error))
         return self.response(command, result, queue_id)
 
-    def _answer_late(
+    def _respond_later(
         self, connection: Connection, command: Command, result: PutResult, queue_id: int, status: PutStatus
     ) -> None:
         result.status = status
@@ -252,7 +252,7 @@ class SendHandler:
         record.properties = with_cluster(without_wait(text), self._options.broker_cluster_name).encode()
         result = self._writing.put(record, True)
         if result.status is PutStatus.PROPERTIES_SIZE_EXCEEDED and topic.name.startswith(RETRY_PREFIX):
-            result = self._bury_at_once(connection, command, header, topic)
+            result = self._dead_letter_at_once(connection, command, header, topic)
         return result, queue_id
 
     def record_of(
@@ -295,7 +295,7 @@ class SendHandler:
             record.topic = self._topics.create_for_system(dlq_topic(name), 1).name
             record.queue_id = 0
 
-    def _bury_at_once(
+    def _dead_letter_at_once(
         self, connection: Connection, command: Command, header: AnySendHeader, topic: TopicConfig
     ) -> PutResult:
         """A message sent to a retry topic that has no room for a delay: its consumer would send it for ever."""
@@ -310,7 +310,7 @@ class SendHandler:
             if result.status is not PutStatus.PROPERTIES_SIZE_EXCEEDED:
                 break
         text = "event=dead_letter_without_retry group=%.300s topic=%.300s reason=%s"
-        self._lines.tell(_log, text, group, topic.name, PutStatus.PROPERTIES_SIZE_EXCEEDED.name)
+        self._lines.log(_log, text, group, topic.name, PutStatus.PROPERTIES_SIZE_EXCEEDED.name)
         return result
 
     def response(self, command: Command, result: PutResult, queue_id: int) -> Command:

@@ -152,7 +152,7 @@ class Topics:
         model = self.table.get(template)
         limit = min(self._options.auto_created_topics_max, self._options.topics_max)
         if len(self.table) >= limit or self._texts.size > AUTO_CREATED_SIZE_MAX:
-            self._told_too_many(name, limit)
+            self._log_limit(name, limit)
             return None
         if model is not None and self._perm_of_template(model) & PERM_INHERIT:
             count = max(0, min(queues, model.write_queues))
@@ -160,7 +160,7 @@ class Topics:
             return self._add(TopicConfig(name, count, count, model.perm & ~PERM_INHERIT, model.filter_type, sys_flag))
         if name.startswith(RETRY_PREFIX):
             return self.create_for_system(name, 1, unit=unit)
-        self._refusals.tell(_log, "event=topic_refused topic=%.300s template=%.300s", name, template)
+        self._refusals.log(_log, "event=topic_refused topic=%.300s template=%.300s", name, template)
         return None
 
     def create_for_system(self, name: str, queues: int, *, unit: bool = False) -> TopicConfig:
@@ -202,10 +202,10 @@ class Topics:
             reason = f"those of the broker take {self._texts.size >> 20} MiB: all of them have to fit into one frame"
         else:
             return
-        self._told_too_many(name, limit)
+        self._log_limit(name, limit)
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"topic {name} is not created: {reason}")
 
-    def _told_too_many(self, name: str, limit: int) -> None:
+    def _log_limit(self, name: str, limit: int) -> None:
         text = "event=topic_refused topic=%.300s reason=limit topics=%d limit=%d bytes=%d"
         self._refusals.note(Limit.TOPICS, _log, text, name, len(self.table), limit, self._texts.size)
 

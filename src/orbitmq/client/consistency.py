@@ -94,7 +94,7 @@ async def check(instance: Instance, group: str) -> SubscriptionCheck:
         if error.code != ResponseCode.SYSTEM_ERROR:  # the response for a group without members
             raise
         ids = []
-    said = await said_by(instance, broker, group, ids)
+    said = await subscriptions_of(instance, broker, group, ids)
     return SubscriptionCheck(sorted(said.subscribed), said.silent, differences(said.subscribed))
 
 
@@ -106,7 +106,9 @@ class SubscriptionResponses:
     silent: dict[str, str] = field(default_factory=dict)
 
 
-async def said_by(instance: Instance, broker: str, group: str, client_ids: Iterable[str]) -> SubscriptionResponses:
+async def subscriptions_of(
+    instance: Instance, broker: str, group: str, client_ids: Iterable[str]
+) -> SubscriptionResponses:
     """The subscriptions of these members, or why they are unknown."""
     gate = asyncio.Semaphore(ASKED_AT_ONCE)
     said = SubscriptionResponses()

@@ -331,7 +331,7 @@ class Consumer(Client):
         others = [client_id for client_id in self._members if client_id != instance.client_id]
         try:
             broker = await instance.any_broker(next(iter(self._subscriptions), retry_topic(self.group)))
-            said = await consistency.said_by(instance, broker, self.group, others[:COMPARED_MEMBERS_MAX])
+            said = await consistency.subscriptions_of(instance, broker, self.group, others[:COMPARED_MEMBERS_MAX])
         except OrbitMQError as error:
             _log.info("event=subscriptions_not_compared group=%s error=%s", self.group, error)
             return

@@ -45,7 +45,7 @@ async def _by_unique_id(instance: Instance, topic: str, unique_id: str, now_ms: 
         begin_ms = decode_unique_id(unique_id, now_ms).created_ms - CLOCK_SLACK_MS
     except MessageIllegal:  # a producer of another make
         begin_ms = 0
-    found = await _ask_all(
+    found = await _query_all(
         instance, topic, unique_id, UNIQUE_ID_MAX, begin_ms, EVER_MS,
         lambda message: message.properties.get(UNIQ_KEY) == unique_id, unique=True,
     )  # fmt: skip
@@ -56,13 +56,13 @@ async def query_messages(
     instance: Instance, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int
 ) -> list[MessageExt]:
     """The newest messages with the key, oldest first."""
-    found = await _ask_all(
+    found = await _query_all(
         instance, topic, key, max_count, begin_ms, end_ms, lambda message: key in message.keys.split(), unique=False
     )
     return found[-max_count:] if max_count > 0 else []
 
 
-async def _ask_all(
+async def _query_all(
     instance: Instance,
     topic: str,
     key: str,

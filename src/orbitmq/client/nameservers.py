@@ -60,12 +60,12 @@ class NameServers:
                 self._current = address
                 self._is_silent = False
                 return answer
-        self._tell_silence()
+        self._log_silence()
         raise ConnectError(
             f"no name server responds: {'; '.join(failures)}; check namesrv_addr and that one of them runs"
         )
 
-    def _tell_silence(self) -> None:
+    def _log_silence(self) -> None:
         if not self._is_silent:
             self._is_silent = True
             _log.warning(

@@ -51,7 +51,7 @@ class OffsetStore(Protocol):
         """Release the file."""
 
 
-def _told_nobody(group: str, queue: MessageQueue, offset: int, error: OrbitMQError) -> None:
+def _log_failure(group: str, queue: MessageQueue, offset: int, error: OrbitMQError) -> None:
     _log.warning("event=offset_not_stored group=%s queue=%s offset=%d error=%s", group, queue, offset, error)
 
 
@@ -92,7 +92,7 @@ class BrokerOffsets:
     async def persist(self, queues: Collection[MessageQueue]) -> None:
         ahead, rest = self._in_turn(self.table.own(queues))
         await asyncio.gather(*(self._begin(queue, offset) for queue, offset in ahead))
-        await asyncio.gather(*(self._tell(queue, offset) for queue, offset in rest))
+        await asyncio.gather(*(self._store(queue, offset) for queue, offset in rest))
 
     def _in_turn(self, offsets: Mapping[MessageQueue, int]) -> tuple[list[Offset], list[Offset]]:
         """The offsets to send first, and the rest. A RocketMQ broker loses one of two first offsets of a group and
@@ -112,14 +112,14 @@ class BrokerOffsets:
         try:
             await self._commit(queue, offset)
         except OrbitMQError as error:
-            _told_nobody(self._group, queue, offset, error)
+            _log_failure(self._group, queue, offset, error)
 
-    async def _tell(self, queue: MessageQueue, offset: int) -> None:
+    async def _store(self, queue: MessageQueue, offset: int) -> None:
         try:
             address = await self._address(queue)
             await operations.update_consumer_offset_oneway(self._instance.remoting, address, self._group, queue, offset)
         except OrbitMQError as error:
-            _told_nobody(self._group, queue, offset, error)
+            _log_failure(self._group, queue, offset, error)
 
     async def commit(self, queues: Collection[MessageQueue]) -> None:
         outcomes: list[BaseException | None] = []

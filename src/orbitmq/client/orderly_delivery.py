@@ -143,7 +143,7 @@ class OrderlyDelivery:
 
     async def _retry(self, cached: ProcessQueue, messages: Sequence[MessageExt]) -> bool:
         """Put messages back to be delivered again; False when all went to the dead letter topic instead."""
-        again = [message for message in messages if not await self._is_given_up(cached, message)]
+        again = [message for message in messages if not await self._is_dead_letter(cached, message)]
         if cached.dropped:
             return True
         for message in again:
@@ -151,7 +151,7 @@ class OrderlyDelivery:
         cached.put_back(again)
         return bool(again)
 
-    async def _is_given_up(self, cached: ProcessQueue, message: MessageExt) -> bool:
+    async def _is_dead_letter(self, cached: ProcessQueue, message: MessageExt) -> bool:
         if message.reconsume_times < self._reconsume_times_max:
             return False
         try:

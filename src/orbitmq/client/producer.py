@@ -239,7 +239,7 @@ class Producer(Client):
         self, deliver: Delivery, size: int, timeout: float | None, callback: SendCallback | None
     ) -> asyncio.Task[SendResult]:
         ends = None if timeout is None else end_of(timeout)
-        tell = None if callback is None else partial(_tell, CALLBACK.accept(callback))
+        tell = None if callback is None else partial(_call_back, CALLBACK.accept(callback))
         task = asyncio.get_running_loop().create_task(self._in_turn(deliver, size, self._async_rules, ends))
         self._note(task)
         if tell is not None:
@@ -451,7 +451,7 @@ class Producer(Client):
         result = await outbox.send(packed, target, lambda: sender.send(packed, rules, target))
         return replace(result, queue=self._namespace.unwrap_queue(result.queue)) if self._namespace else result
 
-    async def _send_again(self, packed: Outgoing, target: SendTarget) -> None:
+    async def _resend(self, packed: Outgoing, target: SendTarget) -> None:
         assert self._sender is not None, "the outbox is open while the producer runs"
         await self._sender.send(packed, self._usual_rules, target)
 
@@ -484,7 +484,7 @@ class Producer(Client):
             self._traces = trace_dispatcher(instance, self.group, "PRODUCE", self._settings["trace_topic"])
             self._hooks.append(SendTraceHook(self._traces))
         if self._outbox is not None:
-            await self._outbox.open(self._send_again)
+            await self._outbox.open(self._resend)
 
     async def _join(self, instance: Instance) -> None:
         instance.add_producer(self.group)
@@ -534,7 +534,7 @@ def _select(selector: QueueSelector[A], message: Message, arg: A, queues: Sequen
     return selector(queues, message, arg)
 
 
-def _tell(callback: SendCallback, task: asyncio.Task[SendResult]) -> None:
+def _call_back(callback: SendCallback, task: asyncio.Task[SendResult]) -> None:
     error: BaseException | None = asyncio.CancelledError() if task.cancelled() else task.exception()
     try:
         callback(None if error is not None else task.result(), error)

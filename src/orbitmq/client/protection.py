@@ -11,7 +11,7 @@ from functools import partial
 
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import ConfigurationError
-from orbitmq.net.tls import asking_context
+from orbitmq.net.tls import outgoing_context
 from orbitmq.wire.command import Command
 from orbitmq.wire.signature import Credentials, sign
 
@@ -44,7 +44,7 @@ def tls_of(settings: ClientSettings) -> ssl.SSLContext | None:
     """What encrypts every connection; None for plain ones. ConfigurationError names a file that cannot be used."""
     if not settings["tls"]:
         return None
-    return asking_context(
+    return outgoing_context(
         verify=settings["tls_verify"],
         check_host=settings["tls_check_host"],
         trusted=settings["tls_ca_file"],

@@ -64,9 +64,9 @@ class OwnedQueues:
     async def _lock_at(self, address: str, queues: list[MessageQueue]) -> set[MessageQueue]:
         async with self._turns[address]:
             wanted = [queue for queue in queues if queue in self._requested]  # the others were released meanwhile
-            return await self._ask(address, wanted) if wanted else set()
+            return await self._request(address, wanted) if wanted else set()
 
-    async def _ask(self, address: str, queues: list[MessageQueue]) -> set[MessageQueue]:
+    async def _request(self, address: str, queues: list[MessageQueue]) -> set[MessageQueue]:
         began = asyncio.get_running_loop().time()
         remoting, client_id = self._instance.remoting, self._instance.client_id
         try:

@@ -180,7 +180,7 @@ class Routes:
         """One request at a time per topic; concurrent callers share the response."""
         task = self._lookups.get(topic)
         if task is None:
-            task = asyncio.create_task(self._ask(topic))
+            task = asyncio.create_task(self._fetch(topic))
             self._lookups[topic] = task
             task.add_done_callback(lambda done: self._looked_up(topic, done))
         # Shielded: a caller that gives up must not cancel the request of the others.
@@ -191,7 +191,7 @@ class Routes:
         if not task.cancelled():
             task.exception()  # every caller may have been cancelled; the loop must not report the failure
 
-    async def _ask(self, topic: str) -> TopicRouteData | None:
+    async def _fetch(self, topic: str) -> TopicRouteData | None:
         return await self._name_servers.ask(
             lambda address: operations.route(self._remoting, address, topic, timeout_ms=self._timeout_ms)
         )

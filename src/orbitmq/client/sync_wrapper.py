@@ -271,9 +271,9 @@ class CallFuture(concurrent.futures.Future[R]):
             callbacks, self._done_callbacks = self._done_callbacks, []
             act(value)
         if callbacks:
-            thread.callbacks.put(functools.partial(self._tell, callbacks))
+            thread.callbacks.put(functools.partial(self._call_back, callbacks))
 
-    def _tell(self, callbacks: Sequence[Callable[[CallFuture[R]], object]]) -> None:
+    def _call_back(self, callbacks: Sequence[Callable[[CallFuture[R]], object]]) -> None:
         for callback in callbacks:
             try:
                 callback(self)

@@ -29,7 +29,7 @@ from orbitmq.dashboard import accounts, changes, pages
 from orbitmq.dashboard.audit import AuditLog
 from orbitmq.dashboard.clusters import DashboardCluster
 from orbitmq.dashboard.formats import environment, rendered
-from orbitmq.dashboard.guard import Headers, body_of, is_looked_at, is_ours, query_of, refuse_host
+from orbitmq.dashboard.guard import Headers, body_of, is_ours, is_read, query_of, refuse_host
 from orbitmq.dashboard.logins import Guesses, Login, Logins
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import (
@@ -244,7 +244,7 @@ class Dashboard:
             )
         if login.role < role:
             raise Forbidden(f"{login.name} has the role {login.role.word}; this needs {role.word}")
-        if not body_bytes_max and not is_looked_at(request):
+        if not body_bytes_max and not is_read(request):
             raise Forbidden("the request comes from a page of another site; open the address yourself")
         form = Fields(await body_of(request, body_bytes_max)) if body_bytes_max else Fields()
         readonly = self.settings.readonly or cluster.access.readonly

@@ -25,7 +25,7 @@ class BoundedConnection(H11Protocol):
         self._reading: asyncio.TimerHandle | None = None
         if len(self.connections) >= CONNECTIONS_MAX:
             self._take_place()
-        self._look()
+        self._expire()
 
     @property
     def has_request(self) -> bool:
@@ -49,16 +49,16 @@ class BoundedConnection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._look()
+        self._expire()
 
     def on_response_complete(self) -> None:
         self.since = self.loop.time()
         _ended(self._receiving)
         self._receiving = None
         super().on_response_complete()
-        self._look()
+        self._expire()
 
-    def _look(self) -> None:
+    def _expire(self) -> None:
         if self.has_request or self.transport.is_closing():
             _ended(self._receiving)
             self._receiving = None

@@ -87,7 +87,7 @@ def is_ours(request: Request) -> bool:
     return origin.partition("://")[2] == request.headers.get("host", "")
 
 
-def is_looked_at(request: Request) -> bool:
+def is_read(request: Request) -> bool:
     """Whether the user or a page of ours requests it. Other sites may link to it, but not load it in the background,
     for example as a picture, because a search is work for brokers."""
     headers = request.headers

@@ -135,10 +135,10 @@ def _parser() -> Lark:
     from lark import Lark  # here, for importing it takes longer than all else that a client imports
 
     meaning: Any = _Meaning()  # its methods are called while the parser reads, so there is never a tree
-    return Lark(GRAMMAR, parser="lalr", lexer="basic", transformer=meaning, lexer_callbacks={"NAME": _word})
+    return Lark(GRAMMAR, parser="lalr", lexer="basic", transformer=meaning, lexer_callbacks={"NAME": _token})
 
 
-def _word(token: Token) -> Token:
+def _token(token: Token) -> Token:
     word = token.upper()
     return token.update(type=word) if word in WORDS else token
 

@@ -105,7 +105,7 @@ class Handlers:
                 now_ms=self._clock.now_ms(),
                 epoch=header.master_epoch or 0,
             )
-        self._tell_rivals(identity, rivals)
+        self._log_rivals(identity, rivals)
         is_taken = self._routes.data_version(identity) is not None
         if is_new and is_taken:
             _log.info("event=broker_registered name=%s id=%d address=%s", identity.name, identity.id, identity.address)
@@ -116,13 +116,13 @@ class Handlers:
             answer = headers.RegisterBrokerResponseHeader(master.ha_address, master.address, epoch)
         return command.response(ResponseCode.SUCCESS, header=answer, body=self._order_settings())
 
-    def _tell_rivals(self, identity: BrokerIdentity, before: frozenset[str]) -> None:
+    def _log_rivals(self, identity: BrokerIdentity, before: frozenset[str]) -> None:
         """Two masters of one name give the same offsets to different messages: an operator has to know."""
         now = self._routes.rivals(identity.name)
         if now - before:
             kept = self._routes.master_address(identity.name)
             text = "event=two_masters name=%.300s in_routes=%.300s other=%.300s remedy=start_it_as_a_slave"
-            self._refusals.tell(
+            self._refusals.log(
                 _log,
                 text,
                 identity.name,
@@ -226,12 +226,12 @@ class Handlers:
         with self._counted(Limit.SETTINGS, connection):
             async with self._saving:
                 await asyncio.to_thread(self._kv.put, header.namespace, header.key, header.value)
-        self._tell("event=kv_put namespace=%.300s key=%.300s peer=%s", header.namespace, header.key, connection)
+        self._log_change("event=kv_put namespace=%.300s key=%.300s peer=%s", header.namespace, header.key, connection)
         return command.response(ResponseCode.SUCCESS)
 
-    def _tell(self, text: str, namespace: str, key: str, connection: Connection) -> None:
+    def _log_change(self, text: str, namespace: str, key: str, connection: Connection) -> None:
         """Any client may change settings, at any rate."""
-        self._refusals.tell(_log, text, namespace, key, connection.address, level=logging.INFO, lines=SETTINGS_LINES)
+        self._refusals.log(_log, text, namespace, key, connection.address, level=logging.INFO, lines=SETTINGS_LINES)
 
     def get_kv(self, _: Connection, command: Command) -> Command:
         header = command.header(headers.GetKVConfigHeader)
@@ -246,7 +246,9 @@ class Handlers:
         header = command.header(headers.DeleteKVConfigHeader)
         async with self._saving:
             await asyncio.to_thread(self._kv.delete, header.namespace, header.key)
-        self._tell("event=kv_deleted namespace=%.300s key=%.300s peer=%s", header.namespace, header.key, connection)
+        self._log_change(
+            "event=kv_deleted namespace=%.300s key=%.300s peer=%s", header.namespace, header.key, connection
+        )
         return command.response(ResponseCode.SUCCESS)
 
     def list_kv(self, _: Connection, command: Command) -> Command:

@@ -148,16 +148,16 @@ class Lateness:
             self._longest, self._longest_before, self._period_ends = 0.0, self._longest, now + PERIOD_SECONDS
         self._longest = max(self._longest, late)
         if late >= STALL_SECONDS:
-            self._tell(late, worked)
+            self._log_stall(late, worked)
         self._watch.forget()
         self._long_request = (0.0, 0)
 
-    def _tell(self, late: float, worked: float) -> None:
+    def _log_stall(self, late: float, worked: float) -> None:
         seconds, code = self._long_request
         request = f" request={code} request_ms={seconds * 1000:.0f}" if seconds else ""
         text = "event=loop_stalled ms=%d worked_ms=%d%s %s"
         seen = self._watch.seen or "seen=nothing"
-        self._refusals.tell(_log, text, late * 1000, worked * 1000, request, seen, lines=STALL_LINES)
+        self._refusals.log(_log, text, late * 1000, worked * 1000, request, seen, lines=STALL_LINES)
 
     def _forget(self) -> None:
         self._late_seconds = 0.0

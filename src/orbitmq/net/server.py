@@ -180,7 +180,7 @@ class Server:
     def _close_idle(self, idle: deque[Connection]) -> None:
         for _ in range(min(CLOSED_A_TURN, len(idle))):
             connection = idle.popleft()
-            self._refusals.tell(
+            self._refusals.log(
                 _log, "event=idle_closed peer=%s", connection.address, level=logging.INFO, lines=IDLE_LINES
             )
             connection.close()

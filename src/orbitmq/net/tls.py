@@ -44,7 +44,7 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
 def client_context(options: TlsOptions) -> ssl.SSLContext:
     """The context of a broker's connections to name servers; host names are not compared, as in RocketMQ."""
     verify = options.verify_servers and not options.test_mode
-    return asking_context(
+    return outgoing_context(
         verify=verify,
         check_host=False,
         trusted=options.client_trust_path,
@@ -54,7 +54,7 @@ def client_context(options: TlsOptions) -> ssl.SSLContext:
     )
 
 
-def asking_context(
+def outgoing_context(
     *, verify: bool, check_host: bool, trusted: str, certificate: str = "", key: str = "", password: str = ""
 ) -> ssl.SSLContext:
     """The context of a client. Empty `trusted` means the authorities this machine trusts. ConfigurationError."""
@@ -154,7 +154,7 @@ class ServerTls:
 
     def start(self) -> None:
         if self._options.cert_path and not self.is_off:
-            self._watch = asyncio.get_running_loop().create_task(self._look_regularly())
+            self._watch = asyncio.get_running_loop().create_task(self._reload_regularly())
 
     async def stop(self) -> None:
         tasks = [task for task in (self._watch, self._making) if task is not None]
@@ -162,12 +162,12 @@ class ServerTls:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _look_regularly(self) -> None:
+    async def _reload_regularly(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            await asyncio.to_thread(self.look)
+            await asyncio.to_thread(self.reload)
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Reload the files if one has changed. If they do not match, as in the middle of a replacement, the old
         certificate stays, and the reason is logged once.
         """

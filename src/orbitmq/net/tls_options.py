@@ -65,7 +65,7 @@ class TlsOptions(Options):
     client_key_password: str = option("tls.client.keyPassword", "", "Password of that key.", secret=True)
 
     @property
-    def asks_with_tls(self) -> bool:
+    def uses_tls(self) -> bool:
         """Whether connections to others are encrypted."""
         return self.use_tls == "true" or (self.use_tls == "auto" and self.mode == ENFORCING)
 

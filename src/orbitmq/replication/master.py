@@ -58,7 +58,7 @@ class SlaveLink(asyncio.Protocol):
         self.address = address_text(self.host, port)
         self._heard = self._wrote = asyncio.get_running_loop().time()
         self._transport.set_write_buffer_limits(high=BUFFER_BYTES)
-        self._owner.came(self)
+        self._owner.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self in self._owner.links:
@@ -258,7 +258,7 @@ class Replicas:
             self.acknowledged = PhysicalOffset(place)
             self._waits.reached(self.acknowledged)
 
-    def came(self, link: SlaveLink) -> None:
+    def connected(self, link: SlaveLink) -> None:
         """A new connection without a report. If there are too many, the host with most of them loses its oldest: slaves
         on other hosts can connect however many it opens.
         """

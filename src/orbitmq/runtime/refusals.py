@@ -68,7 +68,7 @@ class Refusals:
         if untold:
             log.warning(f"{text} refused=%d", *arguments, untold)  # noqa: G004 - the text is the caller's, not a value
 
-    def tell(
+    def log(
         self, log: logging.Logger, text: str, *arguments: object, level: int = logging.WARNING, lines: int = 1
     ) -> None:
         """Log an event that peers may cause at any rate and that is no refusal: at most `lines` of one text per

@@ -33,7 +33,7 @@ class ShieldedTasks:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            task.add_done_callback(_tell)
+            task.add_done_callback(_log_failure)
             raise
 
     async def settled(self) -> None:
@@ -48,7 +48,7 @@ class ShieldedTasks:
         await self.settled()
 
 
-def _tell(task: asyncio.Task[Any]) -> None:
+def _log_failure(task: asyncio.Task[Any]) -> None:
     if task.cancelled() or (error := task.exception()) is None:
         return
     what = getattr(task.get_coro(), "__qualname__", task)

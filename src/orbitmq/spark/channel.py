@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from orbitmq.errors import ConnectError, RemotingTimeout, SendRequestError
-from orbitmq.net.tls import asking_context
+from orbitmq.net.tls import outgoing_context
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FrameDecoder, encode_frame
 from orbitmq.wire.signature import Credentials, sign
@@ -37,7 +37,7 @@ class Protection:
         """The socket, with TLS if configured. OSError when the peer is not trusted; ConfigurationError."""
         if not self.tls:
             return plain
-        context = asking_context(verify=self.verify, check_host=self.check_host, trusted=self.trusted)
+        context = outgoing_context(verify=self.verify, check_host=self.check_host, trusted=self.trusted)
         try:
             return context.wrap_socket(plain, server_hostname=host)
         except (OSError, ssl.SSLError):

@@ -84,13 +84,13 @@ class RangeReader:
     def _drain(self, channel: Channel) -> Iterator[list[bytes]]:
         """Pull until the range is complete; the next pulls are in flight while the caller processes a result."""
         in_flight: dict[int | None, Lane] = {}
-        self._ask(channel, in_flight)
+        self._send_pulls(channel, in_flight)
         while in_flight:
             for response in channel.receive():
                 lane = in_flight.pop(response.opaque, None)
                 if lane is not None:
                     self._take(lane, response)
-            self._ask(channel, in_flight)  # one write for all: writing costs more than anything else here
+            self._send_pulls(channel, in_flight)  # one write for all: writing costs more than anything else here
             if bodies := self._fetch.ready():
                 yield bodies
 
@@ -102,7 +102,7 @@ class RangeReader:
             self._fetch.on_response(lane, _pull_response(response))
             self._failures = 0
 
-    def _ask(self, channel: Channel, in_flight: dict[int | None, Lane]) -> None:
+    def _send_pulls(self, channel: Channel, in_flight: dict[int | None, Lane]) -> None:
         lanes = self._fetch.wanted()
         if lanes:
             pulls = [self._pull(lane) for lane in lanes]

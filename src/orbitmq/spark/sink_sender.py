@@ -36,7 +36,7 @@ from orbitmq.errors import (
 from orbitmq.message.model import MASTER_ID, MessageQueue
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.net.remoting import Remoting
-from orbitmq.net.tls import asking_context
+from orbitmq.net.tls import outgoing_context
 from orbitmq.operations import queries, routes, sends
 from orbitmq.operations.statistics import wait_until_dispatched
 from orbitmq.spark.fetch import refused
@@ -90,7 +90,9 @@ class SinkSender:
         protection = self._options.protection
         tls = None
         if protection.tls:
-            tls = asking_context(verify=protection.verify, check_host=protection.check_host, trusted=protection.trusted)
+            tls = outgoing_context(
+                verify=protection.verify, check_host=protection.check_host, trusted=protection.trusted
+            )
         credentials = protection.credentials
         signing = None if credentials is None else partial(sign, credentials=credentials)
         self._remoting = Remoting(sign=signing, tls=tls)

@@ -135,7 +135,7 @@ class Coverage:
         expected = _Expected(self._files, queues)
         progress = Progress(clock, first, limit, "log_checking")
         for start in range(first, limit, size):
-            missing, looked_at = self._look_into(queues, expected, start)
+            missing, looked_at = self._scan_uncovered(queues, expected, start)
             read += looked_at
             progress.skip(size - looked_at)
             if missing is not None:
@@ -144,7 +144,7 @@ class Coverage:
                 progress.look(start + size)
         return Proof(limit, read)
 
-    def _look_into(self, queues: ConsumeQueues, expected: _Expected, start: int) -> tuple[Unit | None, int]:
+    def _scan_uncovered(self, queues: ConsumeQueues, expected: _Expected, start: int) -> tuple[Unit | None, int]:
         """The first message of the file that starts there which a queue lacks, and how many bytes were read for it."""
         read = 0
         file = self._files.find(start)

@@ -362,7 +362,7 @@ class MessageStore:
             return PROPERTIES_TOO_LONG
         except BodyTooLarge as error:
             return illegal(f"{error}, which maxMessageSize allows")
-        if self._multi_dispatch.is_wanted(batch):
+        if self._multi_dispatch.names_queues(batch):
             # Each would need its own offsets in them, and recovery after a crash would accept forged ones.
             return illegal("messages of a batch enter no further queues")
         total = len(batch.units)
@@ -406,7 +406,7 @@ class MessageStore:
         else:
             self._log_committer.ask()
             self._commit_worker.wake()
-            self._ask_flush()
+            self._request_flush()
 
     def when_durable(self, offset: PhysicalOffset, callback: FlushCallback) -> None:
         """The same for a message that was put. With SYNC_FLUSH it may wait a little for others, see `CommitGroup`."""
@@ -420,14 +420,14 @@ class MessageStore:
         self._waits.expire()
         self._room.expire()
 
-    def _ask_flush(self) -> None:
+    def _request_flush(self) -> None:
         if self._log_flusher.ask():
             self._log_worker.wake()
 
     def _wake_flusher(self) -> None:
         if self._group is None:
             if self._log_flusher.has_enough:
-                self._ask_flush()
+                self._request_flush()
         elif self._group.come():
             self._log_worker.wake()
 
@@ -435,11 +435,11 @@ class MessageStore:
         """On the committing thread; as `_on_flush`."""
         self._deliver(lambda: self._arrivals.show(committed))
         if self._waits:
-            self._ask_flush()
+            self._request_flush()
 
     def _settle(self) -> None:
         """Have log and queues flushed soon."""
-        self._ask_flush()
+        self._request_flush()
         self._queue_flusher.ask()
         self._queue_worker.wake()
 

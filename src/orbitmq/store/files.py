@@ -72,12 +72,12 @@ def check_spare_files() -> None:
     mapped, allowed = _mapped.value, open_files()
     if mapped >= allowed - allowed // CONNECTIONS_SHARE - FILES_SPARE:
         text = "event=too_many_open_files mapped=%d limit=%d (raise it: `ulimit -Hn`, LimitNOFILE of systemd)"
-        _refusals.tell(_log, text, mapped, allowed, level=logging.ERROR)
+        _refusals.log(_log, text, mapped, allowed, level=logging.ERROR)
         raise BlockingIOError(errno.EMFILE, f"{mapped} files are mapped, of {allowed} that may be open")
     allowed = memory_maps()
     if mapped >= allowed - allowed // MAPS_SHARE:
         text = "event=too_many_maps mapped=%d limit=%d (raise it: vm.max_map_count of sysctl)"
-        _refusals.tell(_log, text, mapped, allowed, level=logging.ERROR)
+        _refusals.log(_log, text, mapped, allowed, level=logging.ERROR)
         raise BlockingIOError(errno.ENOMEM, f"{mapped} files are mapped, of {allowed} maps that there may be")
 
 
@@ -343,7 +343,7 @@ class DirectoryLock:
         os.fdatasync(self._descriptor)
 
     @classmethod
-    def is_held(cls, path: Path) -> bool:
+    def is_locked(cls, path: Path) -> bool:
         """Whether this process or another one has the lock."""
         if path.resolve() in cls._held:  # opening the file here and closing it would give the lock up
             return True
@@ -474,7 +474,7 @@ class Files:
 
     def is_locked(self, path: Path) -> bool:
         """Whether another process holds the lock; does not take it."""
-        return DirectoryLock.is_held(path)
+        return DirectoryLock.is_locked(path)
 
 
 def _exchange(first: Path, second: Path) -> bool:
@@ -599,7 +599,7 @@ def _not_mapped(path: Path, error: OSError | ValueError, *, create: bool) -> Exc
     if not create:
         return StoreError(f"{text}: {mapped} files are mapped already; raise vm.max_map_count of sysctl, now {allowed}")
     told = "event=map_refused path=%s mapped=%d limit=%d (raise it when they are close: vm.max_map_count of sysctl)"
-    _refusals.tell(_log, told, path, mapped, allowed, level=logging.ERROR)
+    _refusals.log(_log, told, path, mapped, allowed, level=logging.ERROR)
     return BlockingIOError(errno.ENOMEM, f"{text}, {mapped} files are mapped, of {allowed} maps that there may be")
 
 

@@ -70,7 +70,7 @@ class MultiDispatch(NamedTuple):
             if name not in SEND_FORBIDDEN_TOPICS
         ]
 
-    def is_wanted(self, batch: PackedBatch) -> bool:
+    def names_queues(self, batch: PackedBatch) -> bool:
         """Whether one of these messages names further queues."""
         return self.is_enabled and any(_NAMES in text for text in batch.texts())
 

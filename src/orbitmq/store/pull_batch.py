@@ -24,9 +24,9 @@ Matcher = Callable[[int], bool]
 
 
 class CloserLook(Protocol):
-    """A filter that needs more than the tag hash. One read checks at most `looks_max` messages with it."""
+    """A filter that needs more than the tag hash. One read checks at most `reads_max` messages with it."""
 
-    looks_max: int
+    reads_max: int
 
     def may_take(self, extension: Extension) -> bool:
         """Whether a message with this queue extension may match. Not called for messages without one."""
@@ -158,7 +158,7 @@ def _scan(
         if is_filtered and not _may_match(queue, matcher, look, code):
             continue
         if look is not None:
-            if looks == look.looks_max:
+            if looks == look.reads_max:
                 consumed -= 1
                 break
             looks += 1

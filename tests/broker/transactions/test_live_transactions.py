@@ -230,7 +230,7 @@ async def test_a_decision_counts_though_its_producer_leaves_before_the_disk_has_
                 await end_transaction_oneway(producer.remoting, broker.address, producer.end_header(prepared, COMMIT))
                 await until(lambda: len(broker.store.flush_waits) == 1)
             await until(lambda: len(broker._server.connections) == 0)
-        broker.store._ask_flush()
+        broker.store._request_flush()
         await until(lambda: broker.store.max_offset("Orders", 0) == 1)
         assert [message.body for message in await reader.read("Orders")] == [b"paid"]
 

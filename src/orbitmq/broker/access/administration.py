@@ -53,7 +53,7 @@ class AccessAdministration:
             path = control.policy.owners.get(config.access_key, control.main_file)
             await control.change(path, lambda document: files.with_account(document, config))
 
-        return await _answered(command, put(), ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED)
+        return await _updated(command, put(), ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED)
 
     async def delete_account(self, _connection: Connection, command: Command) -> Command:
         control = self._active(ResponseCode.DELETE_ACL_CONFIG_FAILED)
@@ -63,7 +63,7 @@ class AccessAdministration:
             remark = f"The accesskey[{key}] corresponding to accessConfig has been deleted failed."
             raise RequestRejected(ResponseCode.DELETE_ACL_CONFIG_FAILED, remark)
         removal = control.change(path, lambda document: files.without_account(document, key))
-        return await _answered(command, removal, ResponseCode.DELETE_ACL_CONFIG_FAILED)
+        return await _updated(command, removal, ResponseCode.DELETE_ACL_CONFIG_FAILED)
 
     async def put_white_list(self, _connection: Connection, command: Command) -> Command:
         """The white list of one file that is in use: a request must not choose a path."""
@@ -76,7 +76,7 @@ class AccessAdministration:
             raise RequestRejected(ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED, remark)
         addresses = [text.strip() for text in _white_addresses(header.global_white_addrs) if text.strip()]
         change = control.change(path, lambda document: files.with_white(document, addresses))
-        return await _answered(command, change, ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED)
+        return await _updated(command, change, ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED)
 
     def versions(self, _connection: Connection, command: Command) -> Command:
         control = self._active(ResponseCode.SYSTEM_ERROR)
@@ -100,7 +100,7 @@ class AccessAdministration:
         return self._control
 
 
-async def _answered(command: Command, work: Awaitable[None], failure: int) -> Command:
+async def _updated(command: Command, work: Awaitable[None], failure: int) -> Command:
     try:
         await work
     except ConfigurationError as error:

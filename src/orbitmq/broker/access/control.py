@@ -132,21 +132,21 @@ class AccessControl:
             )
 
     def start(self) -> None:
-        self._watch = asyncio.get_running_loop().create_task(self._look_regularly())
+        self._watch = asyncio.get_running_loop().create_task(self._reload_regularly())
 
     async def stop(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
 
-    async def _look_regularly(self) -> None:
+    async def _reload_regularly(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self._denied.clear()
             async with self._changing:
-                await asyncio.to_thread(self.look)
+                await asyncio.to_thread(self.reload)
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Reload the files if one has changed. If that fails the old rules stay in effect, and the reason is logged
         once.
 

@@ -52,22 +52,22 @@ class Fence:
 
     def beat(self) -> None:
         """The event loop runs; call this every BEAT_SECONDS from the start on."""
-        self._look()
+        self._check_pause()
 
     def begin(self) -> None:
         """The time before this does not count as a pause."""
         self._beat = self._clock()
 
-    def _look(self) -> None:
+    def _check_pause(self) -> None:
         now = self._clock()
         paused, self._beat = now - self._beat, now
         if paused > PAUSE_SECONDS and self._confirm is not None:
             _log.warning("event=paused seconds=%.1f", paused)
             self._must_confirm = True
             if self._confirming is None:
-                self._confirming = asyncio.get_running_loop().create_task(self._ask(self._confirm))
+                self._confirming = asyncio.get_running_loop().create_task(self._reconfirm(self._confirm))
 
-    async def _ask(self, confirm: Callable[[], Awaitable[None]]) -> None:
+    async def _reconfirm(self, confirm: Callable[[], Awaitable[None]]) -> None:
         """Repeat after a pause in between: responses from before it prove nothing."""
         try:
             while self._must_confirm:
@@ -79,7 +79,7 @@ class Fence:
     def _fenced(self, handler: Handler, request: Request) -> Handler:
         def fenced(connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
             if self._clock() - self._beat > PAUSE_SECONDS:
-                self._look()
+                self._check_pause()
             if self._confirming is not None:
                 return self._later(self._confirming, handler, request, connection, command)
             if reason := self._reason():

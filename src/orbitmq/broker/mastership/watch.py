@@ -167,7 +167,7 @@ class MasterWatch:
             return False  # the registration will report it
         if listed is None or listed == self._address():
             return False
-        await self._ask(listed)
+        await self._exchange(listed)
         return True
 
     async def confirm(self) -> None:
@@ -197,7 +197,7 @@ class MasterWatch:
         for _ in range(TRIES):
             with contextlib.suppress(OrbitMQError):
                 while (listed := await self._listed(server)) != self._address():
-                    if listed is not None and await self._ask(listed):
+                    if listed is not None and await self._exchange(listed):
                         return
                     await asyncio.sleep(AGAIN_SECONDS)
                 await asyncio.gather(*map(self._confirm_with, self._listed_slaves - before))
@@ -206,7 +206,7 @@ class MasterWatch:
     async def _confirm_with(self, slave: str) -> None:
         """Wait for its response: a slave that is promoted closes its ports before it opens them as the master."""
         while True:
-            if await self._ask(slave):
+            if await self._exchange(slave):
                 return
             await asyncio.sleep(AGAIN_SECONDS)
 
@@ -214,7 +214,7 @@ class MasterWatch:
         with contextlib.suppress(OrbitMQError):
             listed = await self._listed(server)
             if listed is not None and listed != self._address():
-                await self._ask(listed)
+                await self._exchange(listed)
 
     async def _listed(self, server: str) -> str | None:
         brokers = (await cluster_info(self._remoting, server, timeout_ms=ASK_MS)).brokers
@@ -233,10 +233,10 @@ class MasterWatch:
             asked = {address for address, other in self.others.items() if other.may_be_asked}
             known = asked | {self._record.known.former_master} - {"", self._address()}
             for address in known:
-                await self._ask(address)
+                await self._exchange(address)
             await asyncio.sleep(ROUND_SECONDS if loop.time() < soon_ends else ROUND_LATER_SECONDS)
 
-    async def _ask(self, address: str) -> bool:
+    async def _exchange(self, address: str) -> bool:
         """Report this master to the broker at `address` and evaluate its response. Returns whether it responds."""
         try:
             other = await exchange_mastership(self._remoting, address, self.own, timeout_ms=ASK_MS)

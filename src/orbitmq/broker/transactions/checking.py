@@ -164,14 +164,14 @@ class Checking:
         for offset, (place, size, _) in enumerate(entries, first):
             if offset < ledger.position:
                 continue  # decided
-            if not self._look(offset, place, limits, started_ms):
+            if not self._check(offset, place, limits, started_ms):
                 return False
             size_looked_at += size
             if size_looked_at >= STEP_BYTES:
                 return True
         return bool(entries)
 
-    def _look(self, offset: int, place: int, limits: Limits, started_ms: int) -> bool:
+    def _check(self, offset: int, place: int, limits: Limits, started_ms: int) -> bool:
         """Deal with the first open message; False when it ends the round."""
         half = read_half(self._store.unit_at(place))
         if half is None:
@@ -194,7 +194,7 @@ class Checking:
             len(record.properties) > PROPERTIES_SIZE_MAX
         ):  # RocketMQ ends its round here, so later messages would never be checked
             text = "event=transaction_given_up topic=%.300s id=%.300s reason=no_room_for_its_checks"
-            self._lines.tell(_log, text, half.topic, half.unique_id)
+            self._lines.log(_log, text, half.topic, half.unique_id)
             verdict = Verdict.DISCARD
         if verdict is Verdict.DISCARD:
             self._topics.create_for_system(TRANSACTION_CHECK_MAX_TOPIC, 1)
@@ -211,7 +211,7 @@ class Checking:
                 return False
             self._ledger.copied(result.queue_offset, half.identity)
             if verdict is Verdict.CHECK:
-                self._ask(copy, result)
+                self._request_check(copy, result)
         self._counts[verdict.name.lower()] += 1
         return True
 
@@ -227,7 +227,7 @@ class Checking:
 
     # --------------------------------------------------------------------------------------------- check requests
 
-    def _ask(self, half: Half, result: PutResult) -> None:
+    def _request_check(self, half: Half, result: PutResult) -> None:
         """Send one check request to one producer of the group. Without a producer the next round tries again."""
         connection = self._next_producer(half.group)
         if connection is None:

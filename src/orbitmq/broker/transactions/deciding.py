@@ -131,7 +131,7 @@ class Deciding:
         half = self._named(header)
         state, offset = self._ledger.state(half.offset, half.identity)
         if state is State.DECIDED:
-            return _answer(command, ResponseCode.SUCCESS)
+            return _respond(command, ResponseCode.SUCCESS)
         if state is State.OVER:
             remark = "the transaction is decided, or its producer has been asked about a newer copy of the message"
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
@@ -159,13 +159,13 @@ class Deciding:
             self.on_end(half.topic, is_commit, self._clock.now_ms() - half.unit.store_timestamp)
         waits = self._writing.can_wait and half.waits_for_store and op.status is PutStatus.PUT_OK
         if waits and not command.is_oneway:
-            return self._answer_when_durable(command, op)
-        return _answer(command, ResponseCode.SUCCESS)
+            return self._respond_when_durable(command, op)
+        return _respond(command, ResponseCode.SUCCESS)
 
-    async def _answer_when_durable(self, command: Command, op: PutResult) -> Command:
+    async def _respond_when_durable(self, command: Command, op: PutResult) -> Command:
         """A flush that takes too long is no failure: the decision is stored, as it is with RocketMQ."""
         await self._writing.durable(op)
-        return _answer(command, ResponseCode.SUCCESS)
+        return _respond(command, ResponseCode.SUCCESS)
 
     def _named(self, header: EndTransactionHeader) -> Half:
         """The half message that a decision names, if all its fields match."""
@@ -181,10 +181,10 @@ class Deciding:
         return half
 
     def _refusal(self, command: Command, result: PutResult) -> Command:
-        return _answer(command, *outcome_of(result, self._writing.disk_use))
+        return _respond(command, *outcome_of(result, self._writing.disk_use))
 
 
-def _answer(command: Command, code: int, remark: str | None = None) -> Command:
+def _respond(command: Command, code: int, remark: str | None = None) -> Command:
     answer = command.response(code, remark)
     answer.ext = {}
     return answer

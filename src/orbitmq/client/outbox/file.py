@@ -162,9 +162,9 @@ class OutboxFile:
                     self._write([write])
                 return
             _log.error("event=outbox_write_failed path=%s error=%s", self.path, error)
-            self._tell(writes, error)
+            self._call_back(writes, error)
         else:
-            self._tell(writes, None)
+            self._call_back(writes, None)
 
     def _commit(self, writes: list[_Write]) -> None:
         with self._env.begin(write=True) as transaction:
@@ -181,7 +181,7 @@ class OutboxFile:
             if highest:
                 transaction.put(SETTLED, NUMBER.pack(highest))
 
-    def _tell(self, writes: list[_Write], error: Exception | None) -> None:
+    def _call_back(self, writes: list[_Write], error: Exception | None) -> None:
         callbacks = [write.done for write in writes if write.done is not None]
 
         def tell() -> None:

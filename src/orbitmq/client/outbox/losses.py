@@ -35,7 +35,7 @@ class Losses:
 
     def open(self) -> None:
         if self._on_loss is not None:
-            self._task = asyncio.get_running_loop().create_task(self._tell_all(self._on_loss))
+            self._task = asyncio.get_running_loop().create_task(self._report_all(self._on_loss))
 
     def tell(self, loss: Loss) -> None:
         """Report a loss."""
@@ -50,7 +50,7 @@ class Losses:
             except asyncio.QueueFull:
                 _log.error("event=outbox_on_loss_too_slow waiting=%d msg_id=%s", self._queue.qsize(), loss.msg_id)
 
-    async def _tell_all(self, on_loss: OnLoss) -> None:
+    async def _report_all(self, on_loss: OnLoss) -> None:
         call = on_loss if inspect.iscoroutinefunction(on_loss) else self._on_a_thread(on_loss)
         try:
             while (loss := await self._queue.get()) is not None:

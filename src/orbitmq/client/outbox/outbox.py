@@ -321,7 +321,7 @@ class Outbox:
             if not oldest.is_in_flight:
                 self._backlog.remove(oldest.sequence)
                 if not self._evicted:
-                    self._background.spawn(self._tell_evicted())
+                    self._background.spawn(self._report_evicted())
                 self._evicted.append(oldest.sequence)
 
     def _written(
@@ -353,14 +353,14 @@ class Outbox:
         try:
             kept = await self._read(waiting.sequence)
             if kept is not None:
-                await self._send_again(waiting, kept)
+                await self._redeliver(waiting, kept)
         finally:
             if waiting.is_in_flight and self._backlog.find(waiting.sequence) is waiting:  # the task was cancelled
                 self._backlog.failed(waiting.sequence, self._clock.now_ms() + FIRST_PAUSE_MS)
             self._sending -= 1
             self._news.set()
 
-    async def _send_again(self, waiting: BacklogEntry, kept: OutboxRecord) -> None:
+    async def _redeliver(self, waiting: BacklogEntry, kept: OutboxRecord) -> None:
         assert self._resend is not None, "an open outbox has a function that sends"
         number = waiting.sequence
         if self._clock.now_ms() - kept.first_failed_ms > self.limits.age_max_s * 1000:
@@ -369,14 +369,14 @@ class Outbox:
         try:
             await self._resend(kept.message, SendTarget(kept.queue, kept.key))
         except OrbitMQError as error:
-            self._failed_again(waiting, kept, error)
+            self._retry_failed(waiting, kept, error)
         else:
             self.delivered += 1
             self._backlog.remove(number)
             self._remove_from_disk(number)
             self._reached(kept.message.topic)
 
-    def _failed_again(self, waiting: BacklogEntry, kept: OutboxRecord, error: OrbitMQError) -> None:
+    def _retry_failed(self, waiting: BacklogEntry, kept: OutboxRecord, error: OrbitMQError) -> None:
         number = waiting.sequence
         if not worth_keeping(kept.message, error):
             self._lose(number, kept, LossReason.NON_RETRYABLE, str(error))
@@ -425,7 +425,7 @@ class Outbox:
             self._losses.tell(Loss(LossReason.CORRUPT_RECORD, f"message {number} of the outbox: {error}"))
             return None
 
-    async def _tell_evicted(self) -> None:
+    async def _report_evicted(self) -> None:
         """Report evicted messages one after another, to keep the order of losses."""
         while self._evicted:
             kept = await self._read(self._evicted[0])

@@ -22,7 +22,7 @@ LOOK_SECONDS = 3.0
 
 @shows("tail", "tail.html")
 async def tail(request: DashboardRequest) -> PageContent:
-    query = _look(request) if request.query.text("topic") else None
+    query = _query(request) if request.query.text("topic") else None
     names = await topic_names(request)
     offered = [one.topic for one in names.items][:TOPICS_SHOWN]
     common = {"topics": offered, "every": EVERY_SECONDS, "rows_max": ROWS_MAX, "filters": FILTERS, "query": query}
@@ -39,7 +39,7 @@ async def tail(request: DashboardRequest) -> PageContent:
 @shows("tail/rows", "tail_rows.html")
 async def rows(request: DashboardRequest) -> PageContent:
     """The messages since the mark, for the script of the page. A cluster that does not respond is named in its line."""
-    query = _look(request)
+    query = _query(request)
     if query.mark is None:
         raise BadField("mark is missing")
     try:
@@ -56,7 +56,7 @@ async def rows(request: DashboardRequest) -> PageContent:
     return PageContent({**values, "rows": newest_first, "every": EVERY_SECONDS}, Result(warnings=paged.found.warnings))
 
 
-def _look(request: DashboardRequest) -> MessageQuery:
+def _query(request: DashboardRequest) -> MessageQuery:
     query = message_query(request)
     wanted = replace(query.request.wanted, begin_ms=None, end_ms=None)
     return replace(query, request=replace(query.request, wanted=wanted))

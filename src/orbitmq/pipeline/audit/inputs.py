@@ -128,9 +128,9 @@ class ClusterInput:
         self._closed: SourceError | None = None  # a topic is forbidden to this account: no checks of messages
         self._standings: list[GroupOffset] = []
         self._refusal: OrbitMQError | None = None  # of the request for group offsets; other checks run without them
-        self._ask_all()
+        self._query_all()
 
-    def _ask_all(self) -> None:
+    def _query_all(self) -> None:
         try:
             self._bounds = self._bounds_of(self._places)
         except SourceError as error:
@@ -139,7 +139,7 @@ class ClusterInput:
             self._closed = error
             return
         try:
-            self._standings = self._asked_standings() if BACKLOG in self._options.wanted else []
+            self._standings = self._progress_by_group() if BACKLOG in self._options.wanted else []
         except OrbitMQError as error:
             self._refusal = error
 
@@ -203,7 +203,7 @@ class ClusterInput:
         delays: list[tuple[str, int, int]] = []
         for name, queues in by_broker(found).items():
             place = found[queues[0]]
-            done = decode(DelayOffsetTable, self._ask(name, place, RequestCode.GET_ALL_DELAY_OFFSET)).offset_table
+            done = decode(DelayOffsetTable, self._request(name, place, RequestCode.GET_ALL_DELAY_OFFSET)).offset_table
             levels = self._levels(name, place)
             for queue in queues:
                 low, high = bounds[queue]
@@ -217,7 +217,7 @@ class ClusterInput:
         )
 
     def _levels(self, name: str, place: BrokerAddresses) -> Sequence[int]:
-        settings = decode_settings(self._ask(name, place, RequestCode.GET_BROKER_CONFIG))
+        settings = decode_settings(self._request(name, place, RequestCode.GET_BROKER_CONFIG))
         if LEVELS not in settings:
             raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"broker {name} does not report its {LEVELS}")
         return parse_delay_levels(settings[LEVELS])
@@ -241,7 +241,7 @@ class ClusterInput:
             return bounds[0]
         return self._cluster.offset_at(queue, place.addresses, bounds, begin_ms, TOOLS_CONSUMER_GROUP)
 
-    def _asked_standings(self) -> list[GroupOffset]:
+    def _progress_by_group(self) -> list[GroupOffset]:
         options = self._options
         if options.groups.strip() != ALL:
             return [
@@ -251,7 +251,7 @@ class ClusterInput:
             ]
         found = []
         for name, queues in by_broker(self._places).items():
-            told = self._ask(name, self._places[queues[0]], RequestCode.GET_ALL_CONSUMER_OFFSET)
+            told = self._request(name, self._places[queues[0]], RequestCode.GET_ALL_CONSUMER_OFFSET)
             found += _standings(decode(ConsumerOffsetTable, told), name, self._places)
         return found
 
@@ -270,7 +270,7 @@ class ClusterInput:
         reader = self._spark.read.format(TopicSource.name()).options(**connection(self._options), **ranges(filled))
         return reader.options(columns=",".join(names), **how).load()
 
-    def _ask(self, name: str, place: BrokerAddresses, code: RequestCode) -> bytes:
+    def _request(self, name: str, place: BrokerAddresses, code: RequestCode) -> bytes:
         def requests(channel: Channel) -> list[Command]:
             return channel.call(request(code))
 

@@ -82,13 +82,13 @@ class Bodies:
         found = [read(body or b"") for body in batch.column("body").to_pylist()]
         bad = [number for number, each in enumerate(found) if each.errors]
         if bad:
-            self._tell(batch, bad, found)
+            self._log_rescued(batch, bad, found)
         whole = batch.append_column(VALUE, pa.array([each.value for each in found], self._type()))
         texts = [_as_json(each.rescued) if each.rescued else None for each in found]
         whole = whole.append_column(RESCUED, pa.array(texts, pa.string()))
         return whole.filter(pa.array([not each.errors for each in found])) if bad and self.on_bad == SKIP else whole
 
-    def _tell(self, batch: pa.RecordBatch, bad: list[int], found: list[ParsedBody]) -> None:
+    def _log_rescued(self, batch: pa.RecordBatch, bad: list[int], found: list[ParsedBody]) -> None:
         names = ("topic", "brokerName", "queueId", "queueOffset")
         place = "/".join(str(batch.column(name)[bad[0]].as_py()) for name in names)
         if self.on_bad == SUSPEND:

@@ -40,7 +40,7 @@ from orbitmq.store.tools.portions import (
     make_queues,
     queue_works,
 )
-from orbitmq.store.tools.verify import Progress, is_removed, known_topics, log_directories, no_progress, state_of
+from orbitmq.store.tools.verify import Progress, is_removed, log_directories, no_progress, state_of, topic_table
 
 BUNDLE_ENTRIES = 2_000_000  # queues of so many entries are one piece of work, of some seconds
 
@@ -196,7 +196,7 @@ class _Rebuild:
     def _make_queues(self, run: Workers, portions: Sequence[Portion], rebuilt: Rebuilt) -> None:
         made = self._root / STAGING / "consumequeue"
         self._fs.make_directory(made)
-        known = known_topics(self._root)
+        known = topic_table(self._root)
         own = frozenset(topic for portion in portions for topic in portion.own_topics)
         removed = {topic for topic in own if is_removed(topic, known) and not self._has_queues(topic)}
         works = queue_works(portions, removed.__contains__)

@@ -56,7 +56,7 @@ def state_of(fs: Files, root: Path, commit_logs: Sequence[Path]) -> State:
     return State.CRASHED if fs.size(root / "abort") >= 0 else State.STOPPED
 
 
-def known_topics(root: Path) -> frozenset[str] | None:
+def topic_table(root: Path) -> frozenset[str] | None:
     """The topics that the broker's table names, None without a table that can be read."""
     try:
         table = load_with_backup(root / "config" / "topics.json", loads)
@@ -180,7 +180,7 @@ class _Verification:
             self._report.damage(self._log.path(start), gap.start - start, text)
         for queue, check in self._queues.items():
             check.conclude(self._log, log_end, self._limit, self._multi_dispatch, queue)
-        known = known_topics(self._root)
+        known = topic_table(self._root)
         for (topic, queue_id), (count, first) in self._absent.items():
             path = self._root / "consumequeue" / topic / str(queue_id)
             messages = f"{counted(count, 'message')}, the first at {first} of the log"
