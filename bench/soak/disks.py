@@ -6,10 +6,10 @@ from pathlib import Path
 
 from bench.soak.checker import Log, Stored
 from orbitmq.message.unit import Unit
-from orbitmq.store.reader import StoreReader
 from orbitmq.store.tools.findings import Level
 from orbitmq.store.tools.verify import verify
 from orbitmq.store.walk import Walk, WalkEnd
+from tests.support.store_reader import StoreReader
 
 KEY_END = b":"  # behind the key in the body of a message
 

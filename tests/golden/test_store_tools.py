@@ -13,13 +13,13 @@ from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import StoreOptions
-from orbitmq.store.reader import StoreReader
 from orbitmq.store.tools.dump import Wanted, dump, row
 from orbitmq.store.tools.findings import Level, State
 from orbitmq.store.tools.rebuild import Rebuilt, rebuild
 from orbitmq.store.tools.verify import verify
 from tests.golden.test_stores import CLEAN, CRASHED
 from tests.support.golden import manifest, unpack
+from tests.support.store_reader import StoreReader
 
 # What the tool must name: (start of the path, position or None, part of the text). The two plain crashes lost nothing.
 DAMAGE: dict[str, list[tuple[str, int | None, str]]] = {

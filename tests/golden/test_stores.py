@@ -23,10 +23,10 @@ from orbitmq.store.files import Files
 from orbitmq.store.numbered import NumberedFiles
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.pull_batch import GetStatus, Selection
-from orbitmq.store.reader import StoreReader
 from orbitmq.store.records import PutRecord
 from orbitmq.store.time_search import store_time
 from tests.support.golden import manifest, unpack
+from tests.support.store_reader import StoreReader
 from tests.support.stores import units_of
 
 CLEAN = [

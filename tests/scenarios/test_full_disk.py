@@ -28,7 +28,6 @@ from orbitmq.store.cleaner import FIRST_ROUND_MS
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.files import Files
 from orbitmq.store.options import StoreOptions
-from orbitmq.store.reader import StoreReader
 from orbitmq.store.records import PutStatus
 from orbitmq.store.retention import HOUR_MS
 from orbitmq.wire.codes import ResponseCode
@@ -38,6 +37,7 @@ from tests.support.loops import PATIENCE_SECONDS, until
 from tests.support.mounts import KINDS, Ballast, CannotMount, mounted
 from tests.support.orbit_process import ORBITMQ, OrbitUp
 from tests.support.process import ProcessFailed
+from tests.support.store_reader import StoreReader
 from tests.support.stores import bodies, record
 
 MIB = 1 << 20

@@ -84,14 +84,6 @@ class RouteTable:
         self._topics: dict[str, dict[str, QueueData]] = {}
         self._entries = 0  # of all topics
 
-    def validate(self) -> None:
-        """Check the invariants; tests call this after every step."""
-        assert all(broker.members for broker in self._brokers.values())
-        assert all(self._topics.values())
-        assert self._entries == sum(map(len, self._topics.values()))
-        assert self._entries == sum(broker.entries for broker in self._brokers.values())
-        assert all(name in self._brokers for queues in self._topics.values() for name in queues)
-
     # ------------------------------------------------------------------------------------------------- registration
 
     def register(

@@ -129,7 +129,11 @@ class Lines(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_forgotten(self) -> None:
-        self.backlog.validate()
+        backlog = self.backlog
+        assert backlog.bytes == sum(message.size for message in backlog), "bytes is the sum of the sizes"
+        due = {s for topic in backlog._topics.values() for _, t, s in topic.due if backlog._is_valid(s, t)}
+        heads = {line[0].sequence for line in backlog._lines.values() if not line[0].is_in_flight}
+        assert due == heads, "every head is in flight or due"
         assert len(self.backlog) == sum(map(len, self.lines.values()))
         assert all(self.backlog.holds(line) for line in self.lines)
         if self.lines and not self.in_flight:

@@ -16,9 +16,9 @@ from orbitmq.message.topics import HALF_TOPIC
 from orbitmq.message.unit import decode_unit
 from orbitmq.spark.stores import batches as batches_module
 from orbitmq.spark.stores.columns import LOG_COLUMNS
-from orbitmq.store.reader import StoreReader
 from tests.spark.stores.scanning import Row, batches, places, rows
 from tests.support import golden
+from tests.support.store_reader import StoreReader
 from tests.support.stores import open_store, record
 
 STORES = sorted(path.name.removesuffix(".json.gz") for path in (golden.GOLDEN / "stores").glob("*.json.gz"))

@@ -13,9 +13,10 @@ from orbitmq.message.hosts import encode_host
 from orbitmq.message.unit import Unit, body_crc, encode_unit
 from orbitmq.spark.stores.options import ScanOptions, scan_options
 from orbitmq.spark.stores.splits import Bounds, LogSplit, QueueSplit, batch_splits, known_bounds, log_splits
-from orbitmq.store.reader import StoreDirectory, StoreReader
+from orbitmq.store.reader import StoreDirectory
 from tests.spark.stores.scanning import places
 from tests.support import golden
+from tests.support.store_reader import StoreReader
 from tests.support.stores import open_store, record
 
 

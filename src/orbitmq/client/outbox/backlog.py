@@ -160,13 +160,6 @@ class Backlog:
             heapq.heappop(topic.due)
         return False
 
-    def validate(self) -> None:
-        """Check the invariants."""
-        assert self.bytes == sum(message.size for message in self), "bytes is the sum of the sizes"
-        valid = {s for topic in self._topics.values() for _, t, s in topic.due if self._is_valid(s, t)}
-        heads = {line[0].sequence for line in self._lines.values() if not line[0].is_in_flight}
-        assert valid == heads, "every head is in flight or due"
-
     def _is_valid(self, sequence: int, ticket: int) -> bool:
         message = self._messages.get(sequence)
         return message is not None and message.ticket == ticket and not message.is_in_flight
