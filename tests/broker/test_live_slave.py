@@ -70,7 +70,7 @@ async def scripted(master: Broker, first_report: int = 0) -> tuple[asyncio.Strea
 
 
 def files(broker: Broker) -> bytes:
-    log = broker.store.options.commit_log_directory
+    log = broker.store.options.commit_log_directories[0]
     return b"".join(path.read_bytes() for path in sorted(log.iterdir()))[: broker.store.commit_log_max_offset]
 
 

@@ -123,7 +123,6 @@ def test_perm() -> None:
     for row in section("perm"):
         perm = row["perm"]
         assert flags.perm_text(perm) == row["string"]
-        assert flags.is_valid_perm(perm) == row["valid"]
         assert bool(perm & flags.PERM_READ) == row["readable"]
         assert bool(perm & flags.PERM_WRITE) == row["writeable"]
         assert bool(perm & flags.PERM_INHERIT) == row["inherited"]

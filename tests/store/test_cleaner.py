@@ -69,7 +69,7 @@ def turn(store: MessageStore, clock: ManualClock, milliseconds: int) -> None:
 
 def log_files(store: MessageStore) -> list[int]:
     """Numbers of the log's files on disk, without the one that is made ahead."""
-    numbers = [int(path.name) // 4096 for path in store.options.commit_log_directory.iterdir()]
+    numbers = [int(path.name) // 4096 for path in store.options.commit_log_directories[0].iterdir()]
     return sorted(number for number in numbers if number * 4096 < store._log.files.end)
 
 

@@ -82,7 +82,7 @@ DEFAULTS = {
 
 def test_defaults_are_rocketmqs() -> None:
     assert StoreOptions().pairs() == DEFAULTS
-    assert StoreOptions().commit_log_directory == Path.home() / "store" / "commitlog"
+    assert StoreOptions().commit_log_directories[0] == Path.home() / "store" / "commitlog"
 
 
 def test_what_separates_directories_can_be_chosen() -> None:
@@ -96,7 +96,7 @@ def test_what_separates_directories_can_be_chosen() -> None:
 def test_queue_files_hold_whole_entries() -> None:
     options = StoreOptions.parse({"mappedFileSizeConsumeQueue": "1001", "storePathRootDir": "/s"})
     assert options.consume_queue_file_size == 1020
-    assert options.commit_log_directory == Path("/s/commitlog")
+    assert options.commit_log_directories[0] == Path("/s/commitlog")
 
 
 def test_a_log_file_must_hold_a_message() -> None:

@@ -159,9 +159,7 @@ async def versions(session: Session, broker: str | None = None) -> Result[AclFil
 
 
 async def plan_account(session: Session, access_key: str, wanted: AccountChanges, broker: str | None = None) -> Plan:
-    """Create an account or change it, at every broker; a new one needs a secret. Fields that are None stay
-    unchanged.
-    """
+    """Create an account or change it, at every broker; a new one needs a secret. Fields that are None stay."""
     _check(access_key, wanted)
     gathered = await _to_change(session, broker)
     plan = Plan(f"set account {access_key}", failures=list(gathered.failures), only_adds=True)
@@ -184,8 +182,9 @@ async def plan_account(session: Session, access_key: str, wanted: AccountChanges
 
 
 async def plan_delete(session: Session, access_key: str, broker: str | None = None) -> Plan:
-    """Delete an account at every broker that has it. Its permissions can be restored, its secret cannot. NotFound when
-    no broker has it."""
+    """Delete an account at every broker. Its permissions can be restored, its secret cannot. NotFound if none has
+    it.
+    """
     gathered = await _to_change(session, broker)
     plan = Plan(f"delete account {access_key}", failures=list(gathered.failures), destroys=access_key)
     rights: dict[str, object] = {}

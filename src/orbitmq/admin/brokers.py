@@ -37,8 +37,7 @@ FIXED_SETTINGS = frozenset(
         "brokerConfigPath", "configStorePath", "kvConfigPath", "filterServerNums", "messageStorePlugIn",
     )
 )  # fmt: skip
-"""Identity, files and programs of a broker: old brokers accept changes of these from any client and write to other
-files."""
+"""Identity, files and programs of a broker: old brokers let any client change these and write to other files."""
 
 
 class BrokerStatus(Struct, frozen=True, rename="camel"):

@@ -101,9 +101,7 @@ def result(
     found: Iterable[Finding] = (),
     failures: Sequence[Failure] = (),
 ) -> CheckResult:
-    """The worst of the measurements and findings. With `failures` a part is missing: a critical result stays critical,
-    any other becomes unknown.
-    """
+    """The worst result. With `failures` a part is missing: critical stays critical, any other becomes unknown."""
     bad = worst_first(one for one in found if one.severity is not Severity.WELL)
     by_limits = [Limits(one.warning, one.critical).severity(one.value) for one in measured]
     state = STATES[min([worst(bad), *by_limits], key=ORDER.index)]

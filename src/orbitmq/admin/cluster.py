@@ -106,9 +106,7 @@ class Replica(Struct, frozen=True, rename="camel"):
     master_end_offset: int | None
     end_offset: int | None
     behind_bytes: int | None
-    """Bytes of the master's log that it lacks. Both are queried at the same time, so on a busy master the slave may
-    seem ahead.
-    """
+    """Bytes of the master's log that it lacks. Both are queried at once, so on a busy master it may seem ahead."""
     connected: bool | None
     """Whether it follows its master; RocketMQ does not report this."""
     refusal: str | None

@@ -132,8 +132,7 @@ def differing(e: GroupEvidence) -> Iterator[Finding]:
 
 
 def subscribes_nothing(e: GroupEvidence) -> Iterator[Finding]:
-    """Push consumers must have queues; others may assign queues themselves. `differing` reports one that differs from
-    the rest."""
+    """Push consumers must have queues; others may assign queues themselves. `differing` reports a member's mismatch."""
     pushed = [report for report in e.reports if report.kind == "CONSUME_PASSIVELY"]
     idle = [one for one in pushed if all(want.topic == retry_topic(e.group) for want in one.subscriptions)]
     if idle and len(idle) == len(e.members):

@@ -16,8 +16,7 @@ _SHARES = {"p50_ms": 0.5, "p75_ms": 0.75, "p90_ms": 0.9, "p95_ms": 0.95, "p99_ms
 
 
 class Bucket(Struct, frozen=True, rename="camel"):
-    """Samples no longer than this bucket's bound and longer than the bound of the bucket before; empty buckets are left
-    out."""
+    """Samples no longer than this bucket's bound and longer than the bound before; empty buckets are left out."""
 
     up_to_ms: float
     count: int

@@ -38,8 +38,7 @@ from orbitmq.message.model import Message, MessageExt
 from orbitmq.wire.bodies import ConsumeFromWhere
 
 WAY = struct.Struct(">8sdQ")
-"""The first bytes of a body whose way is timed: the run, when the message was due by this process's clock, its number.
-"""
+"""The first bytes of a timed body: the run, when the message was due by this process's clock, its number."""
 TIMER_SECONDS = 0.002
 """A timer wakes a task late by up to that; a message that begins within it is in time."""
 REST_SECONDS = 0.1

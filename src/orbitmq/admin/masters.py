@@ -29,8 +29,7 @@ async def each_master(session: Session, request: Callable[[Node], Awaitable[T]])
 
 
 async def untouched(session: Session, brokers: Collection[str] = ()) -> list[str]:
-    """Warnings of a change at all masters when `brokers` are not named: a master that returns still has its old
-    state."""
+    """Warnings of a change at all masters if `brokers` are not named: a master that returns has its old state."""
     names = [] if brokers else await session.headless()
     return [f"{name} has no master now: nothing is changed there" for name in names]
 

@@ -212,8 +212,7 @@ def _state(facts: Facts) -> MessageState:
 
 
 def _decided_state(facts: Facts) -> MessageState:
-    """The decision about a half message that is in no topic: its absence is conclusive once every node has
-    responded."""
+    """The decision about a half message that is in no topic: conclusive once every node has responded."""
     decision = _traced_decision(facts)
     if decision == "COMMIT_MESSAGE":
         return MessageState.COMMITTED

@@ -1,6 +1,4 @@
-"""Messages from arguments or lines of text, sent one after the other in their order. What a line is, is decided without
-I/O; `message_send` sends.
-"""
+"""Messages from arguments or lines of text. Lines are parsed without I/O; `message_send` sends in order."""
 
 from __future__ import annotations
 

@@ -270,8 +270,7 @@ async def _direct(session: Session, message: MessageExt, group: str, client: str
 
 
 def _copied(session: Session, outlet: Outlet, message: MessageExt, destination: str, *, as_retry: bool) -> Change:
-    """It holds no bodies: a plan waits for confirmation, and its messages may be many and large. Each is read again
-    when it is sent."""
+    """Holds no bodies: a plan waits for confirmation, with many large messages. Each is read when it is sent."""
     offset_id, unique = message.offset_msg_id, unique_id(message)
 
     async def make() -> None:

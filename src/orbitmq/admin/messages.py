@@ -24,11 +24,9 @@ EVER_MS = (1 << 63) - 1
 INDEX_STEP_MS = 1000
 """The index of a broker stores times in seconds: the requested time range is widened by this much."""
 CROWDS_MAX = 10
-"""Limit of seconds with more messages of the key than a response holds: those are read from the queues, which is
-slow."""
+"""Limit of seconds with more messages of the key than a response has: those are read from the queues, slowly."""
 PAGES_MAX = 100
-"""Limit of responses of one broker for one key: 6,400 messages. A key of so many messages identifies none; browse
-instead."""
+"""Limit of responses of one broker for one key: 6,400 messages. Such a key identifies none; browse instead."""
 
 
 async def by_offset_id(session: Session, offset_id: str) -> Result[MessageExt]:
@@ -46,8 +44,7 @@ async def by_offset_id(session: Session, offset_id: str) -> Result[MessageExt]:
 
 
 async def _holders(session: Session, place: StoredPlace) -> list[Node]:
-    """Every broker of the name to which this address belongs; all brokers of the cluster when the address is
-    unknown."""
+    """Every broker of the name to which this address belongs; all brokers of the cluster if it is unknown."""
     nodes = await session.nodes()
     names = {node.name for node in nodes if node.address == place.address}
     return [node for node in nodes if node.name in names] or nodes

@@ -52,9 +52,7 @@ LISTENING = "CONSUME_PASSIVELY"
 
 
 class StoredOffset(Struct, frozen=True, rename="camel"):
-    """The offset that a broker has stored for a group and a queue, even if the group no longer subscribes to the
-    topic.
-    """
+    """The offset that a broker has stored for a group and a queue, even of a topic it no longer subscribes to."""
 
     topic: str
     broker_name: str
@@ -168,8 +166,9 @@ class _Watch:
             self.task = asyncio.ensure_future(self._look())
 
     async def value(self, queue: MessageQueue) -> Value:
-        """The target of the queue once it has been reached; else its current offset. AdminError where that proves
-        nothing."""
+        """The target of the queue once it has been reached; else its current offset. AdminError if that proves
+        nothing.
+        """
         assert self.task is not None, "members got the request"
         await asyncio.shield(self.task)
         _, before, after = self.moved[queue]

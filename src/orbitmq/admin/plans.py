@@ -105,9 +105,7 @@ class Plan:
         return Result(shown, list(self.warnings), list(self.failures))
 
     async def make(self, progress: Callable[[Step], None] | None = None) -> Result[Step]:
-        """Make each effective change, one after the other, and report the results. A failed step ends its own chain
-        only.
-        """
+        """Make each effective change in order, and report the results. A failed step ends its own chain only."""
         done = Result[Step](warnings=list(self.warnings), failures=list(self.failures))
         broken: set[str | None] = set()
         for change in self.changes:

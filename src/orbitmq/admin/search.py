@@ -263,9 +263,7 @@ def _groups_in(records: Iterable[MessageExt]) -> set[str]:
 
 
 async def _delayed(session: Session, message: MessageExt, records: Sequence[MessageExt]) -> Delayed:
-    """When it is due stands in its queue's entry; delivered it is when the record it becomes is there, or the delivery
-    of its level is past it.
-    """
+    """Its queue entry has the due time; it is delivered once its record exists or its level's progress is past it."""
     node = await session.node(message.broker_name)
     entries = await session.request(queue_entries, node, SCHEDULE_TOPIC, message.queue_id, message.queue_offset, 1)
     due_ms = next(

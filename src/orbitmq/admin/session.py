@@ -153,9 +153,7 @@ class Session:
         return [node.name for node in await self.readable() if node.is_away or not node.is_master]
 
     async def absent(self, topic: str | None = None) -> list[Failure]:
-        """What is missing in the responses of the name servers: missed brokers with all they have; for a topic, those
-        that may have queues of it.
-        """
+        """What the name servers' responses lack: missed brokers; for a topic, those that may have queues of it."""
         nodes = await self.readable() if topic is None else await self.homes(topic)
         return [failure_of(str(node), away(node)) for node in nodes if node.is_away]
 
@@ -179,9 +177,7 @@ class Session:
         raise NotFound(f"there is no broker {name_or_address}", nearest(name_or_address, names))
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Where a topic lives, within the cluster. NotFound when no name server knows it, BrokerAway when a broker that
-        is missed may have it.
-        """
+        """The topic's nodes in the cluster. NotFound if no name server has it, BrokerAway if a missed broker may."""
         found = await self._route(topic)
         if found is None:
             if missed := await self._missed():

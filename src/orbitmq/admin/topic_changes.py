@@ -221,9 +221,7 @@ def undo_of(topic: str, configs: Mapping[Node, TopicConfig]) -> dict[str, object
 
 
 async def plan_undo(session: Session, undo: Mapping[str, Any]) -> Plan:
-    """The topic as the file keeps it, at the brokers that had it. AdminError for a file of another form; a broker that
-    is away is a failure.
-    """
+    """The topic of an undo file, at its brokers. AdminError for another form; a missing broker is a failure."""
     try:
         topic = msgspec.convert(undo["topic"], str)
         configs = msgspec.convert(undo["configs"], dict[str, TopicConfig])

@@ -133,9 +133,7 @@ def type_of(name: str, system: frozenset[str] = frozenset(), ordered: frozenset[
 
 
 async def listed(session: Session, *, everything: bool = False, containing: str = "") -> Result[Topic]:
-    """Topics of the cluster in the order of their names; with `everything` also those of the system, and of groups for
-    retries and dead letters.
-    """
+    """Topics of the cluster by name; with `everything` also system, retry and dead letter topics."""
     gathered = await _names(session)
     names = set[str]().union(*gathered.responses.values())
     system = await system_names(session)

@@ -178,8 +178,7 @@ def _traced(record: Record, client_host: str) -> Traced:
 
 
 def in_order(records: Iterable[Traced]) -> list[Traced]:
-    """Sorted by time, without duplicates: a batch that was sent again repeats its records. An end without a time
-    follows its begin."""
+    """Sorted by time, without duplicates of resent batches. An end without a time follows its begin."""
     each = list(dict.fromkeys(records))
     begun = {one.request_id: one.at_ms for one in each if one.kind == ConsumeBegun.name}
 

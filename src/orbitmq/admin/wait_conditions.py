@@ -122,9 +122,7 @@ def condition_of(thing: str, text: str) -> tuple[Look, int | None]:
 
 
 async def wait(session: Session, thing: str, name: str, text: str, within_s: float) -> Result[Waited]:
-    """Repeat the query until the condition holds, for at most `within_s`; then the check has failed. Unreachable nodes
-    are queried again.
-    """
+    """Repeat the query, also of unreachable nodes, until the condition holds; fails after `within_s`."""
     look, number = condition_of(thing, text)
     began = time.monotonic()
     last: str | None = None

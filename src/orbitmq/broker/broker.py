@@ -322,9 +322,7 @@ class Broker:
         _log.info("event=broker_started name=%s address=%s", self.options.broker_name, self.address)
 
     async def stop(self) -> None:
-        """Unregister, respond to waiting requests, save everything, close the store. StoreStuck if the disk does not
-        respond.
-        """
+        """Unregister, respond to waiting requests, save everything, close the store. StoreStuck if the disk hangs."""
         await self._lifecycle.stop()
         _log.info("event=broker_stopped name=%s", self.options.broker_name)
 

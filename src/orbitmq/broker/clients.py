@@ -67,9 +67,7 @@ class ConsumerGroup:
 
     @property
     def differs(self) -> bool:
-        """Whether two members subscribe differently. A member without subscriptions assigns queues to itself and is
-        ignored.
-        """
+        """Whether two members subscribe differently. A member without subscriptions assigns queues itself."""
         return len({view for view in self.views.values() if view}) > 1
 
     def expressions(self) -> dict[str, dict[str, str]]:

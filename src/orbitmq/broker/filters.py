@@ -51,9 +51,7 @@ def is_tag(kind: str | None) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Filter:
-    """The subscription of a group for a topic. `bits` are its own bits of a message's bitmap; times are
-    milliseconds.
-    """
+    """The subscription of a group for a topic. `bits` are its bits of a message's bitmap; times are milliseconds."""
 
     topic: str
     group: str

@@ -101,8 +101,7 @@ class Groups:
         return group
 
     def put(self, group: SubscriptionGroup) -> None:
-        """Create or replace a group. Nothing about light groups can be configured. RequestRejected when there are too
-        many."""
+        """Create or replace a group. Light groups cannot be configured. RequestRejected when there are too many."""
         if self._with_light_queues and is_lmq(group.name):
             return
         if group.name not in self.table:

@@ -105,9 +105,7 @@ class HeldPulls:
         self._run_ready()
 
     def scan(self, now_ms: int, newest_offset: Callable[[str, int], int]) -> None:
-        """Run pulls whose time is up, whose queue has grown, or whose connection is closed; called every few
-        seconds.
-        """
+        """Run pulls whose time is up, whose queue has grown, or whose connection is closed; every few seconds."""
         if not self._scanning:
             self._scan_some(deque(self._held), now_ms, newest_offset)
 
@@ -170,9 +168,7 @@ class HeldPulls:
 
 
 class _NewMessages:
-    """Messages that arrived in a queue in one turn; each is read once, however many pulls with an expression are
-    held.
-    """
+    """Messages that arrived in a queue in one turn; each is read once for all pulls with an expression."""
 
     def __init__(self, key: QueueKey, messages: list[tuple[int, int]], unit: Unit) -> None:
         self._key = key

@@ -30,9 +30,7 @@ class LockTable:
         self._table: dict[str, dict[MessageQueue, tuple[str, int]]] = {}
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
-        """Lock queues for `client_id`: those that are free, expired, or its own already. Returns those that it owns
-        now.
-        """
+        """Lock queues that are free, expired, or already its own, for `client_id`. Returns those that it owns now."""
         held = self._table.setdefault(group, {})
         owned, refused = [], 0
         for queue in queues:

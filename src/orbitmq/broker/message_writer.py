@@ -29,9 +29,7 @@ _DELAY_PAIR: Final = DELAY.encode() + b"\x01"
 
 
 class MessageWriter:
-    """`levels`: number of delay levels. `timer` returns seconds since any fixed point. `replicas` are used with role
-    SYNC_MASTER.
-    """
+    """`levels`: number of delay levels. `timer` returns seconds. `replicas` are used with role SYNC_MASTER."""
 
     def __init__(
         self,

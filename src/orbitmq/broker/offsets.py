@@ -134,9 +134,7 @@ class ConsumerOffsets:
             self.committed_here.setdefault(key, set()).add(queue_id)
 
     def _has_room(self, key: str, topic: str, group: str, queue_id: int) -> bool:
-        """Whether one more offset is stored. Those of topics, groups and queues that do not exist have a limit of their
-        own.
-        """
+        """Whether one more offset is stored; those of unknown topics, groups and queues have their own limit."""
         limit = self._options.consumer_offsets_max
         if self._count >= limit or len(key) > KEY_LENGTH_MAX:
             text = "event=offset_refused key=%.100s offsets=%d limit=%d"
@@ -341,9 +339,7 @@ class ConsumerOffsets:
 
 
 def _whole(here: list[str], light: list[str] | None, others: list[str]) -> str:
-    """The file. `here` is only present at a slave that has offsets to report to its master; RocketMQ ignores unknown
-    names.
-    """
+    """The file. `here` is present at a slave with offsets to report to its master; RocketMQ ignores it."""
     of_here = f'\n\t"committedHere":{{{",".join(here)}}},' if here else ""
     of_light = "" if light is None else f'\n\t"lmqOffsetTable":{_object(light)},'
     return f'{{{of_here}{of_light}\n\t"offsetTable":{_object(others)}\n}}'

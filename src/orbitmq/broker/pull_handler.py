@@ -200,9 +200,7 @@ class PullHandler:
         return answer
 
     def _put_event(self, event: PutRecord, refused: PutResult | None = None) -> None:
-        """Store an event, later if its queue has no room yet. A refusal is dropped: there is no client to report it
-        to.
-        """
+        """Store an event, later if its queue has no room yet. A refusal is dropped: no client waits for it."""
         try:
             if refused is None:
                 self._store.put(event, True)

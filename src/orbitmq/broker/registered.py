@@ -26,9 +26,7 @@ class RegisteredTopics:
         self._written: tuple[Any, bytes] = (None, b"")
 
     async def body(self, only: Iterable[TopicConfig] | None) -> bytes:
-        """All topics, or some that have changed; the version is that of the whole table. All of them are encoded off
-        the event loop.
-        """
+        """All topics, or some that have changed, with the version of the whole table; encoded off the event loop."""
         if only is not None:
             return self._encoded(self._topics.snapshot(only))
         state = (self._topics.version, self._options.broker_permission)

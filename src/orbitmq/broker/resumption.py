@@ -144,9 +144,7 @@ class Resumption:
             self.reached(connection, group, queue.topic, queue.queue_id, offset)
 
     def note_tool(self, connection: Connection) -> None:
-        """The connection requests statistics of groups or queues, which consumers do not: it is a tool, whose commits
-        are meant.
-        """
+        """The connection requests statistics, which consumers do not: it is a tool, whose commits are meant."""
         if self._is_still_on(connection):
             self._of(connection).is_tool = True
 

@@ -188,9 +188,7 @@ class SendHandler:
     async def _respond_when_saved(
         self, command: Command, topic: str, result: PutResult, queue_id: int, *, waits: bool
     ) -> Command:
-        """Messages of a new topic are stored in the order of their arrival; responses wait until the topic is on
-        disk.
-        """
+        """Messages of a new topic are stored in order of arrival; responses wait until the topic is on disk."""
         if waits:
             result.status = await self._writing.durable(result)
         try:

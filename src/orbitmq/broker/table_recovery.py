@@ -57,9 +57,7 @@ class TableRecovery:
 
     @property
     def is_progress_lost(self) -> bool:
-        """Whether groups may have lost progress, until the operator removes the kept copy of the file. Thread-safe;
-        reads the disk.
-        """
+        """Whether groups may have lost progress, until the kept copy is removed. Thread-safe; reads the disk."""
         path = self._offsets.file.path
         return any(name.startswith(path.name) for name in damaged_files(path.parent))
 

@@ -95,8 +95,7 @@ class Topics:
         return 0 if found is None else max(found.read_queues, found.write_queues)
 
     def put(self, config: TopicConfig) -> None:
-        """Create or replace a topic. Nothing about light topics can be configured. RequestRejected when there are too
-        many."""
+        """Create or replace a topic. Light topics cannot be configured. RequestRejected when there are too many."""
         if self._with_light_queues and is_lmq(config.name):
             return
         if config.name not in self.table:

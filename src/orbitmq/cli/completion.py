@@ -101,8 +101,7 @@ end
 complete --command orbitmq --no-files --arguments '(__orbitmq_complete)'
 """,
 }
-"""Shell -> the script that calls the completion. The line is passed as typed, because bash splits words at colons, and
-with them addresses."""
+"""Shell -> its completion script. The line is passed as typed: bash splits words at colons."""
 
 COMPLETED: dict[str, Callable[..., list[str]]] = {
     "TOPIC": _topics, "[TOPIC]": _topics, "GROUP": _groups, "SOURCE": _groups, "DESTINATION": _groups,

@@ -215,8 +215,7 @@ def _command_output(command: Sequence[str], where: str) -> str:
 
 
 def _account_of(environment: Mapping[str, str]) -> tuple[str, str]:
-    """From ORBITMQ_ACCESS_KEY and ORBITMQ_SECRET_KEY, else from `$ROCKETMQ_HOME/conf/tools.yml`, as mqadmin reads
-    it."""
+    """From ORBITMQ_ACCESS_KEY and ORBITMQ_SECRET_KEY, else from `$ROCKETMQ_HOME/conf/tools.yml`, as in mqadmin."""
     if access_key := environment.get("ORBITMQ_ACCESS_KEY", ""):
         return access_key, environment.get("ORBITMQ_SECRET_KEY", "")
     home = environment.get("ROCKETMQ_HOME")

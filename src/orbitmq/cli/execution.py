@@ -287,8 +287,7 @@ def _confirm(call: Call, plan: Plan, *, yes: bool) -> None:
 
 
 def _allow_feed(call: Call) -> None:
-    """Sending is a change, too: a protected context prompts for its name, which is impossible if standard input has the
-    messages."""
+    """Sending is a change: a protected context prompts, which is impossible if standard input has the messages."""
     _refuse_readonly(call)
     if call.context.protected:
         _require_terminal(call)

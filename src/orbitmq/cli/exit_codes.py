@@ -52,8 +52,7 @@ _KINDS: tuple[tuple[type[OrbitMQError], int], ...] = (
 
 @contextmanager
 def one_line_errors(command: str, failed: int = EXIT_FAILED) -> Iterator[None]:
-    """An error of the operator or the machine becomes one line and an exit code, `failed` if it has no other. A bug
-    keeps its traceback."""
+    """An expected error becomes one line and an exit code, by default `failed`. A bug keeps its traceback."""
     try:
         yield
     except OrbitMQError as error:

@@ -78,8 +78,7 @@ async def _name_server(remoting: Remoting, address: str, timeout_ms: float) -> s
 
 
 async def _broker(remoting: Remoting, address: str, timeout_ms: float) -> str:
-    """A broker responds only when its store is open, so a refusal of a request without an account shows that it is
-    ready."""
+    """A broker responds once its store is open, so even a refusal for lack of an account shows that it is ready."""
     try:
         metrics = await runtime_info(remoting, address, timeout_ms=timeout_ms)
     except BrokerError as error:

@@ -32,8 +32,7 @@ _log = log.getLogger(__name__)
 
 BROKERS_MAX = 64  # more than any machine needs
 PORT_STEP = 10
-"""Distance between the ports of brokers: each uses its port, the one two below it for old clients, and the next one for
-slaves."""
+"""Distance between the ports of brokers: each uses its port, the one two below, and the next one for slaves."""
 NEIGHBOURS = (-2, 0, 1)
 OWN_KEYS = (
     "brokerName",
@@ -60,8 +59,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class HostedProcess:
-    """One process: its name, its command line without the program, the line it prints when it is ready, and its
-    address."""
+    """One process: name, command line without the program, the line it prints when it is ready, address."""
 
     name: str
     arguments: tuple[str, ...]
@@ -272,8 +270,7 @@ async def _restart_loop(
 
 
 async def _once(running: RunningProcess, log_level: logging.Level) -> int | None:
-    """Run it once; return the exit code. None if the machine cannot start a process now, or its output cannot be read:
-    then it is stopped."""
+    """Run it once; returns the exit code. None if it cannot be started now, or its output cannot be read."""
     try:
         process = running.process = await _start(running.node, log_level)
         running.starts += 1
@@ -311,8 +308,7 @@ async def _read(process: asyncio.subprocess.Process, running: RunningProcess) ->
 
 
 async def _line_of(process: asyncio.subprocess.Process) -> bytes:
-    """The next line of its output, empty at the end. A line that is too long is irrelevant here and returned as
-    blank."""
+    """The next line of its output, empty at the end. A line that is too long is returned as blank."""
     assert process.stdout is not None
     try:
         return await process.stdout.readline()

@@ -126,8 +126,7 @@ def formatted(path: str, value: Any) -> str:
 
 
 def moment(at_ms: int) -> str:
-    """`2026-11-22 06:14:00`, local time; the number itself if it is outside the calendar, as a producer may send
-    any."""
+    """`2026-11-22 06:14:00`, local time; the number itself if it is outside the calendar."""
     try:
         return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):

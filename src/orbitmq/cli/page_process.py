@@ -71,8 +71,7 @@ async def _wait_for_connection(listening: socket.socket) -> None:
 
 
 async def _run(listening: socket.socket, name_server: str) -> int:
-    """Run the child until it ends; return its exit code. It ends with its standard input, also if this process is
-    killed."""
+    """Run the child; returns its exit code. It ends with its standard input, also if this process is killed."""
     number = listening.fileno()
     command = (sys.executable, "-m", "orbitmq", "dashboard", "--fd", str(number), "-n", name_server)
     child = await asyncio.create_subprocess_exec(

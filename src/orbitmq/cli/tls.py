@@ -1,5 +1,4 @@
-"""Account and TLS of a context's connections, the same for all commands, whether they send requests themselves or run a
-client."""
+"""Account and TLS of a context's connections, the same for requests of commands and for clients they run."""
 
 from __future__ import annotations
 
@@ -39,6 +38,5 @@ def protection(context: Context) -> dict[str, Any]:
 
 
 def _options(context: Context) -> TlsOptions | None:
-    """RocketMQ's test mode disables all checks. It is off here unless set, because `tls.client.authServer` in a context
-    must have an effect."""
+    """RocketMQ's test mode disables all checks. It is off here unless set, so that `tls.client.authServer` works."""
     return None if context.tls is None else TlsOptions.parse({"tls.test.mode.enable": "false", **context.tls})

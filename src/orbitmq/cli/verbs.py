@@ -106,8 +106,7 @@ def reads(app: typer.Typer, verb: str, kind: str, columns: Sequence[str]) -> Cal
 
 
 def changes(app: typer.Typer, verb: str) -> Callable[[F], F]:
-    """A verb that changes something: `async (session, ...) -> Plan`. The plan is shown, confirmed, made, read back and
-    reported."""
+    """A verb that changes something: `async (session, ...) -> Plan`. The plan is shown, confirmed and executed."""
     return _verb(app, verb, "Plan", STEPS, "change", _CHANGING)
 
 

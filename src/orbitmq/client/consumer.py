@@ -365,9 +365,7 @@ class Consumer(Client):
             self._background.spawn(self._compare_subscriptions(instance))
 
     async def _check(self, instance: Instance, subscription: SubscriptionData) -> None:
-        """Have a broker of the topic check an expression that it will have to evaluate. BrokerError when it refuses
-        it.
-        """
+        """Have a broker of the topic check an expression that it must evaluate. BrokerError if it refuses it."""
         queues = instance.routes.subscribed(subscription.topic)
         if subscription.expression_type == TAG or not queues:
             return
@@ -530,9 +528,7 @@ class Consumer(Client):
             return None
 
     def _reading(self) -> list[MessageQueue]:
-        """The held queues whose task is running; one whose task failed counts as not held, so that it is taken
-        again.
-        """
+        """The held queues whose task is running; one whose task failed is not held, so it is taken again."""
         return [queue for queue, held in self._held.items() if held.task is None or not held.task.done()]
 
     async def _free(self, queues: Collection[MessageQueue]) -> Collection[MessageQueue]:

@@ -73,9 +73,7 @@ async def _query_all(
     *,
     unique: bool,
 ) -> list[MessageExt]:
-    """The messages found at the brokers of the topic, oldest first; an error of one is raised only if no other has
-    found any.
-    """
+    """The messages found at the brokers of the topic, oldest first; raises an error only if none has any."""
     names = await _brokers(instance, topic)
     mark = None if instance.remoting.signs else unique  # brokers differ in whether a signature covers it
     replies = await asyncio.gather(

@@ -43,9 +43,7 @@ class OffsetStore(Protocol):
         """Store the offsets of these queues and wait for the confirmation; an error is raised."""
 
     async def release(self, queue: MessageQueue) -> None:
-        """Store the offset of a queue that goes to another member, and forget it. Does not raise: a failure
-        is logged.
-        """
+        """Store the offset of a queue that another member gets, and forget it. A failure is logged, not raised."""
 
     def close(self) -> None:
         """Release the file."""

@@ -33,9 +33,7 @@ ARRIVAL_LOOK_S = 1.0  # messages wake it; this bounds how late a released queue 
 
 
 class OrderlyDelivery:
-    """The queues of one consumer. `locks` is None for a broadcasting consumer, which shares no queue. `spawn` runs what
-    outlives `serve`.
-    """
+    """The queues of one consumer. `locks` is None if it broadcasts. `spawn` runs what outlives `serve`."""
 
     def __init__(
         self,
@@ -66,9 +64,7 @@ class OrderlyDelivery:
         """Offsets whose message is in the dead letter topic while earlier ones of its batch are not consumed yet."""
 
     async def serve(self, held: HeldQueue, before: Iterable[HeldQueue] = ()) -> None:
-        """Consume a queue until it is given up; first wait for the listener to return what it has of the holds
-        `before`.
-        """
+        """Consume a queue until it is released; first wait for the listener to return from the holds `before`."""
         for one in before:
             await one.idle.wait()
         while not held.cached.dropped:

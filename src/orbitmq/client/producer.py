@@ -220,9 +220,7 @@ class Producer(Client):
     def _delivery_of_batch(
         self, sender: MessageSender, messages: Sequence[Message], queue: MessageQueue | None
     ) -> tuple[Delivery, int]:
-        """The function that sends the batch when there is room for it, and the size of the batch in bytes; it is packed
-        now.
-        """
+        """The function that sends the batch when there is room, and the size of the batch in bytes; encodes it now."""
         check_sequence(messages)
         batch = list(messages)
         packed = outgoing_batch(batch, self._new_id, self._packing)

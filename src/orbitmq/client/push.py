@@ -143,9 +143,7 @@ class PushConsumer(ReadingConsumer):
         self._orderly: OrderlyDelivery | None = None
         self._locks: OwnedQueues | None = None
         self._given_up: dict[HeldQueue, asyncio.Task[None]] = {}
-        """Queues whose listener must return before another member may get them, each with the task that waits for
-        that.
-        """
+        """Queues whose listener must return before another member may get them, and the task that waits for it."""
         self._stats = ConsumerStats(self._clock)
         self._last_failure: dict[str, str] = {}
         """Why and when the listener failed last, for operators."""

@@ -64,9 +64,7 @@ class QueueListeners:
     # ------------------------------------------------------------------------------------------------ queues of topics
 
     def follow(self, topic: str, callback: OnTopicQueues, known: tuple[MessageQueue, ...]) -> None:
-        """Call `callback` when the queues of the topic differ from `known`; if that is empty, from the first ones
-        seen.
-        """
+        """Call `callback` when the queues of the topic differ from `known`; if that is empty, from the first seen."""
         self._followed[topic] = (callback, known)
 
     @property

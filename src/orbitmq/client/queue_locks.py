@@ -42,9 +42,7 @@ class OwnedQueues:
         return since is not None and asyncio.get_running_loop().time() - since < VALID_S
 
     async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
-        """Acquire or renew locks, and return the queues that another member has locked. A broker that does not respond
-        changes nothing.
-        """
+        """Acquire or renew locks; returns queues locked by other members. A silent broker changes nothing."""
         queues = list(queues)
         self._requested.update(queues)
         found = await asyncio.gather(

@@ -26,9 +26,7 @@ PACKING = Packing(sys.maxsize)  # a message that a broker has stored is not too 
 
 
 class RetrySender:
-    """Sends back for one group. After `reconsume_times_max` failures the broker stores a message in the dead letter
-    topic.
-    """
+    """Sends back for one group. After `reconsume_times_max` failures the broker makes a dead letter of it."""
 
     def __init__(
         self, instance: Instance, group: str, reconsume_times_max: int, *, namespace: Namespace = NO_NAMESPACE

@@ -115,9 +115,7 @@ _current: LoopThread | None = None
 
 
 def loop_thread() -> LoopThread:
-    """The loop thread of this process, started at first use. InvalidStateError in a signal handler that interrupts the
-    start.
-    """
+    """The loop thread of this process. InvalidStateError in a signal handler that interrupts its start."""
     return _current or _begin()
 
 

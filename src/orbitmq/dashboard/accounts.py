@@ -135,8 +135,7 @@ def _checked(text: str) -> str:
 
 
 def put(path: Path, name: str, role: Role, password: str) -> None:
-    """Write an account, or replace the one of that name; comments of the file stay. Only the owner may read the
-    file."""
+    """Write or replace an account; comments of the file stay. Only the owner may read the file."""
     if not name.isprintable() or not 0 < len(name) <= NAME_CHARS_MAX:
         raise ConfigurationError(f"a name has 1 to {NAME_CHARS_MAX} printable characters")
     document = _document(path)

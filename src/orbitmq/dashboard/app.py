@@ -59,8 +59,7 @@ from orbitmq.wire.codes import ResponseCode
 _log = logging.getLogger(__name__)
 
 COOKIE = "orbitmq-session"
-"""The name of the cookie, or its prefix: cookies are shared by all ports of a host, so two dashboards need different
-names."""
+"""The name of the cookie, or its prefix: all ports of a host share cookies, so dashboards need different ones."""
 LOCAL_NAME = "local"
 """The user name in the audit log when the page needs no login."""
 LOGIN_BODY_MAX = 4096
@@ -80,8 +79,7 @@ class DashboardSettings:
     """None: no login, and every user is an administrator; for loopback only."""
     readonly: bool = False
     hosts: frozenset[str] = frozenset()
-    """Host names of the page, besides those of loopback. With accounts and without a name here, every name is
-    accepted."""
+    """Host names of the page, besides loopback. With accounts and without a name here, every name is accepted."""
     is_secure: bool = False
     """Cookies are sent over TLS only; also if a trusted proxy reports that the browser used TLS."""
     cookie: str = COOKIE

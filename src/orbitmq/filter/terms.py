@@ -50,9 +50,7 @@ class TermType(Enum):
 
 
 class Term(NamedTuple):
-    """A part of an expression. `literal` is set for constants as written, which excludes -1. `depth` counts nested
-    closures.
-    """
+    """A part of an expression. `literal` is set for constants except -1. `depth` counts nested closures."""
 
     kind: TermType
     evaluate: Evaluate
@@ -297,9 +295,7 @@ _FROM_TEXT: dict[TermType, Conversion] = {
 
 
 def _conversions(left: TermType, right: TermType) -> tuple[Conversion, Conversion]:
-    """Makes values of these types comparable. A text is converted to the type of the other side, but TRUE = 'true'
-    fails.
-    """
+    """Makes values of these types comparable. A text becomes the type of the other side, but TRUE = 'true' fails."""
     if left in _TEXTS and right in _FROM_TEXT:
         return _FROM_TEXT[right], _rank if right is TermType.DOUBLE else _same
     if right in _TEXTS and left in _NUMBERS:

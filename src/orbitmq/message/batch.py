@@ -49,9 +49,7 @@ def encode_batch(items: Iterable[tuple[int, bytes, str]]) -> bytes:
 
 
 class PackedBatch(NamedTuple):
-    """The units of a batch as they go into the log; of each message its size there, that of its properties, and the
-    hash of its tags.
-    """
+    """The units of a batch; for each message its size there, that of its properties, and its tag hash."""
 
     units: bytes | bytearray
     sizes: list[int]

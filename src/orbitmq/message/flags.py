@@ -25,7 +25,6 @@ COMPRESSION_ZLIB: Final = 0x300
 COMPRESSION_MASK: Final = 0x700  # 0 together with COMPRESSED is zlib as well: producers before 4.9 set no kind
 
 # Permission of a topic or broker.
-PERM_PRIORITY: Final = 8
 PERM_READ: Final = 4
 PERM_WRITE: Final = 2
 PERM_INHERIT: Final = 1
@@ -61,8 +60,3 @@ def perm_text(perm: int) -> str:
     """`RWX` with a dash for each missing right, as RocketMQ's tools print it."""
     rights = ((PERM_READ, "R"), (PERM_WRITE, "W"), (PERM_INHERIT, "X"))
     return "".join(letter if perm & bit else "-" for bit, letter in rights)
-
-
-def is_valid_perm(perm: int) -> bool:
-    """Only read, write and inherit may be configured."""
-    return 0 <= perm < PERM_PRIORITY

@@ -209,8 +209,7 @@ def store_timestamp_of(buffer: Buffer, position: int = 0) -> int:
 
 
 def properties_of(buffer: Buffer, position: int = 0) -> bytes:
-    """The encoded properties of the unit at `position`, without decoding the rest. UnitError when it is truncated or no
-    unit."""
+    """The encoded properties of the unit at `position`. UnitError if it is truncated or no unit."""
     try:
         head = HEADS[buffer[position + SYS_FLAG_LOW_BYTE] >> 4 & 3]
         topic_length_field = TOPIC_LENGTHS[INT32.unpack_from(buffer, position + 4)[0]]

@@ -22,8 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 def parts_of(options: MetricsOptions, *daemons: Broker | NameServer) -> tuple[MetricsSection, ...]:
-    """The metrics of brokers; create them before the brokers start, so that everything is counted. Empty if metrics are
-    off."""
+    """The metrics of brokers; create them before the brokers start, to count everything. Empty if off."""
     return tuple(_part(options, daemon) for daemon in daemons) if options.is_on else ()
 
 

@@ -1,5 +1,4 @@
-"""Reads `table_exporter.RUNTIME` from a broker's runtime table. Pure: a missing or invalid value is None, and affects
-no other metric."""
+"""Reads `table_exporter.RUNTIME` from a broker's runtime table. Pure: a missing or invalid value is None."""
 
 from __future__ import annotations
 

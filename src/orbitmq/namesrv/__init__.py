@@ -1,3 +1,1 @@
-"""The name server: the route table of topics and brokers. Routes are kept in memory only; brokers register every 30
-s.
-"""
+"""The name server: the route table of topics and brokers, in memory only; brokers register every 30 s."""

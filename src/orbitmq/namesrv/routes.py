@@ -157,9 +157,7 @@ class RouteTable:
         return known is None or known.address != identity.address or known.version != version
 
     def _merge(self, broker_name: str, broker: RegisteredBroker, table: TopicTable) -> bool:
-        """Topics are added and changed, never removed: a registration may carry only what changed. False when some were
-        left out.
-        """
+        """Add and change topics; a registration may contain changes only. False if some were left out."""
         surplus = 0
         for topic, config in table.topics.items():
             if broker_name not in self._topics.get(topic, ()):

@@ -73,9 +73,7 @@ class Connection(asyncio.Protocol):
         budgets: Budgets | None = None,
         refusals: Refusals | None = None,
     ) -> None:
-        """`lateness` measures how long requests wait for the event loop; `budgets` and `refusals` are shared with other
-        connections.
-        """
+        """`lateness` measures how long requests wait for the loop; `budgets` and `refusals` are shared."""
         self._router = router
         self._handlers = router.handlers
         self._on_open = on_open
@@ -161,9 +159,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def frame_since(self) -> float:
-        """When the frame began whose rest is missing, in seconds of the loop's clock; infinite without one, or while
-        this side does not read.
-        """
+        """When the incomplete frame began, in seconds of the loop's clock; infinite without one or while paused."""
         return self._flow.awaits_frame_since
 
     def eof_received(self) -> bool:
@@ -261,9 +257,7 @@ class Connection(asyncio.Protocol):
             self.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """The peer has read its responses, and other connections have had their turn: handle the backlog, then read
-        again.
-        """
+        """The peer has read its responses, and others have had their turn: handle the backlog, then read again."""
         self._goes_on = False
         if self._flow.serving and self._flow.is_unread:
             return  # it takes nothing again; another call comes when it does

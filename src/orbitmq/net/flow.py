@@ -87,8 +87,8 @@ class Flow:
     # --------------------------------------------------------------------------------------------- incomplete frames
 
     def receive(self, pending: int, *, is_new: bool, now: float) -> bool:
-        """So many bytes of an incomplete frame have arrived, `is_new` when it follows another. Whether `frame_bytes`
-        has changed.
+        """Bytes of an incomplete frame have arrived, `is_new` if it follows another. Whether `frame_bytes` has
+        changed.
         """
         if not pending:
             self.frame_since = None

@@ -59,9 +59,7 @@ class Router:
         """The shortest time after which a request may be refused because it has waited."""
 
     def add(self, requests: int | Iterable[int], handler: Handler) -> None:
-        """Add a handler for these requests. Its awaitable is cancelled when the connection is lost. A bare code gets
-        the default row.
-        """
+        """Add a handler for these requests; its awaitable is cancelled when the connection is lost."""
         for request in (requests,) if isinstance(requests, int) else requests:
             code = int(request)
             row = self.requests[code] = request if isinstance(request, Request) else Request(request)

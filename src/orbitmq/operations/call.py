@@ -25,9 +25,7 @@ async def call(
     timeout_ms: float,
     accept: Collection[int] = SUCCESS,
 ) -> Command:
-    """Send a request and return the response. BrokerError unless its code is in `accept`; RemotingError as
-    `Remoting.call`.
-    """
+    """Send a request, return the response. BrokerError unless its code is in `accept`; RemotingError."""
     response = await remoting.call(address, _command(code, header, body), timeout_ms)
     if response.code not in accept:
         raise BrokerError(response.code, response.remark, address)

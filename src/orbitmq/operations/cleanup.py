@@ -18,7 +18,5 @@ async def clean_unused_topics(remoting: Remoting, address: str, *, timeout_ms: f
 
 
 async def delete_expired_log(remoting: Remoting, address: str, *, timeout_ms: float = 30_000) -> None:
-    """DELETE_EXPIRED_COMMITLOG: delete log files that are older than the retention time, without waiting
-    for the night.
-    """
+    """DELETE_EXPIRED_COMMITLOG: delete log files that have expired, without waiting for the night."""
     await call(remoting, address, RequestCode.DELETE_EXPIRED_COMMITLOG, timeout_ms=timeout_ms)

@@ -52,9 +52,7 @@ async def create_group(remoting: Remoting, address: str, group: SubscriptionGrou
 async def delete_group(
     remoting: Remoting, address: str, group: str, *, with_offsets: bool = False, timeout_ms: float = 6000
 ) -> None:
-    """DELETE_SUBSCRIPTIONGROUP: delete the configuration, and `with_offsets` the offsets. No error when
-    there is none.
-    """
+    """DELETE_SUBSCRIPTIONGROUP: delete the configuration, and `with_offsets` the offsets, if they exist."""
     header = DeleteSubscriptionGroupHeader(group_name=group, remove_offset=with_offsets, clean_offset=with_offsets)
     await call(remoting, address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header, timeout_ms=timeout_ms)
 
@@ -102,9 +100,7 @@ async def consume_stats(
 async def time_spans(
     remoting: Remoting, address: str, group: str, topic: str, *, timeout_ms: float = 15_000
 ) -> list[QueueTimeSpan]:
-    """QUERY_CONSUME_TIME_SPAN: store times of the messages of each queue, and how long the next one has
-    been waiting.
-    """
+    """QUERY_CONSUME_TIME_SPAN: store times of each queue's messages, and how long the next one has waited."""
     header = QueryConsumeTimeSpanHeader(topic, group)
     response = await call(remoting, address, RequestCode.QUERY_CONSUME_TIME_SPAN, header, timeout_ms=timeout_ms)
     return decode(ConsumeTimeSpans, response.body).consume_time_span_set

@@ -74,9 +74,7 @@ async def update_consumer_offset(
     timeout_ms: float = 5000,
     only_forward: bool | None = None,
 ) -> None:
-    """UPDATE_CONSUMER_OFFSET: commit, and wait for the response. With `only_forward` a broker of orbitmq keeps a
-    greater offset.
-    """
+    """UPDATE_CONSUMER_OFFSET: commit with a response. With `only_forward` orbitmq keeps a greater offset."""
     header = _update(group, queue, offset, only_forward)
     await call(remoting, address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_ms=timeout_ms)
 

@@ -64,9 +64,7 @@ async def statistic(
 async def broker_consume_stats(
     remoting: Remoting, address: str, *, ordered: bool = False, timeout_ms: float = 50_000
 ) -> ConsumeStatsList:
-    """GET_BROKER_CONSUME_STATS: how far every group is behind in every write queue. `ordered`: only topics that keep a
-    global order.
-    """
+    """GET_BROKER_CONSUME_STATS: every group's lag in every write queue. `ordered`: only globally ordered topics."""
     header = GetBrokerConsumeStatsHeader(is_order=ordered)
     response = await call(remoting, address, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_ms=timeout_ms)
     return await asyncio.to_thread(decode, ConsumeStatsList, response.body)

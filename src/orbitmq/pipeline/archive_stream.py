@@ -67,8 +67,7 @@ class InnerStream(Protocol):
 
 
 class ArchiveSource(DataSource):
-    """`spark.readStream.format("orbitmq-archive")`; the options are those of `ArchiveOptions`, and those of `orbitmq`
-    or `orbitmq-store`."""
+    """`spark.readStream.format("orbitmq-archive")`, with `ArchiveOptions` and those of `orbitmq` or its store."""
 
     @classmethod
     def name(cls) -> str:

@@ -19,8 +19,7 @@ _ERROR = re.compile(r"^(?:orbitmq\.errors\.\w+|OSError|\w*Error): [^\n]+", re.MU
 
 
 class Executors:
-    """Calls a function on the executors of a session, in waves, and yields the results in order. Failures are raised as
-    `error`."""
+    """Calls a function on the executors of a session, in waves; yields the results in order, or raises `error`."""
 
     def __init__(self, spark: SparkContext, error: type[OrbitMQError]) -> None:
         self._spark = spark

@@ -50,9 +50,7 @@ class JobContext(Generic[O]):
 
 @dataclass(frozen=True)
 class JobResult:
-    """The closing table of a job. `failed` has a line for each thing that could not be done, and makes the exit
-    code 1.
-    """
+    """The closing table of a job. `failed` has a line for each failure, and makes the exit code 1."""
 
     counts: Mapping[str, int | str]
     table: Sequence[Mapping[str, int | str]] = ()
@@ -61,8 +59,7 @@ class JobResult:
 
 @dataclass(frozen=True)
 class Job(Generic[O]):
-    """`description` and `examples` (argument lists) are for the help. `again` says what a run does after one that was
-    interrupted."""
+    """`description` and `examples` (argument lists) are for the help. `again` says what a repeated run does."""
 
     name: str
     description: str

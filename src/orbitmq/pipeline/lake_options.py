@@ -37,8 +37,9 @@ class LakeOptions(Options):
     )
 
     def open(self) -> Lake:
-        """The lake, which the first batch creates. LakeError for an unsuitable place, ConfigurationError for an invalid
-        option."""
+        """The lake, which the first batch creates. LakeError for an unsuitable place, ConfigurationError for an
+        option.
+        """
         return open_lake(*self._opening())
 
     def open_existing(self) -> Lake:

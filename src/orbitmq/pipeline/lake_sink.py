@@ -39,8 +39,7 @@ class SinkOptions(LakeOptions, ClusterOptions):
 
 
 class LakeSink(DataSource):
-    """`.writeStream.format("orbitmq-lake")`; the options are those of `SinkOptions`. Without `nameServer` no progress
-    is committed."""
+    """`.writeStream.format("orbitmq-lake")` with `SinkOptions`. Without `nameServer` no progress is committed."""
 
     OPTIONS = SinkOptions
 

@@ -47,9 +47,7 @@ async def check_agreement(store: ReplicaStore, remoting: Remoting, address: str,
 
 
 async def log_limits(remoting: Remoting, address: str) -> tuple[int, int]:
-    """The beginning and end of a broker's log; both are 0 for RocketMQ without a message, which does not report
-    them.
-    """
+    """The beginning and end of a broker's log; both are 0 for an empty one of RocketMQ's."""
     try:
         figures = await runtime_info(remoting, address, timeout_ms=TIMEOUT_MS)
     except BrokerError as error:
@@ -60,9 +58,7 @@ async def log_limits(remoting: Remoting, address: str) -> tuple[int, int]:
 
 
 async def first_difference(store: ReplicaStore, remoting: Remoting, address: str, begin: int = 0) -> int | None:
-    """Place of the first message of `store` that the broker does not have there; None when it has all of them that
-    follow `begin`.
-    """
+    """The first message of `store` that the broker lacks; None if it has all from `begin` on."""
 
     async def is_same(place: int) -> bool:
         return await _is_same(store, remoting, address, place)

@@ -62,9 +62,7 @@ class Pieces:
 
 
 def first_place(reported: int, end: int, file_size: int) -> int:
-    """Where a slave continues that reported `reported` to a log that ends at `end`: an empty one begins with the last
-    file of its master.
-    """
+    """Where a slave continues that reported `reported`: an empty one begins with its master's last file."""
     return reported or max(0, end - end % file_size)
 
 

@@ -52,9 +52,7 @@ def save_with_backup(path: Path, text: str) -> None:
 
 
 def remove_with_backup(path: Path) -> None:
-    """Remove the files of `save_with_backup`. The backup is removed first: alone, it would be used as the file.
-    OSError.
-    """
+    """Remove the files of `save_with_backup`, the backup first: alone, it would be used as the file. OSError."""
     for place in (backup_of(path), path):
         place.unlink(missing_ok=True)
 

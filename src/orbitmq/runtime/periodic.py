@@ -11,9 +11,7 @@ _log = logging.getLogger(__name__)
 
 
 class Periodic:
-    """Calls functions at fixed intervals, and awaits coroutines; one that fails is logged and called again next
-    time.
-    """
+    """Calls functions at fixed intervals, and awaits coroutines; a failure is logged, and the next call made."""
 
     def __init__(self) -> None:
         self._jobs: list[tuple[float, Callable[[], object]]] = []

@@ -49,9 +49,7 @@ class SavedFile:
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
     async def flush(self) -> None:
-        """Return when every change made so far is on disk; a failed write is retried. StoreError if that fails
-        again.
-        """
+        """Return when every change so far is on disk; retries a failed write, StoreError if it fails again."""
         self.retry()
         if self._saved < self._changes:
             saved = asyncio.get_running_loop().create_future()

@@ -24,9 +24,7 @@ class ShieldedTasks:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of the work, or its error. If the caller is cancelled the work continues, and an error is
-        logged.
-        """
+        """The result of the work, or its error. If the caller is cancelled it continues, and an error is logged."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

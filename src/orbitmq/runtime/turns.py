@@ -16,9 +16,7 @@ TURN_SECONDS = 0.005  # after which a turn ends, however few its items were: tho
 async def in_turns(
     items: Iterable[T], items_a_turn: int = ITEMS_A_TURN, clock: Callable[[], float] = monotonic
 ) -> AsyncIterator[T]:
-    """The items one by one, with a pause for others after so many, or after `TURN_SECONDS`. `items` must not change
-    meanwhile.
-    """
+    """The items one by one, with a pause after so many, or after `TURN_SECONDS`. `items` must not change."""
     ends = clock() + TURN_SECONDS
     for number, item in enumerate(items, 1):
         yield item

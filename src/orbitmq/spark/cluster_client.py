@@ -1,5 +1,4 @@
-"""Requests of the driver to a cluster: routes, offsets of queues, and the offset of a point in time. Blocking; knows no
-Spark."""
+"""The driver's requests to a cluster: routes, offsets of queues, offsets by time. Blocking; knows no Spark."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Options that reads and writes share, to reach a cluster, and the parser for options of a DataFrame. Knows nothing of
-what is read or written."""
+"""The options of reads and writes that reach a cluster, and the parser for options of a DataFrame."""
 
 from __future__ import annotations
 

@@ -30,8 +30,7 @@ PROPERTIES_TYPES: dict[str, DataType] = {"map": MapType(StringType(), StringType
 
 
 class ColumnSource(NamedTuple):
-    """The input of a column: a run of units of one broker, whether to decompress bodies, and the namespace to remove
-    from topics."""
+    """The input of a column: units of one broker, whether to decompress bodies, the namespace to remove."""
 
     units: Units
     broker_name: str

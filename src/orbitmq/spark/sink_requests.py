@@ -281,9 +281,7 @@ def _require_no_separators(what: str, *texts: pa.StringArray) -> None:
 def _cuts(
     queues: NDArray[np.int64], alone: NDArray[np.bool_], sizes: NDArray[np.int64], size_max: int, count_max: int
 ) -> Iterator[tuple[int, int]]:
-    """Start and end of the rows of each request: of one queue, no larger than `size_max` together, and no more than
-    `count_max`.
-    """
+    """Start and end of the rows of each request: of one queue, within `size_max` bytes and `count_max` rows."""
     count = len(queues)
     ends = np.cumsum(sizes)
     borders = np.flatnonzero(np.concatenate(((queues[1:] != queues[:-1]) | alone[1:] | alone[:-1], [True]))) + 1

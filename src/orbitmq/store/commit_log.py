@@ -131,9 +131,7 @@ class CommitLog:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a message waited in vain for room, and a further one would as well; or whether the transient pool has
-        no free buffer.
-        """
+        """Whether a message waited in vain for room, and the next one would; or the transient pool is exhausted."""
         return self._is_slow or (self.staging is not None and self.staging.is_exhausted)
 
     # ------------------------------------------------------------------------------------------------------ writing
@@ -255,8 +253,8 @@ class CommitLog:
         self.end = PhysicalOffset(start)
 
     def reserve_ahead(self) -> bool:
-        """Claim blocks ahead of the writer; a worker's job. Whether there is more to do. OSError when the disk has no
-        room.
+        """Allocate blocks ahead of the writer, on a worker. Whether there is more to do. OSError if the disk is
+        full.
         """
         if self.warmer is not None:
             self.warmer.leave(self.files.files[-1] if self.files.files else None)
@@ -340,9 +338,7 @@ class CommitLog:
             return end
 
     def close(self) -> None:
-        """Let go of the files; those made ahead and never used are removed, the last one first: a crash meanwhile must
-        not leave a gap.
-        """
+        """Close the files; remove preallocated ones, the last one first: a crash must not leave a gap."""
         self._data, self._file = bytearray(), None
         while self._ahead:
             self.files.discard(self._ahead.pop())

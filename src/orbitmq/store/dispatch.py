@@ -72,9 +72,7 @@ class Dispatcher:
         return topic in self._entry_codes
 
     def resolved(self, queue: ConsumeQueue, entry: Entry, unit_at: Callable[[int], memoryview | None]) -> Entry:
-        """The entry, with the code of the extension unit that an address in it points to; if that is lost, the
-        message's own.
-        """
+        """The entry, with the code of its extension unit; if that is lost, the message's own."""
         offset, size, field = entry
         code = queue.resolve(field)
         if code is None:
@@ -94,9 +92,7 @@ class Dispatcher:
         properties: bytes,
         store_timestamp: int,
     ) -> int:
-        """Add the entry of a message to its own queue; returns what was read from the message. OSError if the disk is
-        full.
-        """
+        """Add a message's entry to its own queue; returns what was read from it. OSError if the disk is full."""
         code = field = self.code_of(queue, properties, store_timestamp)
         if queue.extended is not None and physical_offset + size > queue.max_physical_offset:
             field = self._extend(queue, queue.extended, code, properties, store_timestamp)

@@ -472,7 +472,7 @@ class MessageStore:
     def _find_room(
         self, size: int, queues: list[ConsumeQueue], entries: int = 1, *, at_once: bool = False
     ) -> PutResult | None:
-        """Reserve room for the units and their entries before anything is written; returns the refusal if there is
+        """Reserve room for the units and their entries before anything is written; returns a refusal if there is
         none.
         """
         try:
@@ -585,9 +585,7 @@ class MessageStore:
         return [queue.queue_id for queue in self._queues.of(topic)]
 
     def remove_topic(self, topic: str) -> Iterator[tuple[str, int]]:
-        """Remove the queues of a topic, one a turn of the iteration; a topic made anew begins at offset 0. Its messages
-        stay in the log.
-        """
+        """Remove the queues of a topic, one per iteration; a recreated topic begins at offset 0."""
         for queue in self._queues.of(topic):
             if self._remove_queue(queue):
                 yield queue.topic, queue.queue_id
@@ -623,9 +621,7 @@ class MessageStore:
                 yield queue.topic, queue.queue_id
 
     def remove_unused_topics(self, used: Container[str]) -> Iterator[tuple[str, int]]:
-        """Remove queues of topics that are not in `used`, one a turn. Those of delay, transactions and light queues
-        stay.
-        """
+        """Remove queues of topics not in `used`, one per iteration, except delay, transactions and light queues."""
         for queue in self._queues:
             kept = queue.topic in used or queue.topic in KEPT_TOPICS or is_lmq(queue.topic)
             if not kept and self._remove_queue(queue):
@@ -691,9 +687,7 @@ class MessageStore:
         return isinstance(self._refusal, StorePoisoned)
 
     def take_no_more(self, reason: str) -> None:
-        """Refuse every message from now on with a StoreError that has the reason; stored messages stay readable, and
-        `close` is clean.
-        """
+        """Refuse every message from now on with a StoreError; stored messages stay readable, `close` is clean."""
         if self._refusal is None:
             self._refusal = StoreError(reason)
             self._deliver(self._waits.give_up)

@@ -121,9 +121,7 @@ class MappedFile:
         os.posix_fallocate(self._descriptor, start, min(size, self.size - start))
 
     def warm(self, start: int, size: int) -> None:
-        """Bring pages into memory, on a worker's time: the first write of a page that is not there takes ten times
-        as long as the write itself.
-        """
+        """Load pages on a worker: the first write to a missing page takes ten times as long as the write itself."""
         buffer = bytearray(WARM_STEP)
         for position in range(start, min(start + size, self.size), WARM_STEP):
             os.preadv(self._descriptor, [buffer], position)
@@ -298,9 +296,7 @@ class Disk:
         return False
 
     def _sync_all(self) -> bool:
-        """False if a write failed, of any program. Each file reports whether it was one of its own; a second call for
-        all would report nothing.
-        """
+        """False if a write failed, of any program; each file reports its own, a second call would report nothing."""
         assert self._descriptor is not None, "it has a device"
         if not _syncfs(self._descriptor):
             self._device = -1
@@ -381,9 +377,7 @@ class Files:
         return path.stat().st_size if path.is_file() else -1
 
     def used_ratio(self, path: Path) -> float:
-        """Usage of the disk that `path` is or will be on, from 0 to 1 in whole percents, rounded up as RocketMQ does;
-        -1 when it is unknown.
-        """
+        """Usage of the disk of `path`, from 0 to 1 in whole percents, rounded up as RocketMQ does; -1 if unknown."""
         disk = _disk_of(path)
         if disk is None:
             return -1.0

@@ -118,9 +118,7 @@ class FlushWaits:
             self._waiting.popleft()[2](False)
 
     def give_up_behind(self, end: PhysicalOffset) -> None:
-        """The log was cut to `end`. Callers that wait for an offset after it would block later ones, so they fail
-        now.
-        """
+        """The log was cut to `end`. Callers that wait for an offset after it would block later ones: they fail now."""
         gone = []
         while self._waiting and self._waiting[-1][0] > end:
             gone.append(self._waiting.pop()[2])

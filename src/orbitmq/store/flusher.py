@@ -84,9 +84,7 @@ class LogFlusher:
 
 
 class LogCommitter:
-    """Decides when messages are copied from the transient pool to the log's files. `on_commit` is called with the
-    offset.
-    """
+    """Decides when the transient pool is copied to the log's files. `on_commit` is called with the offset."""
 
     def __init__(
         self, log: CommitLog, options: StoreOptions, clock: Clock, on_commit: Callable[[PhysicalOffset], object]

@@ -15,8 +15,7 @@ ENTRY_SIZE = 20
 
 @dataclass(frozen=True)
 class StoreOptions(Options):
-    """Where the store lies, how its files are cut, when it flushes, how much one read may return,
-    and how messages are indexed."""
+    """The store's directory, file sizes, flush intervals, read limits and index."""
 
     store_path_root_dir: str = option(
         "storePathRootDir", "~/store", "Directory of the store; `~` is the home directory."
@@ -313,11 +312,6 @@ class StoreOptions(Options):
     def is_slave(self) -> bool:
         """Whether the log is a copy of a master's."""
         return self.broker_role == SLAVE
-
-    @property
-    def commit_log_directory(self) -> Path:
-        """The first directory of the commit log."""
-        return self.commit_log_directories[0]
 
     @property
     def commit_log_directories(self) -> tuple[Path, ...]:

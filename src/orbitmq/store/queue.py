@@ -133,9 +133,7 @@ class ConsumeQueue:
         return self.end + count * ENTRY_SIZE <= self.limit
 
     def make_room(self, count: int = 1) -> None:
-        """Claim room for at least so many entries, in files ahead if need be. OSError when the disk has none; the queue
-        is then as before.
-        """
+        """Allocate room for this many entries. OSError if the disk is full; the queue is then unchanged."""
         with self._claims:
             self.claim(count)
             self._use_claimed(count)
@@ -275,9 +273,7 @@ class ConsumeQueue:
         return self.extended.find(address) if self.extended is not None else None
 
     def view(self, queue_offset: int, end: int | None = None) -> memoryview | None:
-        """The entries from `queue_offset` to the end of its file, or to the byte `end` of the queue; None if there is
-        none.
-        """
+        """The entries from `queue_offset` to the end of its file, or to the byte `end`; None if there is none."""
         start, end = queue_offset * ENTRY_SIZE, self.end if end is None else end
         file = self.files.find(start)
         if file is None or not 0 <= start < end:

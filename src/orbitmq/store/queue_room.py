@@ -50,9 +50,7 @@ class QueueRoom:
         self._called: tuple[ConsumeQueue, int] | None = None  # whose turn it is now in this queue, and its deadline
 
     def take(self, queue: ConsumeQueue, entries: int) -> bool:
-        """Whether the queue has room that a put may use now, without waiting for a disk or overtaking those that
-        wait.
-        """
+        """Whether a put may use room of the queue now, without waiting for a disk or overtaking those that wait."""
         return (self._is_called(queue) or queue not in self._waiting) and queue.take_room(entries)
 
     def need(self, queues: Sequence[ConsumeQueue], entries: int) -> None:

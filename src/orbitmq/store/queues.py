@@ -52,9 +52,7 @@ class ConsumeQueues:
         return iter(list(self.table.values()))  # a copy: workers iterate while queues are created
 
     def load(self) -> bool:
-        """Map every queue on disk; False when files of one are missing. Directories that are not named by a number are
-        left alone.
-        """
+        """Map every queue on disk; False if files of one are missing. Directories without a number are ignored."""
         self._disk = self._fs.disk(self._root)
         is_whole = True
         for topic in self._fs.names(self._directory):

@@ -42,9 +42,7 @@ def recover(
     check_crc: bool,
     is_copy: bool,
 ) -> None:
-    """Bring loaded files into a state that may be served and written; `is_copy` of a slave's. OSError when the disk
-    fails or is full.
-    """
+    """Recover loaded files; `is_copy` for a slave's. OSError if the disk fails or is full."""
     if not log.files.files:
         queues.destroy()
         return
@@ -93,9 +91,7 @@ def _walk(
     check_text: bool,
     is_copy: bool,
 ) -> tuple[int, WalkEnd | None]:
-    """Dispatch every message from `dispatch_from` on to its queue; returns the end of the last intact unit, and what
-    follows.
-    """
+    """Dispatch every message from `dispatch_from` on; returns the end of the last intact unit, and what follows."""
     files = log.files
     position = start % files.file_size
     for file_start in range(files.start_of(start), files.end, files.file_size):
@@ -117,9 +113,7 @@ def _walk(
 
 
 def _set_times(log: CommitLog, queue: ConsumeQueue, times: Mapping[Path, int]) -> None:
-    """A search by time uses modification times: give rebuilt files those of the original ones, or the newest that
-    fit.
-    """
+    """A search by time uses modification times: give rebuilt files those of the originals, or similar ones."""
     for number, file in enumerate(queue.files.files, 1):
         last = min(queue.files.start + number * queue.files.file_size, queue.end) // ENTRY_SIZE - 1
         entry = queue.entry(last)

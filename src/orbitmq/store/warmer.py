@@ -14,9 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class Warmer:
-    """Warms files a step at a time. With `sync_pages` what was warmed is written to disk so often; 0 leaves that to
-    the flusher.
-    """
+    """Warms files a step at a time. `sync_pages` is how often that is flushed; 0 leaves it to the flusher."""
 
     def __init__(self, sync_pages: int) -> None:
         self._sync_bytes = sync_pages * PAGE

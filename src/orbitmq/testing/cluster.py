@@ -241,9 +241,7 @@ class Cluster:
     # ------------------------------------------------------------------------------------------------------- contents
 
     def create_topic(self, name: str, queues: int = 4) -> None:
-        """Create a topic with this number of queues on each broker, so that consumers find it before a message is
-        sent.
-        """
+        """Create a topic with this number of queues on each broker, so that consumers find it before a send."""
 
         async def create() -> None:
             for broker in self._all_running():
@@ -265,9 +263,7 @@ class Cluster:
         return self._call(count())
 
     def backlog(self, group: str, topic: str) -> int:
-        """The number of messages of the topic that the group has not acknowledged; retries count for their own
-        topic.
-        """
+        """The messages of the topic that the group has not acknowledged; retries count for their own topic."""
 
         async def count() -> int:
             return sum(

@@ -280,9 +280,7 @@ class ConsumerOffsetTable(Struct, frozen=True):
 
 
 class SavedOffsetTable(ConsumerOffsetTable, frozen=True):
-    """consumerOffset.json of a slave: also `topic@group` -> queue ids whose offset is not reported to its master
-    yet.
-    """
+    """consumerOffset.json of a slave: also `topic@group` -> queue ids with an offset to report to its master."""
 
     committed_here: dict[str, list[int]] | None = None
 

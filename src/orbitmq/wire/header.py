@@ -50,9 +50,7 @@ def from_ext(kind: type[H], ext: Mapping[str, str | None] | None) -> H:
 
 
 def true_fields(header: Header) -> list[str]:
-    """The wire names of its fields that are true. msgspec reads `1` so as well, which C++ clients send and Java takes
-    for false.
-    """
+    """The wire names of its bool fields. msgspec also reads `1` as true, which Java takes for false."""
     return [wire for name, wire in _truths(type(header)) if getattr(header, name)]
 
 
@@ -82,9 +80,7 @@ def to_ext(header: Header) -> dict[str, str]:
 
 
 def _as_java_reads(kind: type[Header], ext: Mapping[str, str | None]) -> dict[str, str]:
-    """As lenient as Java: empty text counts as missing (a binary header cannot distinguish them), and any text but
-    `true` is false.
-    """
+    """As lenient as Java: empty text counts as missing, as in a binary header, and any text but `true` is false."""
     kept = {name: value for name, value in ext.items() if value is not None}
     for _, wire, type_ in _declared(kind):
         value = kept.get(wire)

@@ -113,9 +113,7 @@ class QueryConsumerOffsetResponseHeader(Header):
 
 
 class UpdateConsumerOffsetHeader(Header):
-    """UPDATE_CONSUMER_OFFSET (15). `only_forward` is orbitmq's own: an offset that is further on stays; RocketMQ passes
-    it over.
-    """
+    """UPDATE_CONSUMER_OFFSET (15). `only_forward` is orbitmq's own: a greater offset stays."""
 
     consumer_group: str
     topic: str

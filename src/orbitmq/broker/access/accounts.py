@@ -49,9 +49,7 @@ class Account:
 
     @property
     def may_everything(self) -> bool:
-        """An administrator without permissions of its own. One that has permissions is limited to them, as in
-        RocketMQ.
-        """
+        """An administrator without permissions of its own; one that has some is limited to them, as in RocketMQ."""
         return self.is_admin and not self.permissions
 
     def missing(self, needed: Iterable[tuple[str, int]]) -> str | None:

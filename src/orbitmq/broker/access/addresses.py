@@ -35,9 +35,7 @@ def address_of(host: str) -> Address | None:
 
 
 def pattern(text: str) -> Matches:
-    """A predicate for the addresses that `text` matches; blank text matches none. ConfigurationError names the
-    pattern.
-    """
+    """A predicate for the addresses that `text` matches; blank matches none. ConfigurationError names the pattern."""
     if not text.strip():
         return lambda _: False
     if text in EVERYBODY:

@@ -113,9 +113,7 @@ async def _updated(command: Command, work: Awaitable[None], failure: int) -> Com
 
 
 def _config_of(header: UpdateAccountHeader) -> Config:
-    """The account that a request declares. RocketMQ stores unknown permissions, which then deny; orbitmq refuses
-    them.
-    """
+    """The account that a request declares. RocketMQ stores unknown permissions, which then deny; they are refused."""
     config = Config(
         header.access_key,
         header.secret_key or "",

@@ -166,9 +166,7 @@ class AccessControl:
             _log.error("event=access_rules_kept reason=%s", error)
 
     async def change(self, path: Path, edit: Callable[[Document], Document]) -> None:
-        """Change one file and use it at once. ConfigurationError when the result cannot be used: nothing is written
-        then.
-        """
+        """Change one file and use it at once. ConfigurationError if the result is invalid: nothing is written then."""
         async with self._changing:
             await asyncio.to_thread(self._change, path, edit)
 

@@ -56,9 +56,7 @@ class MastershipRecord:
             self.known = known
 
     async def note(self, **changes: Any) -> None:
-        """`save` off the event loop. If the disk refuses, the change holds until the process ends, and the error is
-        logged.
-        """
+        """`save` off the event loop. If the disk refuses, the change holds until the process ends, and is logged."""
         async with self._saving:
             try:
                 await asyncio.to_thread(self.save, **changes)

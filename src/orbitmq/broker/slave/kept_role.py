@@ -28,9 +28,7 @@ def kept_role_path(options: StoreOptions) -> Path:
 
 
 def is_fresh(options: StoreOptions) -> bool:
-    """Whether the store is a former slave's and clients may not have switched yet; also true if the file cannot be
-    read.
-    """
+    """Whether the store is a former slave's and clients may not have switched yet; also if it cannot be read."""
     try:
         kept = _load(options)
     except StoreDamaged as error:

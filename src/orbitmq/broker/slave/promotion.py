@@ -45,9 +45,7 @@ TABLES_OLD_S = 60.0  # six rounds of copying that failed
 
 
 class Promotion:
-    """The handler. `become` is called with the new role after the response is sent and the configuration `file`
-    written.
-    """
+    """The handler. `become` is called with the new role after the response, once the `file` is written."""
 
     def __init__(
         self,

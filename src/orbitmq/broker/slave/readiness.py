@@ -72,9 +72,7 @@ class Readiness:
         )
 
     async def greet(self, master: str) -> None:
-        """Fetch epoch and role of the master at this address, and report this broker's. ConnectionError if it is a
-        former master.
-        """
+        """Fetch the master's epoch and role, and report this broker's. ConnectionError if it is a former master."""
         try:
             other = await exchange_mastership(self._remoting, master, self._own, timeout_ms=ASK_MS)
         except BrokerError as error:

@@ -359,9 +359,7 @@ class Checking:
         return bool(entries)
 
     def note_progress(self) -> None:
-        """Save the progress whose copies and decisions are on disk. After a crash some producers may be asked again,
-        and no transaction is lost.
-        """
+        """Save durable progress. After a crash some producers may be asked again; no transaction is lost."""
         progress = (self._ledger.position, self._ledger.op_position)
         if len(self._noted) >= NOTED_MAX:
             self._noted.pop()

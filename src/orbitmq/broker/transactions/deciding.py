@@ -65,9 +65,7 @@ class Deciding:
         router.add(RequestCode.END_TRANSACTION, self.end)
 
     def prepare(self, record: PutRecord, text: str, at_once: bool = False) -> PutResult:
-        """Store a message as the half of a transaction; `text` is its properties. RequestRejected, and what
-        `MessageWriter.put` raises.
-        """
+        """Store a half message; `text` is its properties. RequestRejected, and what `MessageWriter.put` raises."""
         if self._options.reject_transaction_message:
             remark = f"the broker[{self._options.broker_ip1}] sending transaction message is forbidden"
             raise RequestRejected(ResponseCode.NO_PERMISSION, remark)
@@ -109,9 +107,7 @@ class Deciding:
     async def _decide_later(
         self, command: Command, header: EndTransactionHeader, earlier: _Done | None, done: _Done
     ) -> Answer:
-        """Wait until the half message can be read and there is room for the op message; decisions are processed in
-        order.
-        """
+        """Wait for the half message to be readable and for room for the op message; decisions keep their order."""
         place = header.commit_log_offset
         try:
             if earlier is not None:

@@ -133,8 +133,7 @@ class Ledger:
             self._ops_from += 1
 
     def pass_ops(self) -> bool:
-        """Go over op messages that have done their work, as far as they are remembered; whether the next one is, and is
-        still needed."""
+        """Skip cached op messages that are applied; whether the next one is cached, and still needed."""
         ops, at, position = self._ops, self._ops_from, self.position
         while ops and at <= self.op_position and (at < self.op_position or ops[0] < position):
             ops.popleft()
@@ -169,9 +168,7 @@ class Ledger:
             self._remember(identity, _DECIDED)
 
     def restore_copy(self, offset: int, identity: Identity | None, origin: int | None = None) -> None:
-        """Record a copy found after a start, and the offset of the original that it names. Copies arrive in order,
-        after all decisions.
-        """
+        """Record a copy found after a start, with the offset of the original; in order, after all decisions."""
         if origin is not None and origin in self._decided:
             self._decided.add(offset)
         if identity is not None and self._copies.get(identity) != _DECIDED:

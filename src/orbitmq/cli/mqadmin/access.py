@@ -1,5 +1,4 @@
-"""mqadmin commands for accounts. One deliberate difference: secrets are not printed; `orbitmq acl list --show-secrets`
-does that."""
+"""mqadmin commands for accounts. Unlike RocketMQ's they print no secrets: see `orbitmq acl list --show-secrets`."""
 
 from __future__ import annotations
 

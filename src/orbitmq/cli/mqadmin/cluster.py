@@ -73,8 +73,7 @@ def _rate(table: dict[str, str], rate: str, queue: str) -> str:
 
 
 def _hours(table: dict[str, str]) -> str:
-    """The age of the oldest message in hours; 0.00 for an empty store, for which RocketMQ's tool prints the hours since
-    1970."""
+    """The age of the oldest message in hours; 0.00 for an empty store, where RocketMQ prints the hours since 1970."""
     oldest = int(table.get("earliestMessageTimeStamp", -1))
     return f"{(time.time() * 1000 - oldest) / _MS_PER_HOUR if oldest >= 0 else 0:.2f}"
 

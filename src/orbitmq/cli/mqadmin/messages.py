@@ -126,8 +126,7 @@ def _body(message: MessageExt) -> bytes:
 
 
 def _save_body(message: MessageExt) -> Path:
-    """In a new directory, where no other user can place a link; RocketMQ's tool uses a directory that all users
-    share."""
+    """In a new directory, where no other user can place a link; RocketMQ's tool uses a shared one."""
     folder = Path(tempfile.mkdtemp(prefix="rocketmq-msgbodys-"))
     path = folder / "".join(sign for sign in message.msg_id if sign.isalnum())
     path.write_bytes(_body(message))

@@ -119,8 +119,7 @@ def _perform(stock: Stock, given: Given) -> int:
 
 
 def _allow(stock: Stock, context: Context, *, changes: bool) -> None:
-    """Ends the process if the context does not allow changes. mqadmin commands do not prompt, so a protected context
-    refuses them, too."""
+    """Ends the process if the context forbids changes, or is protected: mqadmin commands do not prompt."""
     if changes and (context.readonly or context.protected):
         kind = "readonly" if context.readonly else "protected, and this command does not prompt"
         fail(f"mqadmin {stock.name}", f"context {context.name} is {kind}: changes are refused", EXIT_REFUSED)

@@ -1,2 +1,1 @@
-"""The nouns of the command line, one module each: names, flags, help. The implementation of a verb is imported when it
-is called."""
+"""The nouns of the command line, one module each: names, flags, help. A verb's implementation is imported late."""

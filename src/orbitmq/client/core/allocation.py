@@ -23,9 +23,7 @@ VIRTUAL_NODES = 10  # points of one client on the ring of the consistent hash, a
 
 
 class AllocateStrategy(Protocol):
-    """Every member of a group must use the same strategy with the same parameters, or queues have two readers or
-    none.
-    """
+    """Every member of a group must use the same strategy and parameters, or queues have two readers or none."""
 
     @property
     def name(self) -> str:

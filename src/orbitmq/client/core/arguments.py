@@ -321,9 +321,7 @@ KINDS: Mapping[str, ArgumentKind] = {
         ["table"],
     ),
 }
-"""Annotations in the methods of clients, split at `|`. If the synchronous classes use a name for another type, it is
-prefixed by `sync.`.
-"""
+"""Annotations in the methods of clients, split at `|`; `sync.` precedes names with another type there."""
 
 
 class Argument:
@@ -334,9 +332,7 @@ class Argument:
         self._kinds = kinds
 
     def accept(self, value: Any) -> Any:
-        """The value, converted if needed. ConfigurationError, for a message MessageIllegal, names the argument, the
-        expected type and the value.
-        """
+        """The value, converted if needed. ConfigurationError or MessageIllegal names argument, type and value."""
         reason = ""
         for kind in self._kinds:
             try:

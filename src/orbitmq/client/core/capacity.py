@@ -72,7 +72,5 @@ class Times:
         return min(limits)
 
     def nodes(self, peak_per_s: float, threads: int, cores: float = 1.0) -> int:
-        """The recommended nodes for a peak throughput, each with so many threads. ValueError before the first
-        message.
-        """
+        """The recommended nodes for a peak throughput, each with so many threads. ValueError without messages."""
         return nodes_for(peak_per_s, self.throughput(threads, cores))

@@ -16,9 +16,7 @@ from orbitmq.wire.objects import from_plain, plain
 
 
 class OffsetTable:
-    """Queue -> offset. Results of concurrent listeners arrive in any order, so the usual update never lowers an
-    offset.
-    """
+    """Queue -> offset. Concurrent listeners finish in any order, so the usual update never lowers an offset."""
 
     def __init__(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         self._offsets = dict(offsets or {})

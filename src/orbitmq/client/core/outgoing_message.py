@@ -147,9 +147,7 @@ _TYPES: Sequence[tuple[str, type[Any], str]] = (
 
 
 def outgoing(message: Message, new_id: Callable[[], str], packing: Packing) -> Outgoing:
-    """The message, checked and packed for its attempts. MessageIllegal when it breaks a rule or its properties are too
-    long.
-    """
+    """The message, checked and encoded. MessageIllegal if it breaks a rule or its properties are too long."""
     check_message(message, packing.size_max)
     properties = message.properties
     msg_id = properties.get(UNIQ_KEY)

@@ -51,9 +51,7 @@ class RetryRules:
     attempt_max_ms: int = -1
     """Time limit of an attempt that another one may follow; -1 gives each all the time left."""
     network_only: bool = False
-    """Java's rules for asynchronous sends: only network errors are retried, also at a chosen queue; a broker's error
-    response is final.
-    """
+    """Java's rules for asynchronous sends: only network errors are retried, also at a chosen queue."""
 
     def with_timeout(self, timeout_ms: int) -> RetryRules:
         """The same within another time."""

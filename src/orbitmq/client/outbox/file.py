@@ -124,9 +124,7 @@ class OutboxFile:
         self._queue(_Write(sequence, None, history, len(history), None))
 
     def remove(self, sequence: int) -> None:
-        """Queue the removal of a message and its history. A message that is not removed is sent again after the next
-        start.
-        """
+        """Queue the removal of a message and its history; without it the message is sent again after a start."""
         self._queue(_Write(sequence, None, None, 0, None))
 
     def barrier(self, done: Done) -> None:

@@ -1,5 +1,4 @@
-"""Where is my message? Takes any id, key or trace id of the search box, and shows the history of each matching
-message."""
+"""Where is my message? Takes any id, key or trace id, and shows the history of each matching message."""
 
 from __future__ import annotations
 

@@ -1,2 +1,1 @@
-"""The job `audit`: backlogs, late, lost and duplicate messages of a cluster, a store or a lake, as tables and a
-page."""
+"""The job `audit`: backlogs, late, lost and duplicate messages of a cluster, a store or a lake."""

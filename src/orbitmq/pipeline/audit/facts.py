@@ -33,8 +33,7 @@ def facts(frame: DataFrame, size: Column, damage: Column | None) -> DataFrame:
 
 
 def wrong_checksum(*, is_unpacked: bool) -> Column:
-    """Why a message is damaged, or null. Decompressed bodies cannot be compared: the checksum is that of the stored
-    bytes."""
+    """Why a message is damaged, or null. The checksum is that of the stored, perhaps compressed, bytes."""
     actual = f.crc32("body").bitwiseAND(f.lit(CRC_MASK).cast("bigint"))
     differs = actual != f.col("bodyCrc").cast("bigint")
     if is_unpacked:

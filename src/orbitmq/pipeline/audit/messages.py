@@ -172,8 +172,7 @@ def _over_time(whole: DataFrame, queues: Sequence[Row]) -> ReportChart:
 
 
 def duplicates(facts: DataFrame, tables: Tables) -> Section:
-    """Messages of one topic with the same id, idempotency key or keys. Equal keys may be intended, so they are listed,
-    but are no finding."""
+    """Messages of one topic with the same id, idempotency key or keys. Equal keys are listed, but no finding."""
     place = f.struct("stored", f.concat_ws("/", "brokerName", "queueId", "queueOffset").alias("place"))
     groups = [
         facts.where(f.col(column).isNotNull())

@@ -77,8 +77,7 @@ def half_messages(half: DataFrame, op: DataFrame, options: AuditJob, tables: Tab
 
 
 def delayed_messages(frame: DataFrame, options: AuditJob, tables: Tables, now_ms: int) -> Section:
-    """`frame` has the delayed messages that were not delivered: PLACE, `msgId`, `properties` and `due`, milliseconds
-    since the epoch."""
+    """`frame` has the undelivered delayed messages: PLACE, `msgId`, `properties` and `due` (epoch milliseconds)."""
     waiting = frame.select(
         *PLACE, (f.col("queueId") + 1).alias("level"), "msgId", _text(REAL_TOPIC).alias("topic"),
         _text(REAL_QID).alias("toQueue"), _text(KEYS).alias("keys"), "due",

@@ -95,9 +95,7 @@ class _File:
         )
 
     def abandon(self) -> None:
-        """Remove all files, as far as the disk allows: others are swept later. The original error is the one to
-        raise.
-        """
+        """Remove all files; the rest is swept later if the disk fails. The original error is the one to raise."""
         if self._sink is None:
             return
         with suppress(OSError):

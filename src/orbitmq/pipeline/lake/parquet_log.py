@@ -74,8 +74,7 @@ NOTHING = _Fold({}, -1, [], 0)
 
 
 class ParquetLake:
-    """`now_ms` gives milliseconds since the epoch. LakeError for a place that is no folder, or a log of a later
-    format."""
+    """`now_ms` returns epoch milliseconds. LakeError unless a directory, or for a log of a later format."""
 
     def __init__(self, place: StorageLocation, now_ms: Callable[[], int]) -> None:
         if not place.is_local:

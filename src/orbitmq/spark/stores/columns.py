@@ -1,5 +1,4 @@
-"""The tables of a store directory: messages, entries of consume queues, and entries of the key index. Knows no
-files."""
+"""The tables of a store directory: messages, consume queue entries, key index entries. Knows no files."""
 
 from __future__ import annotations
 

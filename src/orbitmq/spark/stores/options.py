@@ -136,8 +136,7 @@ class ScanOptions(RowOptions):
         }
 
     def bound(self, key: str, text: str, broker: str) -> int | str:
-        """The value of `startingPhysicalOffset` or `endingPhysicalOffset` for a broker: a number, earliest or
-        latest."""
+        """The value of `startingPhysicalOffset` or `endingPhysicalOffset`: a number, earliest or latest."""
         value: Any = text
         if text.lstrip().startswith("{"):
             value = _by_broker(key, text).get(broker, EARLIEST if key == "startingPhysicalOffset" else LATEST)

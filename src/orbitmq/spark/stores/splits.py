@@ -80,9 +80,7 @@ def known_bounds(directory: StoreDirectory, safe_end: str) -> Bounds:
 
 
 def wanted_bounds(options: ScanOptions, broker: str, directory: StoreDirectory, known: Bounds) -> Bounds:
-    """The bounds that the options select, starting with a message. SourceError when data is gone, unless losses are
-    allowed.
-    """
+    """The selected bounds, starting with a message. SourceError if data is lost, unless that is allowed."""
     start = options.bound("startingPhysicalOffset", options.start, broker)
     end = options.bound("endingPhysicalOffset", options.end, broker)
     last = known.end if isinstance(end, str) else min(end, known.end)

@@ -92,9 +92,7 @@ class Indexer:
         return size > 0
 
     def step(self) -> None:
-        """A worker's step: catch up, remove expired files, flush if it is time. OSError if the disk failed to flush; a
-        full one is retried.
-        """
+        """A worker's step: catch up, remove expired files, flush if due. OSError if the disk failed to flush."""
         self.catch_up(self._log.readable, STEP_MS)
         with self._adding:
             self._index.forget_below(self._log.min_offset)
@@ -111,9 +109,7 @@ class Indexer:
             self._last_report_ms, self._reported = now_ms, self.position
 
     def finish(self) -> None:
-        """Before a close, when the log is on disk: everything in the index, and that on disk too. OSError when the disk
-        failed.
-        """
+        """Before a close, once the log is on disk: index and flush everything. OSError if the disk failed."""
         if not self.catch_up(self._log.flushed, CLOSE_MS):
             _log.warning("event=index_unfinished position=%d log_end=%d", self.position, self._log.flushed)
         self._index.flush()

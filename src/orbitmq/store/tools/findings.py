@@ -24,9 +24,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding. `path` is relative to the store directory, `position` a byte of that file (0 for the whole of
-    it).
-    """
+    """One finding. `path` is relative to the store directory, `position` a byte of the file (0 for all of it)."""
 
     level: Level
     path: str

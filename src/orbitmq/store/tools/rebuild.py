@@ -174,9 +174,7 @@ class _Rebuild:
         return rebuilt
 
     def _portions(self, workers: Workers | None, rebuilt: Rebuilt, progress: Progress) -> Iterator[Portion]:
-        """The results of the log files' scans, up to the first damage; zeros are damage if the log continues after
-        them.
-        """
+        """Results of the log files' scans, up to the first damage; zeros are damage if the log continues."""
         log, zeros = self._log, False
         tell = None if workers else lambda offset: progress(offset - log.start, log.size)
         look = partial(look_through, self._plan, self._fs, tell=tell)
