@@ -53,7 +53,7 @@ def test_settings_are_changed_and_read_back(running: Cluster) -> None:
 
 
 def test_settings_nobody_may_change_or_nobody_has(running: Cluster) -> None:
-    with pytest.raises(Conflict, match="storePathRootDir says who"):
+    with pytest.raises(Conflict, match="storePathRootDir sets the broker's identity"):
         asked(running.namesrv_address, lambda session: brokers.plan_settings(session, {"storePathRootDir": "/etc"}))
     with pytest.raises(NotFound) as error:
         asked(running.namesrv_address, lambda session: brokers.plan_settings(session, {"fileReservedTimes": "1"}))

@@ -321,7 +321,7 @@ def test_one_look_that_knows_of_no_other_tells_the_same_a_minute_later(looks: Lo
 
 def test_what_one_look_cannot_know_is_too_early_to_tell_and_never_well(looks: Looks) -> None:
     assert looks.alone["never-polls"].severity is Severity.UNKNOWN
-    assert "too early to say" in looks.alone["never-polls"].message
+    assert "too early to judge" in looks.alone["never-polls"].message
 
 
 @pytest.mark.parametrize("situation", TABLE)

@@ -334,7 +334,7 @@ def test_a_message_that_was_sent_has_not_expired_while_a_broker_is_silent() -> N
     assert told(trace=sent, is_partial=True, expired="the log begins behind it").state is MessageState.EXPIRED
     waited = told(delayed=[delayed(T0, is_delivered=True)], is_partial=True)
     assert waited.state is MessageState.UNKNOWN
-    assert waited.sentence == f"It was to come into Orders after its delay, and is not found there; {MORE}"
+    assert waited.sentence == f"It was due in Orders after its delay, and is not found there; {MORE}"
     lost = told(dead=[message("%DLQ%g", T0 + 30, reconsume_times=3)], is_partial=True)
     assert lost.sentence.startswith("Orders is not known to have it, and copies are left")
 

@@ -98,7 +98,7 @@ def test_bytes_that_are_no_text_are_a_body_and_nothing_else() -> None:
 
 
 def test_a_topic_is_needed_and_a_queue_has_a_broker() -> None:
-    with pytest.raises(MessageIllegal, match="names no topic"):
+    with pytest.raises(MessageIllegal, match="has no topic"):
         draft_of_json(MessageDefaults(), '{"body":"x"}')
     with pytest.raises(ConfigurationError, match="give the topic"):
         draft(MessageDefaults(), "x")

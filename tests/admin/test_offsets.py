@@ -123,7 +123,7 @@ def test_a_group_that_never_consumed_gets_offsets_and_there_is_nothing_to_bring_
         plan = await plan_skip(session, "never", "T")
         assert [(step.before, step.after) for step in plan.steps] == [(None, EACH)] * 4
         assert plan.undo is None
-        assert plan.warnings == ["4 queues have no offset of never yet: nothing takes the new one away again"]
+        assert plan.warnings == ["4 queues have no offset of never yet: undo cannot remove the new ones"]
         assert await carried_out(plan) == [StepOutcome.CONFIRMED] * 4
         assert set((await stored(session, "never")).values()) == {EACH}
 

@@ -142,8 +142,8 @@ def test_failures_are_named(error: Any, name: str, retryable: bool) -> None:
     [
         ("option listenPort cannot be changed by a request; set it in the configuration file", "restart it"),
         ("Can not update config: listenPort", "restart it"),
-        ("no permission for DELETE_TOPIC_IN_BROKER", "give an account that may"),
-        ("AclException: No accessKey is configured", "give an account that may"),
+        ("no permission for DELETE_TOPIC_IN_BROKER", "use an account with the permission"),
+        ("AclException: No accessKey is configured", "use an account with the permission"),
     ],
 )
 def test_what_no_account_may_is_told_apart_from_what_another_one_may(remark: str, hint: str) -> None:

@@ -74,7 +74,7 @@ def test_a_format_is_filled_in() -> None:
 
 @pytest.mark.parametrize("pattern", ["%x", "abc%", "%k %\n"])
 def test_a_field_that_is_none_is_refused(pattern: str) -> None:
-    with pytest.raises(ConfigurationError, match="is no field of a format"):
+    with pytest.raises(ConfigurationError, match="is not a field of a format"):
         writer(pattern)
 
 

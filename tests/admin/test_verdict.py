@@ -102,7 +102,7 @@ def test_a_disk_that_unread_messages_fill_is_critical_and_says_whose_they_are() 
     assert found.message.endswith("50% full; old files stay, for billing has not read message 4 of Orders, queue 0")
     assert "cleanUnreadFileForciblyEnable=true" in (found.remedy or "")
     (found,) = findings(seen(changed(WELL, log_disk_ratio=0.5, disk_refuses_messages=True)))
-    assert (found.severity, found.message[-21:]) == (Severity.CRITICAL, "and takes no messages")
+    assert (found.severity, found.message[-23:]) == (Severity.CRITICAL, "and accepts no messages")
 
 
 def test_a_failed_disk_undispatched_messages_versions_and_clocks() -> None:

@@ -160,7 +160,7 @@ async def test_a_master_that_a_later_one_tells_takes_and_gives_nothing_more(
         assert later.watch.epoch > former.watch.epoch == 0
         assert (await at_former.send("T")).code == ResponseCode.SUCCESS
         end = former.store.commit_log_max_offset
-        await later.watch._ask(former.address)
+        await later.watch._exchange(former.address)
         answer = await at_former.send("T")
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE, "clients try another broker"
         assert f"{BROKER} has a later master, {later.address}" in (answer.remark or "")
@@ -177,7 +177,7 @@ async def test_a_master_that_a_later_one_tells_takes_and_gives_nothing_more(
 async def test_what_a_master_knows_of_a_later_one_outlives_its_restart(tmp_path: Path) -> None:
     async with two_masters(tmp_path) as (former, _, later, _):
         assert later.watch is not None
-        await later.watch._ask(former.address)
+        await later.watch._exchange(former.address)
         await until(lambda: MastershipRecord(former.store.options).known.superseded_by == later.address)
     with pytest.raises(ConfigurationError, match=f"was given another master, {later.address}, promoted at"):
         await made_broker(tmp_path / "one").start()
@@ -211,7 +211,7 @@ async def test_a_master_that_asks_a_promoted_slave_that_was_made_a_slave_again_g
     resigned._record.save(epoch=9, led=True)
     async with running(made_broker(tmp_path / "one")) as master, client_of(master) as client, running(resigned):
         assert master.watch is not None
-        await master.watch._ask(resigned.address)
+        await master.watch._exchange(resigned.address)
         assert (await client.send("T")).code == ResponseCode.SUCCESS
         assert master.watch.epoch == 10
 
@@ -236,7 +236,7 @@ async def test_a_rocketmq_broker_of_another_name_at_an_old_address_is_no_second_
     del other.router.handlers[RequestCode.EXCHANGE_MASTERSHIP]  # RocketMQ has none
     async with running(made_broker(tmp_path / "one")) as master, running(other):
         assert master.watch is not None
-        await master.watch._ask(other.address)
+        await master.watch._exchange(other.address)
         assert master.watch.others == {}
 
 
@@ -334,7 +334,7 @@ async def test_a_master_of_rocketmq_beside_a_promoted_one_is_noticed(
     del java.router.handlers[int(RequestCode.EXCHANGE_MASTERSHIP)]
     async with running(java), running(made_broker(tmp_path / "one")) as master:
         assert master.watch is not None
-        await master.watch._ask(java.address)
+        await master.watch._exchange(java.address)
         assert master.watch.others[java.address].serves
     assert f"event=two_masters name={BROKER} this={master.address} other={java.address}" in caplog.text
 

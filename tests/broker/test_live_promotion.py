@@ -136,7 +136,7 @@ async def test_what_is_missing_or_unknown_needs_force(tmp_path: Path) -> None:
         following.state.was_unreachable = True
         report = await asked(slave, client)
         assert (report.missing_bytes, report.done) == (1000, False)
-        assert [doubt[:23] for doubt in report.doubts] == ["at least 1000 bytes of ", "before it was found dow"]
+        assert [doubt[:23] for doubt in report.doubts] == ["at least 1000 bytes of ", "replication stopped bef"]
         assert not slave.superseded.is_set()
         report = await asked(slave, client, force=True)
         assert report.done

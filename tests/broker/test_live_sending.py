@@ -325,7 +325,7 @@ async def test_what_cannot_be_stored_is_refused_with_rocketmqs_code(tmp_path: Pa
         ([b""], {"text": "p\x01" + "x" * 32_767}, r"its properties exceed 32767 bytes"),
         ([bytes(1500), bytes(1500)], {}, r"the bodies of the batch have 3000 bytes, maxMessageSize is 2000"),
         ([b"a", b"b"], {"text": "p\x01" + "x" * 32_767}, r"its properties exceed 32767 bytes"),
-        ([b"a"] * 300, {"text": "p\x01" + "x" * 20_000}, r"the messages of the batch take more than \d+ bytes"),
+        ([b"a"] * 300, {"text": "p\x01" + "x" * 20_000}, r"the messages of the batch are larger than \d+ bytes"),
         ([bytes(9)], {"topic": "t" * 128}, r"longer than 127 characters"),
     ],
 )

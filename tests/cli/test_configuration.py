@@ -42,7 +42,7 @@ def test_a_setting_stands_between_flag_and_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "reason"),
-    [("listenProt=1", "no such option; did you mean listenPort?"), ("listenPort", "give KEY=VALUE")],
+    [("listenProt=1", "no such option; did you mean listenPort?"), ("listenPort", "use KEY=VALUE")],
 )
 def test_a_setting_that_sets_nothing_is_refused(setting: str, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^--set listenP.*{reason[:12]}"):
@@ -65,7 +65,7 @@ def test_a_key_without_effect_gets_its_reason(tmp_path: Path) -> None:
 
 
 def test_replication_is_never_ignored_in_silence(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="enableDLegerCommitLog: value 'true' is not allowed; give false"):
+    with pytest.raises(ConfigurationError, match="enableDLegerCommitLog: value 'true' is not allowed; use false"):
         configuration.read(_file(tmp_path, "enableDLegerCommitLog=true\n"), {}, Shop)
     assert configuration.read(_file(tmp_path, "enableDLegerCommitLog=false\n"), {}, Shop)[1] == []
 

@@ -89,7 +89,7 @@ def test_the_stock_tools_account_is_found(tmp_path: Path) -> None:
     [
         ("[contexts.far]\nnameservers = []", "unknown key nameservers"),
         ('[contexts.far]\nsecretKey = "plain"', "must not be in the file"),
-        ('[contexts.far]\nnameServers = ["nowhere"]', "give host:port"),
+        ('[contexts.far]\nnameServers = ["nowhere"]', "use host:port"),
         ("[contexts", "config.toml"),
         ("", "the file is empty, its contexts are lost"),
         ("# none", "there is no context far"),

@@ -124,7 +124,7 @@ def test_a_bad_value_names_key_value_and_what_is_allowed(
 ) -> None:
     result = run(command, "-c", write_properties(tmp_path / "bad.conf", {key: value}), "-p")
     assert (result.returncode, result.stdout) == (2, "")
-    line = f"orbitmq {command}: option {key}: value {value!r} is not allowed; give {allowed}\n"
+    line = f"orbitmq {command}: option {key}: value {value!r} is not allowed; use {allowed}\n"
     assert one_line(result.stderr) == line
 
 

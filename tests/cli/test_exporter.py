@@ -71,4 +71,4 @@ async def test_an_account_comes_from_the_environment_and_is_told_nowhere(tmp_pat
 def test_a_name_server_that_is_none_is_a_wrong_usage(tmp_path: Path) -> None:
     with ChildProcess([str(ORBITMQ), "exporter", "-n", "nowhere"], output=tmp_path / "out", cwd=tmp_path) as process:
         assert process.wait(PATIENCE_SECONDS) == 2
-    assert "orbitmq exporter: name server 'nowhere': give host:port" in process.errors()
+    assert "orbitmq exporter: name server 'nowhere': use host:port" in process.errors()

@@ -185,7 +185,7 @@ def test_the_other_formats() -> None:
     assert rows[:2] == [["NAME", "SIZE", "SEEN", "OWNER"], ["one", "2048", "1795000000000", "Ada"]]
     assert run("list", "-o", "name").stdout.splitlines() == ["one", LONG]
     assert run("list", "-o", "template=$name of $owner_name").stdout.splitlines()[0] == "one of Ada"
-    assert "-o xml: give one of table" in run("list", "-o", "xml", code=2).stderr
+    assert "-o xml: use one of table" in run("list", "-o", "xml", code=2).stderr
 
 
 @pytest.mark.parametrize("fails", ERRORS)

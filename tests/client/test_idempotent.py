@@ -389,5 +389,5 @@ def test_the_local_cache_forgets_by_age_and_by_number() -> None:
     assert [cache.has(key) for key in "abc"] == [True, False, True]
     now[0] = 10
     assert [cache.has(key) for key in "abc"] == [False, False, False]
-    with pytest.raises(ConfigurationError, match="remembers nothing"):
+    with pytest.raises(ConfigurationError, match="is useless"):
         LocalCache(0)

@@ -472,7 +472,7 @@ def test_without_any_name_server_the_first_send_says_so(monkeypatch: pytest.Monk
 
     async def scenario() -> None:
         async with Producer("g") as producer:
-            with pytest.raises(ClientError, match="give namesrv_addr"):
+            with pytest.raises(ClientError, match="set namesrv_addr"):
                 await producer.send(Message("T", b"x"))
 
     run(scenario())

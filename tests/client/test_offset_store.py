@@ -168,7 +168,7 @@ def test_two_consumers_do_not_share_a_file(tmp_path: Path) -> None:
     async def scenario() -> None:
         first, second = (FileOffsets(str(tmp_path), "me", "g") for _ in range(2))
         await first.open()
-        with pytest.raises(ClientError, match="give this one an instance_name"):
+        with pytest.raises(ClientError, match="set an instance_name for this one"):
             await second.open()
         first.close()
         await second.open()

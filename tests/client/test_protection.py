@@ -126,8 +126,8 @@ async def test_a_client_shares_an_instance_only_with_its_own_account() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"access_key": "somebody"}, "give both or none"),
-        ({"secret_key": "hush hush"}, "give both or none"),
+        ({"access_key": "somebody"}, "set both or none"),
+        ({"secret_key": "hush hush"}, "set both or none"),
         ({"tls": True, "tls_ca_file": "/nowhere"}, r"tls\.client\.trustCertPath: /nowhere"),
         ({"tls": True, "tls_cert_file": "/nowhere"}, r"tls\.client\.certPath: /nowhere is not a file"),
     ],

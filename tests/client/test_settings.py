@@ -33,11 +33,11 @@ def test_every_setting_is_explained_and_its_default_allowed(kind: type[Any]) -> 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"retry_times": -1}, "retry_times: value -1 is not allowed; give a whole number from 0"),
+        ({"retry_times": -1}, "retry_times: value -1 is not allowed; use a whole number from 0"),
         ({"retry_times": "2"}, "retry_times: value '2'"),
         ({"retry_times": True}, "retry_times: value True"),
         ({"compress_type": "RAR"}, "one of ZLIB, LZ4, ZSTD"),
-        ({"retry_response_codes": {"busy"}}, "give whole numbers"),
+        ({"retry_response_codes": {"busy"}}, "use whole numbers"),
         ({"retries": 2}, "ProducerSettings has no setting 'retries'"),
     ],
 )
@@ -72,5 +72,5 @@ def test_what_is_not_given_may_stand_in_the_environment() -> None:
     environment = {"ORBITMQ_TLS": "true", "ORBITMQ_INSTANCE_NAME": "mine", "ORBITMQ_RETRY_TIMES": "9"}
     settings = complete(ProducerSettings, {"instance_name": "given"}, environment)
     assert (settings["tls"], settings["instance_name"], settings["retry_times"]) == (True, "given", 2)
-    with pytest.raises(ConfigurationError, match="ORBITMQ_TLS: value 'maybe' is not allowed; give true or false"):
+    with pytest.raises(ConfigurationError, match="ORBITMQ_TLS: value 'maybe' is not allowed; use true or false"):
         complete(ProducerSettings, {}, {"ORBITMQ_TLS": "maybe"})

@@ -114,7 +114,7 @@ BAD = {
     "new-group?": ({"group": "made up"}, "made up"),
     "new-group??": ({"group": "made", "retry_max_times": "many"}, "retry_max_times is 'many'"),
     "new-group???": ({"group": "made", "broker": "10.0.0.1:10911"}, "broker is '10.0.0.1:10911'"),
-    f"groups/{GROUP}/change": ({}, "no setting to change is given"),
+    f"groups/{GROUP}/change": ({}, "no setting to change"),
     f"groups/{GROUP}/change?": ({"consume_enable": "perhaps"}, "consume_enable is 'perhaps'"),
     f"groups/{GROUP}/offsets/reset": ({"topic": TOPIC, "to": "there"}, "to is 'there'"),
     f"groups/{GROUP}/offsets/reset?": ({"topic": TOPIC, "to": "time", "time": "noon"}, "time: 'noon'"),

@@ -129,7 +129,7 @@ async def test_a_late_answer_is_dropped_and_the_connection_lives_on(turned_clock
         late = asyncio.create_task(client.call(address, request(LATER, body=b"late"), 900))
         await until(lambda: desk.seen)
         await turned_loop().turn(0.91)
-        with pytest.raises(RemotingTimeout, match="no answer"):
+        with pytest.raises(RemotingTimeout, match="no response"):
             await late
         desk.gate.set()
         await until(lambda: desk.finished)

@@ -66,8 +66,8 @@ def test_a_broker_stops_though_its_disk_does_not_answer(
         assert process is not None
         process.signal(signal.SIGTERM)
         assert process.wait(30) == 1
-        (line,) = [line for line in process.errors().splitlines() if "has not answered" in line]
-        assert "the next start looks the store over as after a crash" in line
+        (line,) = [line for line in process.errors().splitlines() if "has not responded" in line]
+        assert "the next start recovers the store as after a crash" in line
         assert (broker.store_dir / "abort").exists()
 
         hung.unlink()

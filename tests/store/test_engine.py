@@ -238,7 +238,7 @@ def test_a_message_larger_than_a_file_is_refused(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     refused = store.put(record(bytes(4096)))
     assert refused.status is PutStatus.MESSAGE_ILLEGAL
-    assert "takes 4188 bytes of the log" in refused.reason
+    assert "needs 4188 bytes of the log" in refused.reason
     assert "mappedFileSizeCommitLog" in refused.reason
     assert store.put(record(bytes(4096 - 8 - 92))).status is PutStatus.PUT_OK
     store.close()

@@ -15,6 +15,24 @@ from tests.support.store_reader import StoreReader
 from tests.support.stores import open_store, record
 
 
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_live_store_is_read_without_disturbing_it(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for number in range(40):
+        store.put(record(b"%d" % number, queue_id=number % 2, properties=b"TAGS\x01A"))
+    before = contents(tmp_path)
+    directory = StoreDirectory(tmp_path)
+    assert directory.queues() == [("T", 0), ("T", 1)]
+    assert directory.queued_end() == directory.whole_end() == store.commit_log_max_offset
+    assert sum(len(entries) // 20 for _, entries in directory.entries("T", 1)) >= 20
+    assert contents(tmp_path) == before
+    assert store.put(record()).queue_offset == 20
+    store.close()
+
+
 def filled(root: Path, sizes: list[int]) -> int:
     """A stopped store with a message for each size; behind the last one."""
     store = open_store(root)

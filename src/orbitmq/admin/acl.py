@@ -265,7 +265,7 @@ def _again(
         return _change(session, node, "delete account", access_key, before, None, remove)
     key = before.secret_key if before is not None else secret
     if key is None:
-        hint = "its secret was not kept; give one: --secret-env or --secret-file"
+        hint = "its secret was not saved; pass one with --secret-env or --secret-file"
         raise NotFound(f"there is no account {access_key} at {node}", hint)
     after = AccountConfig(access_key, key, **asdict(rights))
     make = partial(session.request, put_account, node, after)

@@ -163,7 +163,7 @@ async def plan_settings(
     """
     if fixed := sorted(pairs.keys() & FIXED_SETTINGS):
         raise Conflict(
-            f"{fixed[0]} says who the broker is or where its files are", "change it in its file and restart the broker"
+            f"{fixed[0]} sets the broker's identity or its files", "change it in its file and restart the broker"
         )
     is_for_all = broker is None and not slaves
     nodes = await session.masters() if is_for_all else await chosen(session, broker)
@@ -203,7 +203,7 @@ def pairs_of(texts: Sequence[str]) -> dict[str, str]:
 def cleaning_of(text: str) -> Cleaning:
     """ConfigurationError for an unknown word."""
     if text not in set(Cleaning):
-        raise ConfigurationError(f"{text!r} cannot be cleaned; give one of {', '.join(Cleaning)}")
+        raise ConfigurationError(f"{text!r} cannot be cleaned; use one of {', '.join(Cleaning)}")
     return Cleaning(text)
 
 

@@ -333,7 +333,7 @@ async def subscriptions(session: Session, group: str) -> Result[Subscription]:
     if differing:
         found.warnings.append(
             f"members of {group} subscribe {', '.join(differing)} differently: the broker filters by the last "
-            "heartbeat, so messages are lost to the others; give all members the same subscriptions"
+            "heartbeat, so messages are lost to the others; use the same subscriptions in all members"
         )
     return found
 

@@ -82,7 +82,7 @@ async def plan_apply(
         plans.append(await _plan_groups(session, document.groups, prune=prune))
     if document.accounts is not None:
         plans.append(await _plan_accounts(session, document.accounts, secret_of, prune=prune))
-    plan = joined("make the cluster what the document says", plans)
+    plan = joined("apply the document to the cluster", plans)
     deleted = sorted({change.step.subject for change in plan.changes if change.step.action.startswith("delete")})
     if deleted:
         plan.destroys = f"delete {len(deleted)}"
@@ -101,7 +101,7 @@ async def _plan_topics(session: Session, entries: Iterable[TopicEntry], *, prune
     for entry in sorted(entries, key=lambda one: (one.name, one.brokers)):
         check_topic(entry.name)
         if topics.type_of(entry.name, system) is TopicType.SYSTEM:
-            raise Conflict(f"{entry.name} is a topic of the system", "take it out of the document")
+            raise Conflict(f"{entry.name} is a topic of the system", "remove it from the document")
         wanted = topic_changes.wanted_of(
             None, entry.read_queues, entry.write_queues, entry.perm, entry.unit, entry.unit_subscribed
         )

@@ -92,7 +92,7 @@ def stuck(e: GroupEvidence) -> Iterator[Finding]:
                 e,
                 "stuck-listener",
                 f"the listener of {report.client_id} has {cached} messages and has finished none for "
-                f"{MINUTE_MS // 1000} s: its threads say where it waits",
+                f"{MINUTE_MS // 1000} s: its stack traces show where it waits",
                 f"orbitmq client stack {e.group} --client {report.client_id}",
                 clientId=report.client_id,
                 queues=[label(queue) for queue in queues],
@@ -126,8 +126,8 @@ def unlocked(e: GroupEvidence) -> Iterator[Finding]:
             yield critical(
                 e,
                 "not-locked",
-                f"{report.client_id} consumes in order and holds no lock of {label(queue)}: another member, or one "
-                "that died less than a minute ago, still has it",
+                f"{report.client_id} consumes in order and does not hold the lock of {label(queue)}: another member, "
+                "or one that died less than a minute ago, still has it",
                 f"orbitmq group connections {e.group}",
                 lastLockAtMs=queue.last_lock_at_ms,
                 unlockAttempts=queue.unlock_attempts,
@@ -150,7 +150,7 @@ def suspended(e: GroupEvidence) -> Iterator[Finding]:
             "suspended",
             f"{report.client_id} is suspended by its application"
             + ("" if paused == "true" else f" in {len(places)} queues")
-            + f" and takes nothing until it is resumed: {lag} messages wait for it",
+            + f" and consumes nothing until it is resumed: {lag} messages wait for it",
             f"orbitmq client show {e.group} --client {report.client_id}",
             clientId=report.client_id,
             lagMessages=lag,
@@ -283,7 +283,7 @@ def slow(e: GroupEvidence) -> Iterator[Finding]:
         yield warning(
             e,
             "too-slow",
-            f"{e.group} takes {consumed:g} messages a second and {produced:g} come: it falls behind for ever",
+            f"{e.group} consumes {consumed:g} messages/s and {produced:g} are produced: its lag grows without bound",
             f"orbitmq client show {e.group}",
             consumeTps=consumed,
             produceTps=produced,
@@ -323,7 +323,7 @@ def undecided(e: GroupEvidence) -> Iterator[Finding]:
             Severity.UNKNOWN,
             e,
             "too-early",
-            f"it is too early to say whether {e.group} works: {why}",
+            f"it is too early to judge {e.group}: {why}",
             f"orbitmq group why {e.group} --watch 10",
             lagMessages=lag,
             queues=[label(one) for one in queues],

@@ -123,7 +123,7 @@ def _check_once(what: str, entries: list[tuple[str, list[str]]]) -> None:
         places = set(brokers) or {""}
         before = seen.setdefault(name, set())
         if before & places or (before and "" in before | places):
-            raise ConfigurationError(f"{what} {name} stands in it twice")
+            raise ConfigurationError(f"{what} {name} is declared twice")
         before |= places
 
 

@@ -171,8 +171,8 @@ def filtered(e: GroupEvidence) -> Iterator[Finding]:
         yield critical(
             e,
             "filter-matches-nothing",
-            f"{e.group} wants {one.topic} with {one.expression}, and none of its newest {len(sample)} messages has "
-            "such a tag: they are passed over",
+            f"{e.group} subscribes to {one.topic} with {one.expression}, and none of its newest {len(sample)} "
+            "messages has such a tag: they are skipped",
             f"orbitmq msg query {one.topic}",
             expression=one.expression,
             newestTags=tags,
@@ -184,8 +184,8 @@ def ahead(e: GroupEvidence) -> Iterator[Finding]:
         yield critical(
             e,
             "offset-ahead",
-            f"the group's offset is beyond the end of {len(queues)} queues of {topic}: the topic was made anew or its "
-            "store was lost, and nothing comes until the queues have grown that long",
+            f"the group's offset is beyond the end of {len(queues)} queues of {topic}: the topic was recreated or "
+            "its store was lost, and nothing is delivered until the queues have grown that long",
             f"orbitmq offset reset {e.group} {topic} --to end",
             topic=topic,
             queues=[f"{label(one)}: {one.consumer_offset} > {one.max_offset}" for one in queues],
@@ -270,14 +270,14 @@ def unowned(e: GroupEvidence) -> Iterator[Finding]:
         yield critical(
             e,
             "unowned-queues",
-            f"{unowned}, and {lag} messages wait there: members do not agree on how queues are shared, or one that is "
-            "gone is still listed or holds their lock",
+            f"{unowned}, and {lag} messages wait there: members do not agree on the assignment of queues, or a "
+            "dead one is still listed or holds their lock",
             f"orbitmq group connections {e.group}",
             **evidence,
         )
     else:
         severity = Severity.WARNING if all(map(e.grown, e.reports)) else Severity.UNKNOWN
-        sentence = f"{unowned}: they are being shared, or a member that died holds their lock for a minute"
+        sentence = f"{unowned}: a rebalance is in progress, or a member that died holds their lock for a minute"
         yield finding(severity, e, "unowned-queues", sentence, f"orbitmq group why {e.group} --watch 10", **evidence)
 
 
@@ -292,8 +292,8 @@ def shared(e: GroupEvidence) -> Iterator[Finding]:
         yield critical(
             e,
             "shared-queues",
-            f"{len(twice)} queues are consumed by more than one member: messages come twice, and offsets go back and "
-            "forth; members have equal client ids, other strategies, or see different members",
+            f"{len(twice)} queues are consumed by more than one member: messages are delivered twice, and "
+            "offsets move back and forth; members have equal client ids, other strategies, or see different members",
             f"orbitmq client show {e.group} -o yaml",
             queues=[f"{place}: {', '.join(sorted(clients))}" for place, clients in sorted(twice.items())],
         )
@@ -351,8 +351,8 @@ def fresh(e: GroupEvidence) -> Iterator[Finding]:
         yield warning(
             e,
             "begins-at-the-end",
-            f"{e.group} has no offset of {len(queues)} queues, and its members begin at the end: what was sent before "
-            "they came is not consumed",
+            f"{e.group} has no offset of {len(queues)} queues, and its members begin at the end: messages sent "
+            "before they started are not consumed",
             f"orbitmq offset reset {e.group} {queues[0].topic} --to begin",
             topic=queues[0].topic,
             queues=[label(one) for one in queues],

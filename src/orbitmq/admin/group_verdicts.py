@@ -104,7 +104,7 @@ def findings_of(verdicts: GroupVerdicts | None, broker_names: Sequence[str] | No
     which only offsets are left belongs to every cluster. `verdicts` is None until the groups have been judged."""
     if verdicts is None:
         text = "consumer groups have not been judged yet"
-        yield Finding(Severity.UNKNOWN, RULE, "groups", text, "look again in a moment")
+        yield Finding(Severity.UNKNOWN, RULE, "groups", text, "try again in a moment")
         return
     for one in verdicts.items:
         at = one.group.brokers

@@ -441,7 +441,7 @@ async def plan_delete(
     who = await membership(session, name)
     if who.online and not force:
         members = ", ".join(one.client_id for one in who.members)
-        raise Conflict(f"the group {name} is online: {members}", "stop its consumers first, or give --force")
+        raise Conflict(f"the group {name} is online: {members}", "stop its consumers first, or use --force")
     gathered = await session.each_node(await _targets(session, brokers), lambda node: _tables(session, node))
     plan = Plan(f"delete group {name}", failures=list(gathered.failures), destroys=name)
     plan.warnings = await untouched(session, brokers)

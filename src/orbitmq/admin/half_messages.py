@@ -149,7 +149,7 @@ async def plan_resume(session: Session, offset_id: str) -> Plan:
         silent = ", ".join(failure.target for failure in found.failures)
         raise AdminError(f"{offset_id} is not found, and some nodes do not respond: {silent}", found.failures[0].hint)
     if not found.items:
-        raise NotFound(f"there is no message {offset_id}", "give its offset id: orbitmq msg find shows it")
+        raise NotFound(f"there is no message {offset_id}", "use its offset id: orbitmq msg find shows it")
     (message,) = found.items
     if message.topic not in (TRANSACTION_CHECK_MAX_TOPIC, HALF_TOPIC):
         raise Conflict(f"{offset_id} is a message of {message.topic}, and no half message")

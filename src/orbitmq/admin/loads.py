@@ -459,7 +459,7 @@ async def end_to_end(session: Session, topic: str, load: Load, clients: Clients)
 
     async def one(due: float) -> int:
         if way.is_full:
-            raise AdminError(f"{IN_FLIGHT_MAX} messages were stored and have not come: no more are sent")
+            raise AdminError(f"{IN_FLIGHT_MAX} messages were stored and not delivered: no more are sent")
         number = way.begin()
         try:
             await producer.send(Message(topic, WAY.pack(run, due, number) + fill_up, tags=load.tags))
@@ -485,7 +485,7 @@ async def end_to_end(session: Session, topic: str, load: Load, clients: Clients)
     counts.failed, counts.problems = sent.failed, sent.problems
     found.items.append(counts.report("latency", topic, since=Since.DUE, missing=missing))
     if missing:
-        found.warnings.append(f"{missing} messages were stored and had not come {DRAIN_SECONDS:.0f} s after the last")
+        found.warnings.append(f"{missing} messages were stored and not delivered {DRAIN_SECONDS:.0f} s after the last")
         found.check_failed = True
     return _report(found, counts)
 

@@ -37,4 +37,4 @@ async def untouched(session: Session, brokers: Collection[str] = ()) -> list[str
 def only_masters(nodes: Collection[Node], what: str) -> None:
     """Conflict for a slave: it takes `what` from its master, and would lose changes from others."""
     if slaves := [str(node) for node in nodes if not node.is_master]:
-        raise Conflict(f"{slaves[0]} is a slave: it takes its {what} from its master")
+        raise Conflict(f"{slaves[0]} is a slave: it copies its {what} from its master")

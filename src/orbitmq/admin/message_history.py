@@ -437,7 +437,7 @@ def _expired(facts: Facts) -> str:
 def _unknown(facts: Facts) -> str:
     sent = _sending(facts)
     if sent is None:
-        return f"It was to come into {facts.topic} after its delay, and is not found there"
+        return f"It was due in {facts.topic} after its delay, and is not found there"
     return f"{sent.group} sent it to {sent.topic} at {_at(sent.at_ms)}, and it is not found"
 
 
@@ -496,7 +496,7 @@ def _store_events(facts: Facts) -> Iterable[Event]:
 
 def _delay_events(one: Delayed) -> Iterable[Event]:
     group, level = _group(one.message), one.message.properties.get(DELAY, "unknown")
-    what = f"{group} sent it back, retry {one.message.reconsume_times}" if group else "put aside for its delay"
+    what = f"{group} sent it back, retry {one.message.reconsume_times}" if group else "delayed"
     yield _stored_event(one.message, "delayed", f"{what} (level {level})", with_place=False)
     if one.is_delivered is not True:
         text = f"due: retry of {group}" if group else "due: delivered to its topic"

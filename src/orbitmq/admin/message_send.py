@@ -150,7 +150,7 @@ def message_of_json(fields: Mapping[str, Any], topic: str | None = None) -> tupl
         raise MessageIllegal("properties must be an object")
     name = topic or fields.get("topic")
     if not isinstance(name, str):
-        raise MessageIllegal("the line names no topic, and none is given")
+        raise MessageIllegal("the line has no topic, and there is no default")
     own = {str(key): str(value) for key, value in (properties or {}).items() if key not in RESERVED}
     ordering_key, tags = fields.get("orderingKey"), fields.get("tags")
     try:
@@ -234,7 +234,7 @@ async def plan_resend(
     if client is not None and group is None:
         raise BadArgument("a client is a member of a group", "give --group")
     if to is not None and group is not None:
-        raise BadArgument("a message can be sent to a topic or to a group, not to both", "give --to or --group")
+        raise BadArgument("a message can be sent to a topic or to a group, not to both", "use --to or --group")
     plan = Plan(f"send {len(names)} messages again" if len(names) != 1 else f"send {names[0]} again")
     outlet = Outlet(session, clock)
     for name in names:

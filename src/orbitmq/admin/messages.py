@@ -82,7 +82,7 @@ async def by_key(
     items = oldest_first(message for messages in gathered.responses.values() for message in messages)
     found = Result(items, warnings, gathered.failures)
     if len(found.items) > limit:
-        found.warnings.append(f"there are more; these are the newest {limit}: give a higher limit, or an earlier end")
+        found.warnings.append(f"there are more; these are the newest {limit}: use a higher limit, or an earlier end")
         found.items = found.items[-limit:] if limit > 0 else []
     return found
 

@@ -263,7 +263,7 @@ def _finish(plan: OffsetPlan, group: str, queues: Iterable[_Queue]) -> None:
         if one.before is not None
     ]
     if fresh := len(changed) - len(changed_back):
-        plan.warnings.append(f"{fresh} queues have no offset of {group} yet: nothing takes the new one away again")
+        plan.warnings.append(f"{fresh} queues have no offset of {group} yet: undo cannot remove the new ones")
     if changed_back:
         plan.undo = {"command": UNDO, "group": group, "rules": {}, "offsets": changed_back}
     replays, skips = plan.replayed_messages, plan.skipped_messages
@@ -404,9 +404,9 @@ async def plan_clone(
     """
     who = await membership(session, destination)
     if who.online and not force:
-        raise Conflict(f"the group {destination} is online", "stop its consumers first, or give --force")
+        raise Conflict(f"the group {destination} is online", "stop its consumers first, or use --force")
     gathered = await each_master(session, lambda node: _both(session, node, source, destination))
-    plan = OffsetPlan(f"give {destination} the offsets of {source}", failures=gathered.failures)
+    plan = OffsetPlan(f"copy the offsets of {source} to {destination}", failures=gathered.failures)
     moved: list[_Queue] = []
     for node, (theirs, ours) in gathered.responses.items():
         for name, queues in sorted(theirs.items()):

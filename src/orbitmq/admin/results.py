@@ -30,7 +30,7 @@ BUSY = {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE}
 ACCESS_REFUSED = "AclException"
 """In the remark when access control refuses a request; the response code is the general SYSTEM_ERROR."""
 _HINTS = {
-    ResponseCode.NO_PERMISSION: "give an account that may: ORBITMQ_ACCESS_KEY with its secret, or a context",
+    ResponseCode.NO_PERMISSION: "use an account with the permission: ORBITMQ_ACCESS_KEY with its secret, or a context",
     ResponseCode.SYSTEM_BUSY: "retry; the broker refuses work while it is overloaded",
     ResponseCode.SERVICE_NOT_AVAILABLE: "check the broker: it is starting or stopping, or its disk is full",
 }
@@ -39,7 +39,7 @@ FIXED = ("cannot be changed by a request", "Can not update config")
 that of RocketMQ, and of name servers.
 """
 _RESTART = "set it in the file that the node reads when it starts, and restart it"
-_WHICH = "say which with -n HOST:PORT, NAMESRV_ADDR or a context; `orbitmq up` starts one"
+_WHICH = "set it with -n HOST:PORT, NAMESRV_ADDR or a context; `orbitmq up` starts one"
 
 
 class Failure(Struct, frozen=True, rename="camel"):

@@ -155,7 +155,7 @@ async def _look_everywhere(session: Session, looked: _Looked, topics_max: int) -
     looked.add(await search(session, chosen, looked.identity.text), f"{len(chosen)} topics")
     if len(chosen) < len(plain) + len(derived):
         looked.warnings.append(
-            f"only {len(chosen)} of {len(plain) + len(derived)} topics were looked into: give the topic with -t"
+            f"only {len(chosen)} of {len(plain) + len(derived)} topics were searched: set the topic with -t"
         )
 
 

@@ -261,7 +261,7 @@ def away(node: Node, before: str = "") -> BrokerAway:
     name = node.name if node.is_master else f"{node.name}:{node.id}"
     return BrokerAway(
         f"{before}no name server knows it any more; it was registered at {rfc3339(node.seen_at_ms or 0)}",
-        f"start it again; if it was taken away for good: orbitmq cluster forget {name}",
+        f"start it again; if it was removed for good: orbitmq cluster forget {name}",
     )
 
 

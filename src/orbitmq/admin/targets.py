@@ -54,7 +54,7 @@ class Target:
 def target_of(to: str | None, offset: int | None, shift: int | None, now_ms: int) -> Target:
     """The target of one of the three: a word or a time, an offset, or how far. ConfigurationError for none or two."""
     if [to, offset, shift].count(None) != 2:
-        raise ConfigurationError("say where to: one of --to, --offset and --shift")
+        raise ConfigurationError("set the target: one of --to, --offset and --shift")
     if offset is not None:
         return Target(Where.OFFSET, offset)
     if shift is not None:

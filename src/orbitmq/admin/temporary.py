@@ -107,5 +107,5 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while not await condition():
         if time.monotonic() > deadline:
-            raise AdminError(f"{what} has not come within {WAIT_SECONDS:.0f} s")
+            raise AdminError(f"{what} did not arrive within {WAIT_SECONDS:.0f} s")
         await asyncio.sleep(0.05)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from orbitmq.errors import BadArgument
 
-FORMS = "give milliseconds since 1970, 2024-05-01T08:00:00Z, 2024-05-01#08:00:00:000, or 2h ago as @2h"
+FORMS = "use milliseconds since 1970, 2024-05-01T08:00:00Z, 2024-05-01#08:00:00:000, or 2h ago as @2h"
 _AGO = re.compile(r"@(\d+)(ms|s|m|h|d)")
 _SPAN = re.compile(r"(\d+)(ms|s|m|h|d)")
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -36,7 +36,7 @@ def span_ms(text: str) -> int:
     """Milliseconds of `72h`, `30m`, `90s`, `3d`, or of 0. AdminError else."""
     found = _SPAN.fullmatch(text.strip())
     if found is None and text.strip() != "0":
-        raise BadArgument(f"{text!r} is no span of time", "give 72h, 30m, 90s, 3d, or 0")
+        raise BadArgument(f"{text!r} is no span of time", "use 72h, 30m, 90s, 3d, or 0")
     return 0 if found is None else int(found[1]) * _UNITS_MS[found[2]]
 
 

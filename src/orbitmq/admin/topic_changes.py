@@ -156,7 +156,7 @@ def doubts(topic: str, before: TopicConfig | None, after: TopicConfig) -> list[s
     if before is not None and after.read_queues < before.read_queues:
         last = f"{after.read_queues} to {before.read_queues - 1}"
         found.append(
-            f"what is left in queues {last} of {topic} is not read any more: "
+            f"the remaining messages in queues {last} of {topic} would not be read: "
             "lower the write queues first, let them drain, then the read queues"
         )
     return found

@@ -77,7 +77,7 @@ def place_of(text: str, now_ms: int) -> TailStart:
         return TailStart(last=0)
     if re.fullmatch(r"-\d+", text):
         if int(text[1:]) > LAST_MAX:
-            raise ConfigurationError(f"{text}: at most the last {LAST_MAX}; give a time or an offset")
+            raise ConfigurationError(f"{text}: at most the last {LAST_MAX}; use a time or an offset")
         return TailStart(last=int(text[1:]))
     if re.fullmatch(r"offset:\d+", text):
         return TailStart(offset=int(text.removeprefix("offset:")))
@@ -99,7 +99,7 @@ def writer(pattern: str) -> Callable[[StoredMessage], str]:
     for mark in _MARK.finditer(pattern):
         if mark[1] is not None and mark[1] not in _FIELDS:
             known = ", ".join(f"%{name}" for name in _FIELDS)
-            raise ConfigurationError(f"%{mark[1]} is no field of a format; give {known}")
+            raise ConfigurationError(f"%{mark[1]} is not a field of a format; use {known}")
 
     def write(message: StoredMessage) -> str:
         def value_of(mark: re.Match[str]) -> str:

@@ -191,7 +191,7 @@ def _headless(seen: ClusterEvidence) -> Iterator[Finding]:
 def _inactive(seen: ClusterEvidence) -> Iterator[Finding]:
     for node, runtime in seen.runtimes.items():
         if runtime.active is False:
-            text = f"{node} takes no messages: its disk has failed"
+            text = f"{node} accepts no messages: its disk has failed"
             yield Finding(Severity.CRITICAL, "store", str(node), text, "repair the disk, then restart the broker")
 
 
@@ -203,8 +203,8 @@ def _disks(seen: ClusterEvidence) -> Iterator[Finding]:
         severity = Severity.CRITICAL if refuses or is_held else seen.limits["disk"].severity(ratio)
         if severity is Severity.WELL:
             continue
-        text = f"the disk of {node} is {ratio:.0%} full" + (" and takes no messages" if refuses else "")
-        remedy = "keep messages shorter: orbitmq broker config set fileReservedTime=<hours>; or give it more disk"
+        text = f"the disk of {node} is {ratio:.0%} full" + (" and accepts no messages" if refuses else "")
+        remedy = "keep messages shorter: orbitmq broker config set fileReservedTime=<hours>; or add disk space"
         if is_held:
             text = f"{text}; old files stay, for {runtime.disk_held_for}"
             remedy = (
@@ -314,7 +314,7 @@ def _registrations(seen: ClusterEvidence) -> Iterator[Finding]:
     for server, known in seen.registered.items():
         for missing in sorted(all_known - known):
             text = f"broker {missing} is not registered at name server {server}"
-            remedy = "give the broker every name server: namesrvAddr"
+            remedy = "set namesrvAddr of the broker to all name servers"
             yield Finding(Severity.WARNING, "registrations", missing, text, remedy)
 
 

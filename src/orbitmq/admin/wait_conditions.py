@@ -132,7 +132,7 @@ async def wait(session: Session, thing: str, name: str, text: str, within_s: flo
             async with asyncio.timeout(max(LOOK_SECONDS_MIN, within_s - (time.monotonic() - began))):
                 holds, last = await look(session, name, number), None
         except TimeoutError as error:
-            holds, last = False, str(error) or "a look did not end in time"
+            holds, last = False, str(error) or "a query did not end in time"
         except OrbitMQError as error:
             holds, last = False, failure_of(name, error).message
         waited = time.monotonic() - began

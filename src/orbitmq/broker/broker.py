@@ -393,8 +393,8 @@ class Broker:
         except TimeoutError as error:
             missing = self.store.commit_log_max_offset - self.store.flushed_offset
             raise StoreStuck(
-                f"the disk below {self.store.options.root} has not answered for {STOP_PATIENCE_SECONDS:g} s, {missing} "
-                "bytes of the log are not known to be on it; the next start looks the store over as after a crash"
+                f"the disk below {self.store.options.root} has not responded for {STOP_PATIENCE_SECONDS:g} s, "
+                f"{missing} bytes of the log are not known to be on it; the next start recovers the store"
             ) from error
 
     async def _save(self) -> None:

@@ -122,5 +122,5 @@ async def _request_status(member: ConnectedClient, header: GetConsumerStatusFrom
 
 def _refuse_older(member: ConnectedClient, since: int) -> None:
     if member.version < since:
-        remark = f"the consumer {member.client_id} has version {member.version}, which does not answer this"
+        remark = f"the consumer {member.client_id} has version {member.version}, which does not support this"
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)

@@ -114,7 +114,7 @@ class Groups:
         if len(self.table) >= limit:
             reason = f"the broker has {len(self.table)}, as many as it may (groupsMax)"
         elif self._texts.size > TEXT_SIZE_MAX:
-            reason = f"those of the broker take {self._texts.size >> 20} MiB: all of them have to fit into one frame"
+            reason = f"those of the broker take {self._texts.size >> 20} MiB: all of them must fit into one frame"
         else:
             return
         self._log_limit(name, limit)

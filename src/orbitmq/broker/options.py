@@ -90,9 +90,7 @@ class BrokerOptions(Options):
     )
     trace_topic_enable: bool = option("traceTopicEnable", False, "Create the message trace topic at start.")
     msg_trace_topic_name: str = option("msgTraceTopicName", TRACE_TOPIC, "Name of the message trace topic.")
-    trace_on: bool = option(
-        "traceOn", True, "Enable message traces in producers; they learn it from send responses.", changeable=True
-    )
+    trace_on: bool = option("traceOn", True, "Enable message traces in producers, by send responses.", changeable=True)
     region_id: str = option("regionId", "DefaultRegion", "Region that send responses carry.")
     acl_enable: bool = option(
         "aclEnable", False, "Check the account and the permissions of each request; see docs/security.md."
@@ -154,7 +152,7 @@ class BrokerOptions(Options):
         "consumerFilter.json.", minimum=1, maximum=1000,
     )  # fmt: skip
     max_error_rate_of_bloom_filter: int = option(
-        "maxErrorRateOfBloomFilter", 20, "Share of unwanted messages that a bitmap of that size may let through.",
+        "maxErrorRateOfBloomFilter", 20, "Share of messages without a match that a bitmap of that size may pass.",
         unit="percent", minimum=1, maximum=99,
     )  # fmt: skip
     filter_data_clean_time_span_ms: int = option(

@@ -85,7 +85,7 @@ class Replies:
         if client is None:
             return f"push reply message fail, channel of <{client_id}> not found."
         if self._in_flight >= PUSHES_MAX:
-            raise RequestRejected(ResponseCode.SYSTEM_BUSY, f"{PUSHES_MAX} replies are under way, try again")
+            raise RequestRejected(ResponseCode.SYSTEM_BUSY, f"{PUSHES_MAX} replies are in flight, try again")
         self._in_flight += 1
         try:
             push = request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._push(header, record), bytes(record.body))

@@ -72,7 +72,7 @@ OUTCOMES: dict[PutStatus, tuple[int, str | None]] = {
     ),
     PutStatus.OS_PAGECACHE_BUSY: (
         ResponseCode.SYSTEM_ERROR,
-        "[PC_SYNCHRONIZED] the disk is too slow to give the message room; try again",
+        "[PC_SYNCHRONIZED] the disk is too slow to allocate room for the message; try again",
     ),
     PutStatus.SERVICE_NOT_AVAILABLE: (
         ResponseCode.SERVICE_NOT_AVAILABLE,

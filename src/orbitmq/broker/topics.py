@@ -198,7 +198,7 @@ class Topics:
         if len(self.table) >= limit:
             reason = f"the broker has {len(self.table)}, as many as it may (topicsMax)"
         elif self._texts.size > size_max:
-            reason = f"those of the broker take {self._texts.size >> 20} MiB: all of them have to fit into one frame"
+            reason = f"those of the broker take {self._texts.size >> 20} MiB: all of them must fit into one frame"
         else:
             return
         self._log_limit(name, limit)

@@ -45,7 +45,7 @@ def run(
     chosen = Limits(*(default if given is None else given for default, given in zip(usual, limits, strict=True)))
     try:
         if form not in FORMATS:
-            raise ConfigurationError(f"--format {form}: give one of {', '.join(FORMATS)}")
+            raise ConfigurationError(f"--format {form}: use one of {', '.join(FORMATS)}")
         if chosen.warning > chosen.critical:
             raise ConfigurationError(
                 f"the warning limit {chosen.warning:g} is above the critical limit {chosen.critical:g}"

@@ -37,7 +37,7 @@ def _settings(settings: Sequence[str], known: tuple[type[Options], ...]) -> dict
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals:
-            raise ConfigurationError(f"--set {setting}: give KEY=VALUE")
+            raise ConfigurationError(f"--set {setting}: use KEY=VALUE")
         pairs[key.strip()] = value
     for key in unknown_keys(pairs, *known):
         raise ConfigurationError(f"--set {key}: there is no such option{_near(key, known)}")

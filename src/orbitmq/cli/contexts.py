@@ -109,7 +109,7 @@ def split_addresses(texts: Sequence[str]) -> tuple[str, ...]:
     for address in found:
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ConfigurationError(f"name server {address!r}: give host:port, for example 127.0.0.1:9876")
+            raise ConfigurationError(f"name server {address!r}: use host:port, for example 127.0.0.1:9876")
     return found
 
 
@@ -197,12 +197,12 @@ def _secret(context: str, reference: Mapping[str, Any] | str) -> str:
             raise ConfigurationError(f"{where}: {path}: {error.strerror}") from error
     if kind == "command":
         return _command_output(reference["command"], where)
-    raise ConfigurationError(f"{where}: give one of {', '.join(_REFERENCES)}")
+    raise ConfigurationError(f"{where}: use one of {', '.join(_REFERENCES)}")
 
 
 def _command_output(command: Sequence[str], where: str) -> str:
     if isinstance(command, str):
-        raise ConfigurationError(f'{where}: give the command as a list, ["pass", "show", "rocketmq"]')
+        raise ConfigurationError(f'{where}: use a list, ["pass", "show", "rocketmq"]')
     try:
         ended = subprocess.run(  # noqa: S603 -- the command is from the user's own file, and no shell reads it
             list(command), capture_output=True, text=True, timeout=SECRET_COMMAND_SECONDS, check=False
@@ -234,5 +234,5 @@ def _account_of(environment: Mapping[str, str]) -> tuple[str, str]:
 def _pair(text: str) -> tuple[str, str]:
     from_, equals, to = text.partition("=")
     if not equals:
-        raise ConfigurationError(f"--map-addr {text}: give FROM=TO, for example 172.17.0.2:10911=127.0.0.1:10911")
+        raise ConfigurationError(f"--map-addr {text}: use FROM=TO, for example 172.17.0.2:10911=127.0.0.1:10911")
     return from_.strip(), to.strip()

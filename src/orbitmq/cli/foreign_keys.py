@@ -68,4 +68,4 @@ def check_fixed(key: str, value: str) -> None:
     """ConfigurationError if `key` is in FIXED and `value` is not the only supported one."""
     only, reason = FIXED[key]
     if value.strip() != only:
-        raise ConfigurationError(f"option {key}: value {value!r} is not allowed; give {only} ({reason})")
+        raise ConfigurationError(f"option {key}: value {value!r} is not allowed; use {only} ({reason})")

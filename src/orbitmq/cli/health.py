@@ -50,7 +50,7 @@ def broker(config: Path | None, settings: Sequence[str], address: str | None, ti
 def place_of(host: str, port: int) -> str:
     """The address to reach a daemon of this machine that listens on `host` and `port`."""
     if port == 0:
-        raise ConfigurationError("listenPort is 0, any free port: give --address")
+        raise ConfigurationError("listenPort is 0, any free port: use --address")
     return address_text(ON_THIS_MACHINE.get(host, host), port)
 
 

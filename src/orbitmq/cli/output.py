@@ -35,7 +35,7 @@ def check(form: str) -> str:
     """ConfigurationError for an unknown format."""
     if form in FORMATS or form.startswith(TEMPLATE):
         return form
-    raise ConfigurationError(f"-o {form}: give one of {', '.join(FORMATS)} or template='$name ...'")
+    raise ConfigurationError(f"-o {form}: use one of {', '.join(FORMATS)} or template='$name ...'")
 
 
 def write(

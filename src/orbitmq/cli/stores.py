@@ -107,7 +107,7 @@ def _time_ms(flag: str, text: str | None) -> int | None:
     try:
         return round(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise ConfigurationError(f"{flag} {text}: give a time like 2026-11-21T10:00:00 or milliseconds") from None
+        raise ConfigurationError(f"{flag} {text}: use a time like 2026-11-21T10:00:00 or milliseconds") from None
 
 
 def _as_object(report: Report) -> dict[str, object]:

@@ -440,8 +440,8 @@ class Consumer(Client):
         name = settings["instance_name"]
         if name == DEFAULT_INSTANCE:
             _log.warning(
-                "event=shared_offsets_file group=%s; give each broadcasting consumer of a group on a machine its own "
-                "instance_name: its offsets file is named after it",
+                "event=shared_offsets_file group=%s; use a different instance_name for each broadcasting consumer of a "
+                "group on a machine: its offsets file is named after it",
                 self.group,
             )
         owner = client_id(instance.client_ip, name, settings["unit_name"], stream=instance.stream)

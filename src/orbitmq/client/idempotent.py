@@ -143,7 +143,7 @@ class LocalCache:
         self, size_max: int = 100_000, ttl_s: float = 3600.0, *, now: Callable[[], float] = time.monotonic
     ) -> None:
         if size_max < 1 or ttl_s <= 0:
-            raise ConfigurationError(f"a cache of {size_max} keys for {ttl_s} s remembers nothing; use positive values")
+            raise ConfigurationError(f"a cache of {size_max} keys for {ttl_s} s is useless; use positive values")
         self._size_max = size_max
         self._ttl_s = ttl_s
         self._now = now

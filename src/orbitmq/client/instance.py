@@ -413,7 +413,7 @@ def _protected_otherwise(name: str) -> ClientError:
     return ClientError(
         BROKER_MISSING,
         f"the instance {name!r} exists already with another account, other TLS settings or other hooks; "
-        f"give this client another instance_name",
+        "use another instance_name for this client",
     )
 
 
@@ -422,7 +422,7 @@ def _taken(name: str, group: str, *, consumer: bool) -> ClientError:
     return ClientError(
         BROKER_MISSING,
         f"a {kind} of group {group} exists already under the instance name {name!r}; "
-        f"give this one another group or another instance_name",
+        f"use another group or instance_name for this one",
     )
 
 

@@ -194,7 +194,7 @@ class LitePullConsumer(ReadingConsumer):
     async def _poll(self, timeout: float | None, max_messages: int | None) -> PollResult | None:
         self._check_running()
         if max_messages is not None and max_messages < 1:
-            raise ConfigurationError(f"max_messages {max_messages} is not allowed; give 1 or more")
+            raise ConfigurationError(f"max_messages {max_messages} is not allowed; use 1 or more")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self._settings["poll_timeout_ms"] / 1000 if timeout is None else timeout)
         self._given = None  # a program that polls again has finished the last batch

@@ -105,7 +105,7 @@ class NameServers:
         if self._look_up is None:
             raise ClientError(
                 NO_NAME_SERVER,
-                "no name server: give namesrv_addr, set the environment variable NAMESRV_ADDR, or give namesrv_domain",
+                "no name server: set namesrv_addr, the environment variable NAMESRV_ADDR, or namesrv_domain",
             )
         async with self._looking:
             if self.addresses:

@@ -168,7 +168,7 @@ class FileOffsets:
             self.close()
             raise ClientError(
                 BROKER_MISSING,
-                f"another broadcasting consumer keeps its offsets in {self._path}; give this one an instance_name",
+                f"another broadcasting consumer keeps its offsets in {self._path}; set an instance_name for this one",
             ) from error
         self._written = load_with_backup(self._path, decode_file) or {}
         self.table = OffsetTable(self._written)

@@ -429,7 +429,7 @@ class Producer(Client):
     ) -> SendTarget:
         """Where the caller sends the message."""
         if (queue is not None) + (key is not None) + (selector is not None) > 1:
-            raise MessageIllegal("give one of queue, sharding_key and selector")
+            raise MessageIllegal("set only one of queue, sharding_key and selector")
         if selector is not None:
             return SendTarget(select=partial(_select, _SELECTOR.accept(selector), message, cast("A", arg)))
         if key is not None:

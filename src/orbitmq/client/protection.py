@@ -36,7 +36,7 @@ def signer_of(settings: ClientSettings) -> Callable[[Command], None] | None:
     if not access_key and not secret_key:
         return None
     if not access_key or not secret_key:
-        raise ConfigurationError("settings access_key and secret_key: give both or none")
+        raise ConfigurationError("settings access_key and secret_key: set both or none")
     return partial(sign, credentials=Credentials(access_key, secret_key, settings["security_token"]))
 
 

@@ -87,7 +87,7 @@ class PullConsumer(Consumer):
         """
         self._check_running()
         if offset < 0 or max_num < 1:
-            raise ConfigurationError(f"offset {offset} and max_num {max_num} are not allowed; give 0 and 1 or more")
+            raise ConfigurationError(f"offset {offset} and max_num {max_num} are not allowed; use at least 0 and 1")
         assert self._puller is not None, "start makes the puller"
         queue = self._namespace.wrap_queue(queue)
         subscription = subscription_of(queue.topic, expression)

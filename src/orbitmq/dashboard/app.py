@@ -243,7 +243,7 @@ class Dashboard:
         if login.role < role:
             raise Forbidden(f"{login.name} has the role {login.role.word}; this needs {role.word}")
         if not body_bytes_max and not is_read(request):
-            raise Forbidden("the request comes from a page of another site; open the address yourself")
+            raise Forbidden("the request comes from a page of another site; open the address directly")
         form = Fields(await body_of(request, body_bytes_max)) if body_bytes_max else Fields()
         readonly = self.settings.readonly or cluster.access.readonly
         if body_bytes_max:

@@ -27,5 +27,5 @@ async def registered_names(session: Session, texts: Iterable[str]) -> list[str]:
     names = list(texts)
     for name in names:
         if name not in known:
-            raise BadField(f"broker is {name!r}; give one of {', '.join(sorted(known))}")
+            raise BadField(f"broker is {name!r}; use one of {', '.join(sorted(known))}")
     return names

@@ -92,7 +92,7 @@ def wanted(fields: Fields, now_ms: int) -> MessageFilter:
     """The conditions."""
     name, sign, value = fields.text("property").partition("=")
     if name and not (sign and value):
-        raise BadField(f"property is {name!r}; give NAME=VALUE")
+        raise BadField(f"property is {name!r}; use NAME=VALUE")
     return MessageFilter(
         _moment(fields, "begin", now_ms),
         _moment(fields, "end", now_ms),
@@ -146,9 +146,7 @@ async def one_message(session: Session, offset_id: str) -> MessageExt:
     if found.failures:
         silent = found.failures[0]
         raise BrokerAway(f"{offset_id} was not found, and {silent.target} does not respond", silent.hint or "try again")
-    raise NotFound(
-        f"there is no message {offset_id} (any more)", "its log may have been cleaned; ask for its unique id"
-    )
+    raise NotFound(f"there is no message {offset_id} (any more)", "its log may have expired; search for its unique id")
 
 
 def files(messages: Iterable[MessageExt], name: str, form: str) -> Download:

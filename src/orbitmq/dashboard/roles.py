@@ -25,4 +25,4 @@ def role_of(word: str) -> Role:
     for role in Role:
         if role.word == word:
             return role
-    raise ValueError(f"there is no role {word!r}; give {', '.join(role.word for role in Role)}")
+    raise ValueError(f"there is no role {word!r}; use {', '.join(role.word for role in Role)}")

@@ -77,7 +77,7 @@ class Fields(Mapping[str, str]):
         if not text and default is not None:
             return default
         if not text.removeprefix("-").isdecimal() or len(text) > 20 or not low <= int(text) <= high:
-            raise BadField(f"{name} is {text!r}; give a number from {low} to {high}")
+            raise BadField(f"{name} is {text!r}; use a number from {low} to {high}")
         return int(text)
 
     def optional(self, name: str, *, low: int = 0, high: int = (1 << 63) - 1) -> int | None:
@@ -90,7 +90,7 @@ class Fields(Mapping[str, str]):
     def choice(self, name: str, allowed: Sequence[str], default: str | None = None) -> str:
         value = self.text(name) or default or ""
         if value not in allowed:
-            raise BadField(f"{name} is {value!r}; give one of {', '.join(allowed)}")
+            raise BadField(f"{name} is {value!r}; use one of {', '.join(allowed)}")
         return value
 
     def many(self, name: str) -> list[str]:

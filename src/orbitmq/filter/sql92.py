@@ -126,7 +126,7 @@ def _parse(text: str) -> Term:
                 _fail("more is expected", text.count("\n") + 1, len(text) - text.rfind("\n"))
             _fail(f"{str(error.token)!r} is not expected", error.line, error.column)
     except UnexpectedCharacters as error:
-        _fail(f"{error.char!r} begins no word", error.line, error.column)
+        _fail(f"{error.char!r} is not allowed here", error.line, error.column)
     return term
 
 

@@ -121,7 +121,7 @@ def pack_by_struct(
                 last_text_size = text_size
             size = overhead + body_size + text_size
             if place + size - physical_offset > size_max:
-                raise BodyTooLarge(f"the messages of the batch take more than {size_max} bytes")
+                raise BodyTooLarge(f"the messages of the batch are larger than {size_max} bytes")
             body = items[body_at:body_end] if body_size <= COPIED_MAX else view[body_at:body_end]
             crc = crc32(body) & CRC_MASK
             parts.append(pack_head(size, magic, crc, queue_id, flag, offset, place, shared, body_size))

@@ -126,7 +126,7 @@ def _measure(data: bytes, length: int, overhead: int, more_size: int, size_max: 
             raise MessageIllegal(f"properties of {text_size} bytes, at most {_TEXT_SIZE_MAX} are allowed")
         total += overhead + body_size + text_size
         if total > size_max:
-            raise BodyTooLarge(f"the messages of the batch take more than {size_max} bytes")
+            raise BodyTooLarge(f"the messages of the batch are larger than {size_max} bytes")
         position = end
     return total
 

@@ -38,7 +38,7 @@ def compress(body: bytes, kind: str = ZLIB, level: int = DEFAULT_LEVEL) -> bytes
 
         packed: bytes = lz4.frame.compress(body, block_size=LZ4_BLOCK_SIZE, store_size=False)
         return packed
-    raise MessageIllegal(f"unknown compression {kind!r}; give one of {', '.join(COMPRESSION_FLAGS)}")
+    raise MessageIllegal(f"unknown compression {kind!r}; use one of {', '.join(COMPRESSION_FLAGS)}")
 
 
 def decompress(body: bytes, sys_flag: int, size_max: int = DECOMPRESSED_SIZE_MAX) -> bytes:

@@ -282,7 +282,7 @@ def _join_surrogates(text: str) -> str:
 
 def _hashable(value: dict[Any, Any]) -> dict[Any, Any]:
     if any(isinstance(member, (dict, list)) for member in value.values()):
-        raise BodyError("an object that stands as a key may only hold plain members")
+        raise BodyError("an object used as a key may only have scalar members")
     return value
 
 

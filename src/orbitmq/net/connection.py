@@ -442,7 +442,7 @@ class Connection(asyncio.Protocol):
     def _time_out(self, opaque: int, timeout_ms: float) -> None:
         entry = self._calls.pop(opaque, None)
         if entry is not None and not entry[0].done():
-            entry[0].set_exception(RemotingTimeout(f"no answer from {self.address} in {timeout_ms:.0f} ms"))
+            entry[0].set_exception(RemotingTimeout(f"no response from {self.address} in {timeout_ms:.0f} ms"))
         if self._flow.serving:
             return  # idle clients send nothing but heartbeats; dead ones do not send these either
         silent_ms = (self.loop.time() - self.last_heard) * 1000
@@ -506,7 +506,9 @@ class Connection(asyncio.Protocol):
         for future, timer in calls.values():
             timer.cancel()
             if not future.done():
-                future.set_exception(SendRequestError(f"connection to {self.address} closed before the answer came"))
+                future.set_exception(
+                    SendRequestError(f"connection to {self.address} closed before the response arrived")
+                )
 
 
 def _host_and_port(name: Any) -> tuple[str, int]:

@@ -133,7 +133,7 @@ class TlsLayer(asyncio.Transport, asyncio.Protocol):
         return True
 
     def _give_up(self) -> None:
-        text = "event=tls_handshake_failed peer=%s reason=it takes too long"
+        text = "event=tls_handshake_failed peer=%s reason=timeout"
         self._connection.refusals.note(Limit.HANDSHAKE_TIME, _log, text, self._connection.address)
         self._connection.abort()
 

@@ -22,12 +22,12 @@ class TlsOptions(Options):
     config_file: str = option(
         CONFIG_FILE_KEY,
         DEFAULT_CONFIG_FILE,
-        "File with further keys that begin with `tls.`; what stands in the daemon's own file goes before it.",
+        "File with further keys that begin with `tls.`; the daemon's own file takes precedence.",
     )
     mode: str = option(
         "tls.server.mode",
         PERMISSIVE,
-        "Take plain connections only, both kinds, or encrypted ones only.",
+        "Accept plain connections only, both kinds, or encrypted ones only.",
         choices=MODES,
     )
     test_mode: bool = option(

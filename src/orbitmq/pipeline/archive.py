@@ -132,7 +132,7 @@ def source_options(options: ArchiveJob) -> dict[str, str]:
     if options.input == "store":
         return shared | _of_store(options)
     if not options.name_server:
-        raise ConfigurationError("option nameServer is missing; give the addresses of the name servers")
+        raise ConfigurationError("option nameServer is missing; set it to the addresses of the name servers")
     limits = {
         "startingOffsets": options.starting_offsets,
         "maxOffsetsPerTrigger": str(options.batch_rows),

@@ -53,7 +53,7 @@ OF_SPARK = {
     "Cannot run program": "Spark cannot run the interpreter of PYSPARK_PYTHON; install it on every executor",
     "PYTHON_VERSION_MISMATCH": "the driver and the executors have different versions of Python; set PYSPARK_PYTHON to "
     "an interpreter of the driver's version that is on every executor",
-    "OutOfMemoryError": "the JVM of Spark is out of memory; give it more, for example with "
+    "OutOfMemoryError": "the JVM of Spark is out of memory; increase it, for example with "
     "--spark-conf spark.driver.memory=4g",
 }
 """Texts inside the stack traces of Spark about its environment, and what they mean."""

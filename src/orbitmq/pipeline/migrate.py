@@ -510,7 +510,7 @@ def _check(options: MigrateJob) -> None:
         if not value:
             raise ConfigurationError(f"option {key} is missing")
     if bool(options.topics) == bool(options.pattern):
-        raise ConfigurationError("give one of the options topics and topicPattern")
+        raise ConfigurationError("set one of the options topics and topicPattern")
 
 
 def _call(asked: Command, channel: Channel) -> list[Command]:

@@ -46,7 +46,7 @@ def run(context: JobContext[RebuildJob]) -> JobResult:
     """Rebuild, file by file of the log and queue by queue."""
     options = context.options
     if not options.path:
-        raise ConfigurationError("option path is missing; give the store directory")
+        raise ConfigurationError("option path is missing; set it to the store directory")
     root, logs = Path(options.path), tuple(map(Path, parts(options.commit_log, ",")))
     directory = StoreDirectory(root, logs)
     directory.check()

@@ -200,7 +200,7 @@ def _transform(text: str) -> Transform:
         found: Transform = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(
-            f"option transform: {text} cannot be imported: {error}; give module:function"
+            f"option transform: {text} cannot be imported: {error}; use module:function"
         ) from error
     return found
 

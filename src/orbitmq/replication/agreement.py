@@ -38,8 +38,8 @@ async def check_agreement(store: ReplicaStore, remoting: Remoting, address: str,
         raise LogsDiffer(f"this log ends at {ends_at}, that is {more}; {_differs_words(at, end)}")
     if place < begin:
         raise LogsDiffer(
-            f"the master at {address} has its log from {begin} on and this one ends at {ends_at}: what lies between is "
-            "gone there; move this store's directory away and start empty"
+            f"the master at {address} has its log from {begin} on and this one ends at {ends_at}: the part between has "
+            "expired there; move this store's directory away and start empty"
         )
     if not await _is_same(store, remoting, address, place):
         at = await first_difference(store, remoting, address, begin)

@@ -309,4 +309,4 @@ def networks_of(text: str, *, only_local: bool) -> tuple[Network, ...] | None:
     try:
         return tuple(ipaddress.ip_network(part) for part in parts) or None
     except ValueError as error:
-        raise ConfigurationError(f"option haSlaveAddresses: {error}; give networks as in 10.0.1.0/24") from None
+        raise ConfigurationError(f"option haSlaveAddresses: {error}; use networks as in 10.0.1.0/24") from None

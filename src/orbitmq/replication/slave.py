@@ -313,7 +313,7 @@ class Following:
             flushed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self._store.when_flushed(self._store.copied_to, partial(_settle, flushed))
             if not await flushed:
-                raise StoreError("the disk does not take what was copied")
+                raise StoreError("the disk does not accept the replicated data")
 
     async def _begin_at_the_first(self, master: str, begin: int) -> None:
         """A master gives an empty slave its last file only; one with the first message gets all the rest."""

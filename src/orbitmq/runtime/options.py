@@ -89,9 +89,7 @@ class Option:
         return text
 
     def _refused(self, text: str) -> ConfigurationError:
-        return ConfigurationError(
-            f"option {self.key}: value {self.shown(text)!r} is not allowed; give {self.allowed()}"
-        )
+        return ConfigurationError(f"option {self.key}: value {self.shown(text)!r} is not allowed; use {self.allowed()}")
 
     def shown(self, value: object) -> object:
         """The value as people may see it."""

@@ -115,7 +115,7 @@ def read_schema(names: Sequence[str], properties: str, form: str = NATIVE, *, wi
     if len(set(wanted)) < len(wanted):
         raise bad_option("option columns: a column occurs twice")
     if excluded := sorted(left_out & set(wanted)):
-        raise bad_option(f"option columns names {excluded[0]}, but includeProperties is none")
+        raise bad_option(f"option columns has {excluded[0]}, but includeProperties is none")
     types = {name: column.type for name, column in columns.items()}
     if form == NATIVE:
         types[PROPERTIES] = PROPERTIES_TYPES.get(properties, types[PROPERTIES])

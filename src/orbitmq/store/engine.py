@@ -341,7 +341,7 @@ class MessageStore:
         if size <= size_max:
             return None
         return illegal(
-            f"it takes {size} bytes of the log, at most {size_max} are allowed by maxMessageSize and "
+            f"it needs {size} bytes of the log, at most {size_max} are allowed by maxMessageSize and "
             "mappedFileSizeCommitLog"
         )
 

@@ -63,7 +63,7 @@ class StoreOptions(Options):
     )
     broker_role: str = option(
         "brokerRole", ASYNC_MASTER,
-        "SLAVE keeps a copy of its master's log and takes no messages; with SYNC_MASTER a send is answered when a "
+        "SLAVE keeps a copy of its master's log and accepts no messages; with SYNC_MASTER a send is answered when a "
         "slave has the message, with ASYNC_MASTER at once.", choices=(ASYNC_MASTER, SYNC_MASTER, SLAVE),
     )  # fmt: skip
     ha_master_address: str = option(
@@ -106,7 +106,7 @@ class StoreOptions(Options):
         "with aclEnable this machine alone: whoever may replicate reads every message.",
     )  # fmt: skip
     flush_disk_type: str = option(
-        "flushDiskType", ASYNC_FLUSH, "Whether a send is answered before or after its message is on disk.",
+        "flushDiskType", ASYNC_FLUSH, "Whether the response to a send is sent before or after its message is on disk.",
         choices=(ASYNC_FLUSH, SYNC_FLUSH),
     )  # fmt: skip
     sync_flush_timeout_ms: int = option(
@@ -124,7 +124,7 @@ class StoreOptions(Options):
     )  # fmt: skip
     flush_commit_log_timed: bool = option(
         "flushCommitLogTimed", True,
-        "Look at the commit log at its interval only; otherwise it is flushed as soon as enough is new.",
+        "Flush the commit log at its interval only; otherwise it is flushed as soon as enough is new.",
     )  # fmt: skip
     transient_store_pool_enable: bool = option(
         "transientStorePoolEnable", False,
@@ -144,7 +144,7 @@ class StoreOptions(Options):
         "the file directly.",
     )  # fmt: skip
     commit_interval_commit_log_ms: int = option(
-        "commitIntervalCommitLog", 200, "How often the buffers are looked at.", unit="ms", minimum=1
+        "commitIntervalCommitLog", 200, "How often the buffers are checked.", unit="ms", minimum=1
     )
     commit_commit_log_least_pages: int = option(
         "commitCommitLogLeastPages", 4, "Pages that must be new before they are copied to the file.", minimum=0
@@ -171,7 +171,7 @@ class StoreOptions(Options):
         "How often every consume queue is flushed and the checkpoint written.", unit="ms", minimum=0,
     )  # fmt: skip
     clean_resource_interval_ms: int = option(
-        "cleanResourceInterval", 10_000, "How often the store looks for files to remove; each time up to ten go.",
+        "cleanResourceInterval", 10_000, "How often the store removes expired files; each time up to ten.",
         unit="ms", minimum=1,
     )  # fmt: skip
     delete_when: str = option(
@@ -229,12 +229,12 @@ class StoreOptions(Options):
     )  # fmt: skip
     destroy_mapped_file_interval_ms: int = option(
         "destroyMapedFileIntervalForcibly", 120_000,
-        "How long such a file keeps further ones from being removed; its space is freed when its reader lets go.",
+        "How long such a file delays the removal of further ones; its space is freed when its reader releases it.",
         unit="ms", minimum=0,
     )  # fmt: skip
     os_page_cache_busy_timeout_ms: int = option(
         "osPageCacheBusyTimeOutMills", 1000,
-        "How long a message waits for a disk that is slow to give it room; then it is refused as page cache busy.",
+        "How long a message waits for a slow disk to allocate room; then it is refused as page cache busy.",
         unit="ms", minimum=1,
     )  # fmt: skip
     max_message_size: int = option("maxMessageSize", 4 << 20, "Largest body, or batch body.", unit="bytes", minimum=10)
@@ -242,11 +242,11 @@ class StoreOptions(Options):
         "checkCRCOnRecover", True, "Check every body when a start reads the commit log."
     )
     max_transfer_bytes_on_message_in_memory: int = option(
-        "maxTransferBytesOnMessageInMemory", 256 << 10, "Bytes of one pull answer while the messages are recent.",
+        "maxTransferBytesOnMessageInMemory", 256 << 10, "Bytes of one pull response while the messages are recent.",
         unit="bytes", minimum=1,
     )  # fmt: skip
     max_transfer_count_on_message_in_memory: int = option(
-        "maxTransferCountOnMessageInMemory", 32, "Messages of one pull answer while they are recent.", minimum=1
+        "maxTransferCountOnMessageInMemory", 32, "Messages of one pull response while they are recent.", minimum=1
     )
     max_transfer_bytes_on_message_in_disk: int = option(
         "maxTransferBytesOnMessageInDisk", 64 << 10, "Bytes of one pull answer of messages no longer in memory.",

@@ -120,16 +120,9 @@ def _outside(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
 
 
 def _scan(
-    log: CommitLog,
-    queue: ConsumeQueue,
-    view: memoryview,
-    offset: int,
-    max_count: int,
-    selection: Selection,
-    limits: BatchLimits,
-    low: QueueOffset,
-    high: QueueOffset,
-) -> GetResult:
+    log: CommitLog, queue: ConsumeQueue, view: memoryview, offset: int, max_count: int, selection: Selection,
+    limits: BatchLimits, low: QueueOffset, high: QueueOffset,
+) -> GetResult:  # fmt: skip
     buffers: list[memoryview] = []
     matcher, look = selection
     is_filtered = matcher is not None or look is not None

@@ -360,12 +360,12 @@ async def test_changed_files_count_without_a_restart_and_broken_ones_do_not(
 
 async def test_a_file_counts_only_when_it_stays_as_it_is(tmp_path: Path, control: AccessControl) -> None:
     path = write_acl(tmp_path, "")
-    control.look()
+    control.reload()
     assert OWNER.access_key in control.policy.accounts
     path.write_text(PLAIN_ACL.replace(OWNER.access_key, "somebody-else"))
-    control.look()
+    control.reload()
     assert OWNER.access_key in control.policy.accounts
-    control.look()
+    control.reload()
     assert "somebody-else" in control.policy.accounts
 
 

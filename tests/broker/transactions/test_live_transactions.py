@@ -185,7 +185,7 @@ async def test_too_long_a_window_takes_no_more(
     async with scene(tmp_path) as it:
         first = await it.prepare(unique_id="u1")
         await it.prepare(unique_id="u2")
-        with pytest.raises(BrokerError, match="CODE: 2 DESC: 2 transactions came"):
+        with pytest.raises(BrokerError, match="CODE: 2 DESC: 2 transactions arrived"):
             await it.prepare(unique_id="u3")
         await it.producer.end(first, COMMIT)
         await it.prepare(unique_id="u3")

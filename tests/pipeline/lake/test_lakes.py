@@ -111,7 +111,7 @@ def test_what_another_format_published_is_safe(opened: Callable[[], Lake]) -> No
     (kind,) = formats_at(lake.place)
     assert type(existing_lake(kind, lake.place, lambda: 0)) is type(lake)
     for other in set(FORMATS) - {kind}:
-        with pytest.raises(LakeError, match=f"is a lake of format {kind}, not {other}; give --lake-format {kind}"):
+        with pytest.raises(LakeError, match=f"is a lake of format {kind}, not {other}; use --lake-format {kind}"):
             open_lake(other, lake.place, lambda: 0)
 
 

@@ -24,7 +24,7 @@ from tests.support.stores import open_store, record
 STORES = sorted(path.name.removesuffix(".json.gz") for path in (golden.GOLDEN / "stores").glob("*.json.gz"))
 # What a store lacks that was damaged after its broker was killed; RocketMQ's own library made it up when it was opened.
 LACKS_QUEUES = {"crash_cq_behind", "crash_cut", "crash_rebuild"}
-BROKEN = {"crash_crc": "does not match its CRC", "crash_cq_ahead": "nothing was written here, but the log goes on"}
+BROKEN = {"crash_crc": "does not match its CRC", "crash_cq_ahead": "nothing was written here, but the log continues"}
 
 
 def as_told(row: Row) -> dict[str, Any]:

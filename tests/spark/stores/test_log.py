@@ -129,7 +129,7 @@ def test_a_hole_of_zeros_is_damage_when_the_log_goes_on(tmp_path: Path) -> None:
     first, behind = places[3], places[6]
     path.write_bytes(content[:first] + bytes(behind - first) + content[behind:])
     found = [each for each in everything(tmp_path) if not isinstance(each, Run)]
-    assert found[0] == Damage(first, behind, path, "nothing was written here, but the log goes on")
+    assert found[0] == Damage(first, behind, path, "nothing was written here, but the log continues")
 
 
 def test_a_file_that_is_cut_off_is_damage(tmp_path: Path) -> None:

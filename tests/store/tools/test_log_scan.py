@@ -78,14 +78,14 @@ def test_zeros_are_a_gap_only_when_the_log_goes_on(tmp_path: Path, places: list[
     change(tmp_path, places[7], bytes(3 * SIZE - places[7]))
     assert scanned(tmp_path) == (list("0123456"), places[7])
     change(tmp_path, places[5], bytes(2 * SIZE - places[5]))
-    gap = f"{places[5]}-{places[6]} nothing was written here, but the log goes on"
+    gap = f"{places[5]}-{places[6]} nothing was written here, but the log continues"
     assert scanned(tmp_path)[0] == [*"01234", gap, "6"]
 
 
 def test_a_blank_record_must_reach_the_end_of_its_file(tmp_path: Path, places: list[int]) -> None:
     end = places[2] + places[1]
     change(tmp_path, end, BLANK.pack(99, BLANK.unpack_from((tmp_path / f"commitlog/{0:020d}").read_bytes(), end)[1]))
-    text = f"the record that closes the file says that 99 bytes are left, not {SIZE - end}"
+    text = f"the record at the end of the file has 99 bytes left, not {SIZE - end}"
     assert scanned(tmp_path)[0] == [*"012", f"{end}-{SIZE} {text}", *"345678"]
 
 

@@ -131,7 +131,7 @@ def test_a_wrong_record_at_the_end_of_a_file(root: Path) -> None:
     data = (root / LOG).read_bytes()
     position = data.rindex(bytes.fromhex("cbd43194")) - 4
     change(root / LOG, position, struct.pack(">i", 17))
-    one(root, LOG, position, "says that 17 bytes are left")
+    one(root, LOG, position, "has 17 bytes left")
 
 
 def test_a_missing_file_of_the_log(root: Path) -> None:

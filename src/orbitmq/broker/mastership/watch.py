@@ -256,7 +256,7 @@ class MasterWatch:
         role = values.get("brokerRole", "")
         if role in ("", SLAVE) or values.get("brokerName", self._name) != self._name:
             return None
-        words = f"it is a broker of RocketMQ with brokerRole={role}, and has to be stopped by hand"
+        words = f"it is a broker of RocketMQ with brokerRole={role}, and must be stopped by its operator"
         return self._other(words, serves=True, may_be_asked=True)
 
     # ------------------------------------------------------------------------------------------------------- judging
@@ -331,8 +331,8 @@ class MasterWatch:
         if self.superseded:
             return
         self.superseded = (
-            f"{self._name} has a later master, {address}, {when(epoch)}; this broker takes and gives no messages any "
-            "more: start it as a slave"
+            f"{self._name} has a later master, {address}, {when(epoch)}; this broker no longer serves: start it "
+            "as a slave"
         )
         _log.error("event=superseded name=%s by=%s epoch=%d own_epoch=%d", self._name, address, epoch, self.epoch)
         self._do(self._stopped())

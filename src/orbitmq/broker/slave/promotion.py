@@ -139,14 +139,12 @@ class Promotion:
         if state.refusal:
             doubts.append(f"this log was never the master's: {state.refusal}")
         if state.master_end < 0:
-            doubts.append("the master has not been heard since this slave started, so nobody knows what is missing")
+            doubts.append("the master has not responded since this slave started, so it is unknown what is missing")
         elif self._missing:
             doubts.append(f"at least {self._missing} bytes of the master's log are missing here")
         doubts += self._doubts_of_tables()
         if state.was_unreachable:
-            doubts.append(
-                "before it was found down the master could not be copied from, and may have gone on meanwhile"
-            )
+            doubts.append("replication stopped before the master was found down; it may have stored messages meanwhile")
         return doubts
 
     def _doubts_of_tables(self) -> list[str]:
@@ -175,7 +173,7 @@ class Promotion:
             try:
                 brokers = (await cluster_info(self._remoting, server, timeout_ms=ASK_MS)).brokers
             except OrbitMQError as error:
-                doubts.append(f"name server {server} does not answer, it may know a master: {error}")
+                doubts.append(f"name server {server} does not respond, it may know a master: {error}")
                 continue
             found = brokers.get(self._options.broker_name)
             for broker_id, address in found.addresses.items() if found is not None else ():
@@ -192,7 +190,7 @@ class Promotion:
                     return f"the master at {address} {answer}", doubts
             except OrbitMQError as error:
                 if address != known or not is_refused(error):
-                    doubts.append(f"the master at {address} does not answer, which may be the network: {error}")
+                    doubts.append(f"the master at {address} does not respond, which may be the network: {error}")
         return None, doubts + [doubt for address in sorted(others) if (doubt := await self._other_slave(address))]
 
     async def _other_slave(self, address: str) -> str | None:
@@ -200,7 +198,7 @@ class Promotion:
         try:
             _, end = await log_limits(self._remoting, address)
         except OrbitMQError as error:
-            return f"the slave at {address} does not tell how far it is: {error}"
+            return f"the slave at {address} does not report its offset: {error}"
         more = end - self._store.copied_to
         return f"the slave at {address} has {more} bytes more: promote that one" if more > 0 else None
 

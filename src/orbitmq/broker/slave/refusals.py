@@ -16,7 +16,7 @@ def refuse_masters_work(router: Router, broker_name: str, refusal: Callable[[Com
     """Have `router` refuse requests that would change the master's data. `refusal` makes the response to a send."""
 
     def send(_connection: Connection, command: Command) -> Command:
-        remark = f"this is a slave of {broker_name}, which takes no messages; send to its master"
+        remark = f"this is a slave of {broker_name}, which accepts no messages; send to its master"
         return refusal(command, ResponseCode.SERVICE_NOT_AVAILABLE, remark)
 
     def change(_connection: Connection, command: Command) -> Command:

@@ -70,7 +70,7 @@ class Deciding:
             remark = f"the broker[{self._options.broker_ip1}] sending transaction message is forbidden"
             raise RequestRejected(ResponseCode.NO_PERMISSION, remark)
         if self._store.max_offset(HALF_TOPIC, QUEUE_ID) - self._ledger.position >= WINDOW_MAX:
-            remark = f"{WINDOW_MAX} transactions came while an older one stays open; it is looked at in the next round"
+            remark = f"{WINDOW_MAX} transactions arrived while an older one is pending; it is checked in the next round"
             raise RequestRejected(ResponseCode.SYSTEM_BUSY, remark)
         topic = record.topic
         make_half(record, text)

@@ -34,7 +34,7 @@ class Given:
         try:
             return int(text)
         except ValueError:
-            raise ConfigurationError(f"-{letter} {text}: give a whole number") from None
+            raise ConfigurationError(f"-{letter} {text}: use an integer") from None
 
     def truth(self, letter: str, default: bool) -> bool:
         """`true` in upper or lower case is true; everything else is false, as in Java."""

@@ -19,7 +19,9 @@ app = noun("acl", "Access control: accounts and white lists. Each broker, master
 
 BrokerOption = Annotated[
     str | None,
-    typer.Option("--broker", "-b", metavar="BROKER", help="The broker's name, name:id or host:port; else all brokers."),
+    typer.Option(
+        "--broker", "-b", metavar="BROKER", help="The broker's name, name:id or host:port (default: all brokers)."
+    ),
 ]
 AccessKey = Annotated[str, typer.Argument(metavar="ACCESS_KEY", help="The account's access key.")]
 

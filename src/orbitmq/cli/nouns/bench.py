@@ -23,7 +23,7 @@ COLUMNS = (
     "+TOPIC=topic", "+PROBLEMS=problems",
 )  # fmt: skip
 Topic = Annotated[
-    str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Use this topic; else a temporary one.")
+    str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Use this topic (default: a temporary one).")
 ]
 Seconds = Annotated[
     float, typer.Option("--seconds", "-s", min=0.1, max=86_400, metavar="N", help="Run for at most N seconds.")
@@ -35,7 +35,7 @@ InFlight = Annotated[int, typer.Option("--in-flight", "-j", min=1, max=10_000, m
 Size = Annotated[int, typer.Option("--size", min=1, max=4 << 20, metavar="BYTES", help="Size of a body.")]
 Rate = Annotated[
     float | None,
-    typer.Option("--rate", min=0.1, max=1e6, metavar="N", help="Messages per second; else as many as possible."),
+    typer.Option("--rate", min=0.1, max=1e6, metavar="N", help="Messages per second (default: as many as possible)."),
 ]
 Keys = Annotated[bool, typer.Option("--keys", help="Give each message a key.")]
 Tags = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Give each message this tag.")]
@@ -102,7 +102,7 @@ async def consume(
     topic: Annotated[
         str | None,
         typer.Option(
-            "--topic", "-t", metavar="TOPIC", help="Consume this topic; else a temporary one that is filled first."
+            "--topic", "-t", metavar="TOPIC", help="Consume this topic (default: a temporary one that is filled first)."
         ),
     ] = None,
     seconds: Seconds = 30,

@@ -61,7 +61,9 @@ def broker_promote(
     force: Annotated[bool, typer.Option("--force", help="Promote despite doubts.")] = False,
     sync: Annotated[
         bool | None,
-        typer.Option("--sync/--async", help="Make it a SYNC_MASTER or an ASYNC_MASTER; else the former master's role."),
+        typer.Option(
+            "--sync/--async", help="Make it a SYNC_MASTER or an ASYNC_MASTER (default: the former master's role)."
+        ),
     ] = None,
 ) -> None:
     """Make a running slave the master of its broker name. Do this when the master is dead.
@@ -83,11 +85,14 @@ def broker_promote(
 
 
 BrokerArgument = Annotated[
-    str | None, typer.Argument(metavar="[BROKER]", help="The broker's name, name:id or host:port; else all brokers.")
+    str | None,
+    typer.Argument(metavar="[BROKER]", help="The broker's name, name:id or host:port (default: all brokers)."),
 ]
 BrokerOption = Annotated[
     str | None,
-    typer.Option("--broker", "-b", metavar="BROKER", help="The broker's name, name:id or host:port; else all brokers."),
+    typer.Option(
+        "--broker", "-b", metavar="BROKER", help="The broker's name, name:id or host:port (default: all brokers)."
+    ),
 ]
 BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="The broker's name.")]
 Pairs = Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Settings and their new values.")]
@@ -275,7 +280,7 @@ async def set_(
     session: Session,
     pairs: Pairs,
     broker: BrokerOption = None,
-    slaves: Annotated[bool, typer.Option("--slaves", help="Change slaves, too; else only masters.")] = False,
+    slaves: Annotated[bool, typer.Option("--slaves", help="Change slaves, too (default: only masters).")] = False,
 ) -> Plan:
     """Change settings of a running broker, or of every master. Shows old and new values.
 

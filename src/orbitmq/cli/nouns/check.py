@@ -51,18 +51,20 @@ Query = Callable[..., Any]
 """A query of `admin.checks`, which is imported only when a check runs, because help must print without delay."""
 
 Warning_ = Annotated[
-    float | None, typer.Option("-w", "--warning", metavar="N", help="Warning limit; else the first above.")
+    float | None, typer.Option("-w", "--warning", metavar="N", help="Warning limit (default: the first above).")
 ]
 Critical = Annotated[
-    float | None, typer.Option("-c", "--critical", metavar="N", help="Critical limit; else the second above.")
+    float | None, typer.Option("-c", "--critical", metavar="N", help="Critical limit (default: the second above).")
 ]
 Form = Annotated[str, typer.Option("--format", metavar="FORMAT", help="nagios, json or prometheus.")]
 Broker = Annotated[
     str | None,
-    typer.Option("--broker", "-b", metavar="BROKER", help="The broker's name, name:id or host:port; else all brokers."),
+    typer.Option(
+        "--broker", "-b", metavar="BROKER", help="The broker's name, name:id or host:port (default: all brokers)."
+    ),
 ]
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
-AnyGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="The consumer group; else all groups.")]
+AnyGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="The consumer group (default: all groups).")]
 
 
 def _run(

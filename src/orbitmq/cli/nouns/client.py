@@ -18,7 +18,7 @@ app = noun("client", "Connected producers and consumers, and what they report.")
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group's name.")]
 Clients = Annotated[
     list[str] | None,
-    typer.Option("--client", "-i", metavar="ID", help="Only this client; repeatable. Else all members."),
+    typer.Option("--client", "-i", metavar="ID", help="Only this client; repeatable (default: all members)."),
 ]
 
 

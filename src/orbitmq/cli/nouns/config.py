@@ -104,7 +104,7 @@ def export(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", metavar="FILE", help="Write to this file, atomically; else to standard output."),
+        typer.Option("--file", "-f", metavar="FILE", help="Write to this file, atomically (default: standard output)."),
     ] = None,
     name_servers: NameServers = None,
     context_name: ContextName = None,

@@ -23,7 +23,7 @@ GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's
 TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic.")]
 Brokers = Annotated[
     list[str] | None,
-    typer.Option("--broker", "-b", metavar="BROKER", help="Only at this broker; repeatable. Else at every master."),
+    typer.Option("--broker", "-b", metavar="BROKER", help="Only at this broker; repeatable (default: every master)."),
 ]
 Consume = Annotated[
     bool | None, typer.Option("--consume-enable/--no-consume-enable", help="Deliver messages to members.")

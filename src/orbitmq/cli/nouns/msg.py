@@ -31,7 +31,7 @@ TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's
 TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The message's topic.")]
 TraceTopic = Annotated[
     str | None,
-    typer.Option("--trace-topic", metavar="TOPIC", help="The topic with the traces; else RMQ_SYS_TRACE_TOPIC."),
+    typer.Option("--trace-topic", metavar="TOPIC", help="The topic with the traces (default: RMQ_SYS_TRACE_TOPIC)."),
 ]
 Form = Annotated[
     str, typer.Option("--body", metavar="FORM", help="How to show the body: auto, text, json, hex, base64 or none.")
@@ -39,7 +39,7 @@ Form = Annotated[
 Charset = Annotated[
     str, typer.Option("--charset", metavar="NAME", help="Character set of text bodies: utf-8, gbk, latin-1.")
 ]
-Full = Annotated[bool, typer.Option("--full", help="Show whole bodies; else their first 64 KiB.")]
+Full = Annotated[bool, typer.Option("--full", help="Show whole bodies (default: their first 64 KiB).")]
 Tag = Annotated[
     str | None, typer.Option("--tag", metavar="TAG", help="Only messages with this tag; filtered by the broker.")
 ]
@@ -167,7 +167,7 @@ async def query(
     ] = None,
     limit: Limit = 64,
     oldest_first: Annotated[
-        bool, typer.Option("--oldest-first", help="Show the oldest first; else the newest.")
+        bool, typer.Option("--oldest-first", help="Show the oldest first (default: the newest).")
     ] = False,
     budget: Budget = 10_000,
     form: Form = "auto",
@@ -460,7 +460,7 @@ def _view(form: str, charset: str, *, full: bool) -> Callable[[MessageExt], Stor
 
     forms = {one.value: one for one in BodyForm}
     if form != "none" and form not in forms:
-        raise ConfigurationError(f"--body {form}: give none or one of {', '.join(forms)}")
+        raise ConfigurationError(f"--body {form}: use none or one of {', '.join(forms)}")
     check_charset(charset)
     limit = None if full else SHOWN_BYTES
     return lambda message: shown(message, forms.get(form), charset, limit)
@@ -498,6 +498,6 @@ def _pairs(given: list[str] | tuple[str, ...]) -> dict[str, str]:
     for text in given:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise ConfigurationError(f"--property {text}: give NAME=VALUE")
+            raise ConfigurationError(f"--property {text}: use NAME=VALUE")
         pairs[name] = value
     return pairs

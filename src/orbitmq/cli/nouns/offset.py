@@ -22,7 +22,9 @@ TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's
 TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic.")]
 Queues = Annotated[
     list[str] | None,
-    typer.Option("--queue", metavar="BROKER/ID", help="Only this queue; repeatable. Else all queues of the topic."),
+    typer.Option(
+        "--queue", metavar="BROKER/ID", help="Only this queue; repeatable (default: all queues of the topic)."
+    ),
 ]
 
 
@@ -64,7 +66,7 @@ async def reset(
     ] = None,
     queues: Queues = None,
     force: Annotated[
-        bool, typer.Option("--force/--no-force", help="Allow to move forward; else only backward.")
+        bool, typer.Option("--force/--no-force", help="Allow resets forward (default: only backward).")
     ] = True,
 ) -> Plan:
     """Move the offsets of a group in a topic. Members that are online are notified; the result is read back.

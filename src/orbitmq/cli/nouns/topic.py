@@ -28,7 +28,7 @@ app = noun("topic", "Topics: list, inspect, create and change them.")
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 Brokers = Annotated[
     list[str] | None,
-    typer.Option("--broker", "-b", metavar="BROKER", help="Only at this broker; repeatable. Else at every master."),
+    typer.Option("--broker", "-b", metavar="BROKER", help="Only at this broker; repeatable (default: every master)."),
 ]
 ReadQueues = Annotated[int | None, typer.Option("--read-queues", "-r", metavar="N", help="Read queues on each broker.")]
 WriteQueues = Annotated[
@@ -168,7 +168,9 @@ async def consumers(session: Session, topic: TopicArgument) -> Result[TopicGroup
 )  # fmt: skip
 async def stats(
     session: Session,
-    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="The topic's name; else all topics.")] = None,
+    topic: Annotated[
+        str | None, typer.Argument(metavar="[TOPIC]", help="The topic's name (default: all topics).")
+    ] = None,
     active: Annotated[bool, typer.Option("--active", help="Only topics with traffic in the last day.")] = False,
 ) -> Result[TopicFlow]:
     """Traffic of a topic for each of its groups. Rates are of the last minute, sums of the last 24 hours.

@@ -18,7 +18,7 @@ app = noun("trace", "Message traces that producers and consumers recorded.")
 Name = Annotated[str, typer.Argument(metavar="ID|KEY", help="The unique id of a message, or one of its keys.")]
 Topic = Annotated[
     str | None,
-    typer.Option("--topic", "-t", metavar="TOPIC", help="The topic with the traces; else RMQ_SYS_TRACE_TOPIC."),
+    typer.Option("--topic", "-t", metavar="TOPIC", help="The topic with the traces (default: RMQ_SYS_TRACE_TOPIC)."),
 ]
 
 

@@ -198,7 +198,7 @@ class AllocateConsistentHash:
 
     def __post_init__(self) -> None:
         if self.virtual_nodes < 0:
-            raise ConfigurationError(f"virtual_nodes {self.virtual_nodes} is not allowed; give 0 or more")
+            raise ConfigurationError(f"virtual_nodes {self.virtual_nodes} is not allowed; use 0 or more")
 
     def allocate(
         self, _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]

@@ -167,7 +167,7 @@ class IsFunction(ArgumentKind):
             raise _Wrong
         bodies = (value, getattr(value, "__call__", value))  # noqa: B004 - an object may have a coroutine as its call
         if any(_is(inspect.isgeneratorfunction, body) or _is(inspect.isasyncgenfunction, body) for body in bodies):
-            raise _Wrong("is a generator function: to call it runs nothing of it; let it return instead of yield")
+            raise _Wrong("is a generator function: calling it runs nothing; return instead of yield")
         if not self._may_wait and any(_is(inspect.iscoroutinefunction, body) for body in bodies):
             raise _Wrong("is a coroutine function, but its call is not awaited; use a plain function")
         try:

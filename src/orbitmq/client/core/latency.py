@@ -153,4 +153,4 @@ def steps(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.replace(",", " ").split())
     except ValueError:
-        raise ConfigurationError(f"{text!r} is no list of milliseconds; give whole numbers, as in 50 100 550") from None
+        raise ConfigurationError(f"{text!r} is no list of milliseconds; use integers, as in 50 100 550") from None

@@ -30,7 +30,7 @@ def meant(name: str, declared: Mapping[str, Option]) -> str:
 def check(name: str, option: Option, value: object) -> None:
     """ConfigurationError names setting, value and allowed values, unless the value is one of them."""
     if isinstance(value, int) and abs(value) >= 1 << 63:  # whose digits Python may refuse to write
-        raise ConfigurationError(f"setting {name}: the number is not allowed; give {option.allowed()}")
+        raise ConfigurationError(f"setting {name}: the number is not allowed; use {option.allowed()}")
     is_right = type(value) is type(option.default)
     if isinstance(value, frozenset):
         is_right = is_right and all(type(item) is int for item in value)
@@ -44,4 +44,4 @@ def check(name: str, option: Option, value: object) -> None:
             return
     except ConfigurationError:
         pass
-    raise ConfigurationError(f"{refused}; give {option.allowed()}")
+    raise ConfigurationError(f"{refused}; use {option.allowed()}")

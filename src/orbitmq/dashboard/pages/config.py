@@ -46,7 +46,7 @@ async def export(request: DashboardRequest) -> PageResult:
     """Conflict if a part is missing: applying the document later would delete it."""
     sections = [name for name in request.query.many("section") if name in SECTIONS]
     if not sections:
-        raise BadField(f"section is missing; give some of {', '.join(SECTIONS)}")
+        raise BadField(f"section is missing; use some of {', '.join(SECTIONS)}")
     found = await config_as_code.export(request.session, sections)
     if found.failures:
         lines = "; ".join(f"{one.target}: {one.message}" for one in found.failures)

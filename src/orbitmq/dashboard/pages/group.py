@@ -152,7 +152,7 @@ async def why(request: DashboardRequest) -> PageContent:
 async def change(request: DashboardRequest) -> Plan:
     given = rules_of(request.form)
     if not given:
-        raise BadField("no setting to change is given", f"give one of {', '.join(RULES)}")
+        raise BadField("no setting to change", f"give one of {', '.join(RULES)}")
     return await plan_alter(request.session, request.path["group"], given)
 
 

@@ -99,7 +99,7 @@ def properties_of(text: str) -> dict[str, str]:
             continue
         name, sign, value = line.partition("=")
         if not sign or not name.strip() or not value.strip():
-            raise BadField(f"properties, line {number}: give NAME=VALUE")
+            raise BadField(f"properties, line {number}: use NAME=VALUE")
         if name.strip() in RESERVED:
             raise BadField(f"properties, line {number}: {name.strip()} is reserved for the system")
         found[name.strip()] = value

@@ -24,7 +24,7 @@ def open_lake(kind: str, place: StorageLocation, now_ms: Now, catalog: Mapping[s
         return ParquetLake(place, now_ms)  # raises the error
     found = formats_at(place)
     if found and kind in FORMATS and kind not in found:
-        raise LakeError(f"{place.root} is a lake of format {found[0]}, not {kind}; give --lake-format {found[0]}")
+        raise LakeError(f"{place.root} is a lake of format {found[0]}, not {kind}; use --lake-format {found[0]}")
     try:
         if kind == PARQUET:
             return ParquetLake(place, now_ms)

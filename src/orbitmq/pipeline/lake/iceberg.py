@@ -141,7 +141,7 @@ class _Changing:
 
 def _own_catalog(place: StorageLocation) -> dict[str, str]:
     if not place.is_local:
-        raise LakeError(f"an Iceberg table at {place.root} needs a catalog: give its properties (uri, type, ...)")
+        raise LakeError(f"an Iceberg table at {place.root} needs a catalog: set its properties (uri, type, ...)")
     place.folder.mkdir(parents=True, exist_ok=True)
     file = place.folder / "_iceberg_catalog.sqlite"
     return {"type": "sql", "uri": f"sqlite:///{file}", "warehouse": f"file://{place.folder}"}

@@ -159,7 +159,7 @@ class LogWalk:
             return "the file is cut off" if is_first else ""
         size, magic = BLANK.unpack_from(rest)
         if magic == BLANK_MAGIC:
-            return FILE_IS_OVER if size == left else f"the record that closes the file says that {size} bytes are left"
+            return FILE_IS_OVER if size == left else f"the record at the end of the file has {size} bytes left"
         if magic in TOPIC_LENGTHS and len(rest) < size <= left:
             return self._too_large(size) if is_first else ""
         if magic in TOPIC_LENGTHS and size >= UNIT_OVERHEAD and len(rest) >= HEAD_SIZE:
@@ -167,7 +167,7 @@ class LogWalk:
             if offset != position:
                 return f"a message is here that belongs to {offset}"
         if size == magic == 0:
-            return "nothing was written here, but the log goes on"
+            return "nothing was written here, but the log continues"
         return "a message begins here that is not whole" if magic in TOPIC_LENGTHS else "no message begins here"
 
     def _too_large(self, size: int) -> str:
@@ -241,7 +241,7 @@ def _intact(window: memoryview, positions: list[int], stop: int, base: int, path
 def _placed(window: memoryview, positions: Positions, base: int) -> Units:
     units = Units(window, positions)
     if (units.field("physical_offset") != positions + base).any():
-        raise UnitError("a unit lies where it does not belong")
+        raise UnitError("a unit is at the wrong offset")
     return units
 
 

@@ -16,7 +16,7 @@ from orbitmq.store.pieces import Pieces
 from orbitmq.store.walk import Walk, WalkEnd
 
 NO_LIMIT = 1 << 63
-ZEROS = "nothing was written here, but the log goes on"
+ZEROS = "nothing was written here, but the log continues"
 
 
 class Gap(NamedTuple):
@@ -125,7 +125,7 @@ def _start_of(found: Unit | Gap) -> int:
 def _odd_blank(view: memoryview, start: int, position: int) -> Iterator[Gap]:
     size, _ = BLANK.unpack_from(view, position)
     if size != len(view) - position:
-        text = f"the record that closes the file says that {size} bytes are left, not {len(view) - position}"
+        text = f"the record at the end of the file has {size} bytes left, not {len(view) - position}"
         yield Gap(start + position, start + len(view), text)
 
 
