@@ -46,6 +46,7 @@ from orbitmq.spark.columns import COLUMNS  # noqa: E402
 from orbitmq.spark.stores.options import scan_options  # noqa: E402
 from orbitmq.spark.stores.source import StoreSource  # noqa: E402
 from orbitmq.spark.stores.splits import LogSplit, batch_splits  # noqa: E402
+from orbitmq.store.dispatch import TAGS_ONLY  # noqa: E402
 from orbitmq.store.engine import MessageStore  # noqa: E402
 from orbitmq.store.options import StoreOptions  # noqa: E402
 from orbitmq.store.reader import StoreDirectory  # noqa: E402
@@ -172,7 +173,11 @@ def _measure(names: list[str], store: Path, messages: int, console: Console) -> 
 
 def fill(root: Path, messages: int) -> None:
     """A store as a broker would have written it, with a topic table that one can start with."""
-    store = MessageStore(StoreOptions(store_path_root_dir=str(root), message_index_enable=False), clock=SystemClock())
+    store = MessageStore(
+        StoreOptions(store_path_root_dir=str(root), message_index_enable=False),
+        clock=SystemClock(),
+        entry_codes=TAGS_ONLY,
+    )
     store.open()
     bodies = [random.Random(number).randbytes(1024) for number in range(500)]
     host = encode_host("127.0.0.1", 10911)

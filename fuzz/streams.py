@@ -30,7 +30,14 @@ INT64 = range(-(1 << 63), 1 << 63)
 
 # -------------------------------------------------------------------------------------------------------------- frames
 
-_STRAIGHT: dict[int, type[Header]] = {code: code.header for code in RequestCode if code.is_straight}
+_STRAIGHT: dict[int, type[Header]] = {
+    RequestCode.SEND_MESSAGE: SendMessageHeader,
+    RequestCode.SEND_MESSAGE_V2: SendMessageV2Header,
+    RequestCode.SEND_BATCH_MESSAGE: SendMessageV2Header,
+    RequestCode.PULL_MESSAGE: PullMessageHeader,
+    RequestCode.LITE_PULL_MESSAGE: PullMessageHeader,
+}
+"""Spelled out, so that a row of the table without `is_straight` is found."""
 
 
 def _fed(chunks: Iterable[bytes]) -> list[Command] | type[Exception]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from orbitmq.message.batch import encode_batch
 from orbitmq.runtime.clock import SystemClock
+from orbitmq.store.dispatch import TAGS_ONLY
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.records import PutRecord, PutStatus
@@ -38,7 +39,7 @@ def timed(what: str, messages: int, work: Callable[[], None]) -> None:
 
 
 def opened(root: Path) -> MessageStore:
-    store = MessageStore(StoreOptions(store_path_root_dir=str(root)), clock=SystemClock())
+    store = MessageStore(StoreOptions(store_path_root_dir=str(root)), clock=SystemClock(), entry_codes=TAGS_ONLY)
     store.open()
     return store
 

@@ -91,6 +91,50 @@ def test_a_broker_handles_the_requests_whose_rows_say_so(tmp_path: Path, *, is_s
     assert sorted(broker.router.requests.values()) == served_by(Peer.BROKER)
 
 
+def test_what_a_broker_refuses_without_serving_is_spelled_out() -> None:
+    """A row that forgets its `slave` or `fenced` would be served everywhere."""
+    code = RequestCode
+    sends = {code.SEND_MESSAGE, code.SEND_MESSAGE_V2, code.SEND_BATCH_MESSAGE}
+    changes = {
+        code.UPDATE_AND_CREATE_TOPIC,
+        code.UPDATE_AND_CREATE_TOPIC_LIST,
+        code.DELETE_TOPIC_IN_BROKER,
+        code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        code.DELETE_SUBSCRIPTIONGROUP,
+        code.RESUME_CHECK_HALF_MESSAGE,
+    }
+    ends = {code.END_TRANSACTION}
+    by_slave = {kind: {one for one in RequestCode if one.slave is kind} for kind in Slave}
+    assert by_slave[Slave.REFUSES_SEND] == sends
+    assert by_slave[Slave.REFUSES_CHANGE] == changes
+    assert by_slave[Slave.REFUSES_END] == ends
+    by_fence = {kind: {one for one in RequestCode if one.fenced is kind} for kind in Fenced}
+    assert by_fence[Fenced.AT_MASTER] == sends | changes | ends | {
+        code.SEND_REPLY_MESSAGE,
+        code.SEND_REPLY_MESSAGE_V2,
+        code.CONSUMER_SEND_MSG_BACK,
+        code.GET_ALL_TOPIC_CONFIG,
+        code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    }
+    assert by_fence[Fenced.EVERYWHERE] == {
+        code.PULL_MESSAGE,
+        code.LITE_PULL_MESSAGE,
+        code.QUERY_MESSAGE,
+        code.SEARCH_OFFSET_BY_TIMESTAMP,
+        code.GET_MAX_OFFSET,
+        code.GET_MIN_OFFSET,
+        code.GET_EARLIEST_MSG_STORETIME,
+        code.LOCK_BATCH_MQ,
+        code.QUERY_CONSUMER_OFFSET,
+        code.UPDATE_CONSUMER_OFFSET,
+        code.INVOKE_BROKER_TO_RESET_OFFSET,
+        code.CLONE_GROUP_OFFSET,
+        code.GET_ALL_CONSUMER_OFFSET,
+        code.GET_ALL_DELAY_OFFSET,
+    }
+
+
 def test_every_request_has_one_code_and_a_sentence() -> None:
     assert len({int(request) for request in RequestCode}) == len(RequestCode.__members__)
     assert not [request.name for request in RequestCode if request.served_by and not request.text.endswith(".")]

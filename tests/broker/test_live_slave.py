@@ -7,10 +7,13 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.registration import Registrar
+from orbitmq.broker.roles import SlaveRole
 from orbitmq.broker.slave.metadata import ANSWER_OLD_SECONDS
 from orbitmq.errors import BrokerError, ConfigurationError, RequestRejected
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
@@ -135,6 +138,29 @@ async def test_a_master_that_was_away_is_found_again(tmp_path: Path) -> None:
         async with running(again), client_of(again) as client:
             await client.send("T", b"after")
             await caught_up(slave, again)
+
+
+async def test_a_slave_leaves_the_routes_before_it_stops_replicating(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[str] = []
+
+    def noting(owner: type[Any], name: str) -> None:
+        stop = owner.stop
+
+        async def noted(self: Any) -> None:
+            stopped.append(name)
+            await stop(self)
+
+        monkeypatch.setattr(owner, "stop", noted)
+
+    noting(Registrar, "routes")
+    noting(SlaveRole, "replication")
+    async with running(made_broker(tmp_path / "master")) as master:
+        slave = made_slave(tmp_path / "slave", master)
+        await slave.start()
+        await slave.stop()
+    assert stopped[:2] == ["routes", "replication"]
 
 
 async def test_an_empty_slave_gets_the_whole_log_or_as_rocketmq_the_last_file(tmp_path: Path) -> None:

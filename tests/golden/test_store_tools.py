@@ -20,6 +20,7 @@ from orbitmq.store.tools.verify import verify
 from tests.golden.test_stores import CLEAN, CRASHED
 from tests.support.golden import manifest, unpack
 from tests.support.store_reader import StoreReader
+from tests.support.stores import CODES
 
 # What the tool must name: (start of the path, position or None, part of the text). The two plain crashes lost nothing.
 DAMAGE: dict[str, list[tuple[str, int | None, str]]] = {
@@ -152,7 +153,9 @@ def test_searches_by_time_find_every_message(tmp_path: Path) -> None:
     root = unpack("plain", tmp_path)
     remade("plain", root, tells_sizes=True)
     pairs = {key: str(value) for key, value in manifest("plain")["store_config"].items()}
-    store = MessageStore(StoreOptions.parse({**pairs, "storePathRootDir": str(root)}), clock=SystemClock())
+    store = MessageStore(
+        StoreOptions.parse({**pairs, "storePathRootDir": str(root)}), clock=SystemClock(), entry_codes=CODES
+    )
     store.open()
     times = {
         (message["topic"], message["queueId"], message["queueOffset"]): message["storeTimestamp"]

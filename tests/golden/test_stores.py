@@ -27,7 +27,7 @@ from orbitmq.store.records import PutRecord
 from orbitmq.store.time_search import store_time
 from tests.support.golden import manifest, unpack
 from tests.support.store_reader import StoreReader
-from tests.support.stores import units_of
+from tests.support.stores import CODES, units_of
 
 CLEAN = [
     "batch", "broadcast", "compressed", "cqext", "delay", "expired", "index", "ipv6", "lmq", "plain", "retry_dlq",
@@ -188,7 +188,7 @@ def test_the_store_goes_on_where_java_left_it(case: str, tmp_path: Path) -> None
         record = PutRecord(queue["topic"], queue["queueId"], b"new", b"TAGS\x01TagN", 1, bytes(8), bytes(8))
         assert opened.store.put(record).queue_offset == queue["maxOffset"]
     opened.store.close()
-    again = MessageStore(opened.store.options, clock=SystemClock())
+    again = MessageStore(opened.store.options, clock=SystemClock(), entry_codes=CODES)
     again.open()
     assert again.commit_log_max_offset > end
     for queue in queues:

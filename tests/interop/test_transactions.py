@@ -40,6 +40,7 @@ from tests.support.live import pull_header
 from tests.support.messages import index_of
 from tests.support.orbit_process import OrbitUp
 from tests.support.python_client import message
+from tests.support.stores import CODES
 from tests.support.transactions import (
     COMMIT,
     HOUR_MS,
@@ -544,7 +545,9 @@ def assert_all_is_done(store_dir: Path) -> None:
     """The saved progress of both queues says that nothing is pending."""
     text = (store_dir / "config" / "consumerOffset.json").read_text()
     table = json.loads(re.sub(r"([{,]\s*)(\d+):", r'\1"\2":', text))["offsetTable"]
-    store = MessageStore(StoreOptions.parse({"storePathRootDir": str(store_dir)}), clock=ManualClock())
+    store = MessageStore(
+        StoreOptions.parse({"storePathRootDir": str(store_dir)}), clock=ManualClock(), entry_codes=CODES
+    )
     store.open()
     for topic in (HALF_TOPIC, OP_HALF_TOPIC):
         assert table[f"{topic}@CID_RMQ_SYS_TRANS"] == {"0": store.max_offset(topic, 0)}, topic

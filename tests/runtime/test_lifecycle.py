@@ -43,6 +43,18 @@ async def test_a_failed_start_abandons_every_part_and_says_why() -> None:
     assert steps == ["start a", "drop c", "stop b", "drop a"]
 
 
+async def test_a_failed_start_says_why_even_if_a_part_cannot_be_ended(caplog: pytest.LogCaptureFixture) -> None:
+    def start() -> None:
+        raise OSError("the reason")
+
+    def end() -> None:
+        raise OSError("cannot end")
+
+    with pytest.raises(OSError, match="the reason"):
+        await Lifecycle((Stage(stop=end), Stage(start))).start()
+    assert "event=part_not_stopped" in caplog.text
+
+
 @pytest.mark.parametrize("end", ["stop", "abandon"])
 async def test_a_part_that_cannot_be_ended_keeps_no_other_from_ending(end: str) -> None:
     steps = Steps()

@@ -38,7 +38,7 @@ from tests.support.mounts import KINDS, Ballast, CannotMount, mounted
 from tests.support.orbit_process import ORBITMQ, OrbitUp
 from tests.support.process import ProcessFailed
 from tests.support.store_reader import StoreReader
-from tests.support.stores import bodies, record
+from tests.support.stores import CODES, bodies, record
 
 MIB = 1 << 20
 QUEUES = 4
@@ -238,7 +238,11 @@ def test_a_first_start_on_a_full_disk_says_so_and_one_with_room_succeeds(small_d
 
 def test_a_rebuild_that_finds_no_room_leaves_what_was_there(small_disk: Path) -> None:
     root = small_disk / "store"
-    store = MessageStore(StoreOptions.parse({**texts(SMALL_FILES), "storePathRootDir": str(root)}), clock=ManualClock())
+    store = MessageStore(
+        StoreOptions.parse({**texts(SMALL_FILES), "storePathRootDir": str(root)}),
+        clock=ManualClock(),
+        entry_codes=CODES,
+    )
     store.open()
     for number in range(2000):
         store.put(record(b"%d" % number, properties=b"KEYS\x01k%d" % number))
@@ -390,7 +394,7 @@ def test_of_several_disks_a_full_one_is_passed_over(small_disk: Path, tmp_path: 
 
 
 def opened(options: StoreOptions, clock: ManualClock) -> MessageStore:
-    store = MessageStore(options, clock=clock)
+    store = MessageStore(options, clock=clock, entry_codes=CODES)
     store.open()
     for worker in store._workers:  # the test makes their steps
         worker.stop()

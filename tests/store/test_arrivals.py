@@ -9,6 +9,7 @@ import pytest
 
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store import arrivals
+from orbitmq.store.dispatch import TAGS_ONLY
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import SYNC_FLUSH
 from orbitmq.store.pull_batch import GetStatus
@@ -34,7 +35,9 @@ def disk() -> FaultyDisk:
 @pytest.fixture
 def store(tmp_path: Path, disk: FaultyDisk, told: list[Told]) -> Iterator[MessageStore]:
     options = small_options(tmp_path, flush_disk_type=SYNC_FLUSH)
-    made = MessageStore(options, clock=ManualClock(NOW), on_arrival=lambda *args: told.append(args), files=disk)
+    made = MessageStore(
+        options, clock=ManualClock(NOW), entry_codes=TAGS_ONLY, on_arrival=lambda *args: told.append(args), files=disk
+    )
     made.open()
     made._log_worker.stop()  # the test flushes
     yield made

@@ -13,6 +13,7 @@ from orbitmq.message.unit import decode_unit
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store import engine
 from orbitmq.store.cleaner import FIRST_ROUND_MS, ROUNDS_ASKED
+from orbitmq.store.dispatch import TAGS_ONLY
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.index.key_scan import key_hash
 from orbitmq.store.pull_batch import GetStatus
@@ -302,7 +303,9 @@ def test_a_name_that_cannot_be_removed_keeps_the_later_ones(
 def test_the_appending_thread_changes_the_log(tmp_path: Path, clock: ManualClock, disk: FaultyDisk) -> None:
     """The cleaner asks it to, and asks for nothing else before that is done."""
     jobs: list[Callable[[], object]] = []
-    store = MessageStore(small_options(tmp_path, delete_when=""), clock=clock, files=disk, deliver=jobs.append)
+    store = MessageStore(
+        small_options(tmp_path, delete_when=""), clock=clock, entry_codes=TAGS_ONLY, files=disk, deliver=jobs.append
+    )
     store.open()
     store._clean_worker.stop()
     clock.advance(FIRST_ROUND_MS)

@@ -19,6 +19,7 @@ from orbitmq.runtime.clock import ManualClock
 from orbitmq.runtime.limits import memory_maps
 from orbitmq.runtime.refusals import Refusals
 from orbitmq.store import files
+from orbitmq.store.dispatch import TAGS_ONLY
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.records import PutRecord, PutStatus
 from tests.support.batches import BatchItem, put_batch
@@ -63,7 +64,7 @@ def test_arrivals_are_told_with_the_next_offset(tmp_path: Path) -> None:
     def note(topic: str, queue_id: int, next_offset: int, codes: Sequence[int], stored_ms: int) -> None:
         arrived.append((topic, queue_id, next_offset, tuple(codes), stored_ms))
 
-    store = MessageStore(small_options(tmp_path), clock=ManualClock(NOW), on_arrival=note)
+    store = MessageStore(small_options(tmp_path), clock=ManualClock(NOW), entry_codes=TAGS_ONLY, on_arrival=note)
     store.open()
     store.put(record(properties=b"TAGS\x01TagA"))
     put_batch(store, record(queue_id=1), [BatchItem(0, b"a", b""), BatchItem(0, b"b", b"TAGS\x01TagB")])
@@ -380,7 +381,7 @@ def test_a_directory_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> N
 
 
 def test_a_store_that_is_not_open_says_so(tmp_path: Path) -> None:
-    store = MessageStore(small_options(tmp_path), clock=ManualClock())
+    store = MessageStore(small_options(tmp_path), clock=ManualClock(), entry_codes=TAGS_ONLY)
     for act in (lambda: store.put(record()), lambda: put_batch(store, record(), []), lambda: store.get("T", 0, 0, 1)):
         with pytest.raises(StoreError, match="not open"):
             act()

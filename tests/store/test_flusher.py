@@ -10,6 +10,7 @@ import pytest
 
 from orbitmq.errors import StorePoisoned
 from orbitmq.runtime.clock import ManualClock, SystemClock
+from orbitmq.store.dispatch import TAGS_ONLY
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import SYNC_FLUSH
 from tests.support.disk import FaultyDisk
@@ -171,7 +172,7 @@ def test_workers_flush_on_their_own(tmp_path: Path) -> None:
         ready.set()
 
     options = small_options(tmp_path, flush_disk_type=SYNC_FLUSH)
-    store = MessageStore(options, clock=SystemClock(), deliver=deliver)
+    store = MessageStore(options, clock=SystemClock(), entry_codes=TAGS_ONLY, deliver=deliver)
     store.open()
     result = store.put(record())
     answers: list[bool] = []

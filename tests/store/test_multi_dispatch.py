@@ -13,6 +13,7 @@ from orbitmq.message.properties import decode_properties
 from orbitmq.message.topics import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
 from orbitmq.message.unit import decode_unit
 from orbitmq.runtime.clock import ManualClock
+from orbitmq.store.dispatch import TAGS_ONLY
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.multi_dispatch import MultiDispatch, with_offsets
 from orbitmq.store.records import PutStatus
@@ -114,7 +115,9 @@ def test_the_queues_are_made_anew_from_the_log(tmp_path: Path) -> None:
 def test_readers_of_every_queue_are_told(tmp_path: Path) -> None:
     arrived: list[tuple[str, int, int]] = []
     options = small_options(tmp_path, **ON)
-    store = MessageStore(options, clock=ManualClock(), on_arrival=lambda *what: arrived.append(what[:3]))
+    store = MessageStore(
+        options, clock=ManualClock(), entry_codes=TAGS_ONLY, on_arrival=lambda *what: arrived.append(what[:3])
+    )
     store.open()
     store.put(record(queue_id=2, properties=to("Copy", "%LMQ%a")))
     store.put(record(queue_id=2, properties=to("%LMQ%a")))

@@ -10,6 +10,7 @@ import pytest
 
 from orbitmq.message.properties import INNER_MULTI_DISPATCH
 from orbitmq.runtime.clock import ManualClock
+from orbitmq.store.dispatch import TAGS_ONLY
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.queue_room import RoomAwaited
 from tests.support.stores import bodies, record, small_options
@@ -24,7 +25,7 @@ class Bench:
     def __init__(self, root: Path) -> None:
         self.jobs: deque[Callable[[], object]] = deque()
         options = small_options(root, enable_multi_dispatch=True, enable_lmq=True)
-        self.store = MessageStore(options, clock=ManualClock(), deliver=self.jobs.append)
+        self.store = MessageStore(options, clock=ManualClock(), entry_codes=TAGS_ONLY, deliver=self.jobs.append)
         self.store.open()
         self.store._room_worker.stop()
 

@@ -155,7 +155,7 @@ class Broker:
         self, store_options: StoreOptions, presence_clock: Clock, tls: TlsOptions | None,
         limits: ConnectionOptions | None,
     ) -> None:
-        """Build the tables of connected clients."""
+        """Build the tables of connected clients, the router with access control, the server and replication."""
         options, refusals = self.options, self.refusals
         self.presence = Presence(
             self.groups, options, presence_clock, refusals, forget_group=self._filters.forget_group)
@@ -286,9 +286,10 @@ class Broker:
             Stage(self._server.serve, self._server.stop, lambda: self._server.stop(0)),
             Stage(stop=self.held.release_all, abandon=nothing),
             *(masters_work if self.role.is_master else ()),
+            Stage(stop=self.role.stop),  # a slave replicates until it has left the routes
             Stage(self._periodic.start, self._periodic.stop),
             Stage(self._registrar.start, self._registrar.stop, self._registrar.abandon),
-            Stage(self.role.start, self.role.stop),
+            Stage(self.role.start),
         )
     # fmt: on
 

@@ -151,8 +151,9 @@ Role = MasterRole | SlaveRole
 
 
 def replication_metrics(store: MessageStore, replicas: Replicas, role: Role) -> dict[str, str]:
-    """orbitmq's own keys of the runtime table. A master reports its slaves, the bytes that the most recent one lacks,
-    and other masters of its broker name; a slave reports its master and the state of replication."""
+    """orbitmq's own keys of the runtime table. A master reports its slaves, the bytes that the one with the longest log
+    lacks, and other masters of its broker name; a slave reports its master and the state of replication.
+    """
     slaves = sorted(link.address for link in replicas.links)
     metrics: dict[str, str] = {}
     if slaves:

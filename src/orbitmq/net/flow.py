@@ -87,8 +87,8 @@ class Flow:
     # --------------------------------------------------------------------------------------------- incomplete frames
 
     def receive(self, pending: int, *, is_new: bool, now: float) -> bool:
-        """Bytes of an incomplete frame have arrived, `is_new` if it follows another. Whether `frame_bytes` has
-        changed.
+        """`pending` bytes of an incomplete frame are here, `is_new` if it follows another; 0 if there is none. Whether
+        `frame_bytes` has changed.
         """
         if not pending:
             self.frame_since = None

@@ -167,7 +167,7 @@ class Server:
         self._scan = asyncio.get_running_loop().call_later(seconds, self._close_stale)
 
     def _close_stale(self) -> None:
-        """Close connections that have been silent for long, or have an incomplete request."""
+        """Close connections that have been silent, or had an incomplete request, for too long."""
         now = asyncio.get_running_loop().time()
         frames_from = now - self._limits.frame_timeout_ms / 1000
         for connection in [c for c in self.connections if c.frame_since < frames_from]:

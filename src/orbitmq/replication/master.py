@@ -188,7 +188,7 @@ class Replicas:
         self._looking = asyncio.get_running_loop().create_task(self._look())
 
     async def stop(self, patience_seconds: float = 0) -> None:
-        """Close every connection, lagging slaves' after a time; waiting callers get SLAVE_NOT_AVAILABLE."""
+        """Close every connection, lagging slaves' after a time; waiting callers get FLUSH_SLAVE_TIMEOUT."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience_seconds):
                 while any(link.acknowledged < self.end for link in self.links):

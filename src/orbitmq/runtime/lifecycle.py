@@ -32,12 +32,15 @@ class Lifecycle:
         self._parts = parts
 
     async def start(self) -> None:
-        """Start each part. When one fails all are abandoned, and its error is raised."""
+        """Start each part. If one fails all are abandoned, and its error is raised; errors of ending are logged."""
         try:
             for part in self._parts:
                 await _done(part.start)
         except BaseException:
-            await self.abandon()
+            try:
+                await self.abandon()
+            except Exception as error:  # the reason of the failed start matters more
+                _log.error("event=part_not_stopped", exc_info=error)
             raise
 
     async def stop(self) -> None:

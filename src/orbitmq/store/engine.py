@@ -23,7 +23,7 @@ from orbitmq.store.arrivals import Arrivals, OnArrival
 from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.cleaner import Cleaner, Deliver, KeepsFrom, keeps_nothing
 from orbitmq.store.commit_log import CommitLog
-from orbitmq.store.dispatch import TAGS_ONLY, Dispatcher, EntryCode, FilterBitmap, is_queued, no_bitmap
+from orbitmq.store.dispatch import Dispatcher, EntryCode, FilterBitmap, is_queued, no_bitmap
 from orbitmq.store.extended_queue import Extension, is_address
 from orbitmq.store.files import DirectoryLock, Files
 from orbitmq.store.flush_waits import FlushCallback, FlushWaits
@@ -96,9 +96,9 @@ class MessageStore:
         options: StoreOptions,
         *,
         clock: Clock,
+        entry_codes: Mapping[str, EntryCode],
         on_arrival: OnArrival | None = None,
         deliver: Deliver = call,
-        entry_codes: Mapping[str, EntryCode] = TAGS_ONLY,
         filter_bitmap: FilterBitmap = no_bitmap,
         keeps_from: KeepsFrom = keeps_nothing,
         find_unread: FindUnread = nothing_unread,

@@ -467,7 +467,7 @@ class Files:
         return DirectoryLock(path)
 
     def is_locked(self, path: Path) -> bool:
-        """Whether another process holds the lock; does not take it."""
+        """Whether this or another process holds the lock; does not take it."""
         return DirectoryLock.is_locked(path)
 
 

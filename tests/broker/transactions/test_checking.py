@@ -30,6 +30,7 @@ from orbitmq.store.records import PutRecord, PutResult, PutStatus
 from orbitmq.wire.command import Command
 from tests.support.golden import manifest, unpack
 from tests.support.loops import until
+from tests.support.stores import CODES
 
 HOST = encode_host("127.0.0.1", 10911)
 
@@ -53,7 +54,9 @@ class Bench:
         self.clock = ManualClock()
         self.pairs = {"storePathRootDir": str(directory), "mappedFileSizeCommitLog": "65536", **pairs}
         self.loop: asyncio.AbstractEventLoop | None = None  # of a round
-        self.store = MessageStore(StoreOptions.parse(self.pairs), clock=self.clock, deliver=self._deliver)
+        self.store = MessageStore(
+            StoreOptions.parse(self.pairs), clock=self.clock, entry_codes=CODES, deliver=self._deliver
+        )
         self.store.open()
         self.offsets = ConsumerOffsets(directory / "config")
         self.peer = Peer()
