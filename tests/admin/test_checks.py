@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -19,7 +20,7 @@ from orbitmq.client.sync import Producer
 from orbitmq.message.model import Message
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.requests import RequestCode
-from tests.admin.test_verdict import WELL, seen
+from tests.admin.test_verdict import MASTER, SLAVE, WELL, seen
 from tests.support.commands import orbitmq
 
 SILENT = Failure("broker-b (10.0.0.2:10911)", None, "TIMEOUT", "no answer", None, retryable=True)
@@ -104,6 +105,17 @@ async def test_a_broker_that_does_not_respond_is_critical_also_if_it_is_a_slave(
     monkeypatch.setattr(checks, "_brokers", brokers)
     checked = await checks.broker(cast("Session", None), Limits(200, 1000))
     assert (checked.state, "does not respond" in checked.message) == ("CRITICAL", True)
+
+
+async def test_a_master_that_is_gone_is_critical_also_if_its_slave_responds(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = replace(MASTER, seen_at_ms=1)
+
+    async def brokers(*_: object) -> tuple[ClusterEvidence, list[Failure]]:
+        return replace(seen(None, WELL), nodes=[gone, SLAVE]), []
+
+    monkeypatch.setattr(checks, "_brokers", brokers)
+    checked = await checks.broker(cast("Session", None), Limits(200, 1000))
+    assert (checked.state, "broker-a" in checked.message) == ("CRITICAL", True)
 
 
 def test_nobody_to_ask_and_a_wrong_use_are_unknown(here: tuple[str, str]) -> None:

@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as changed
 
 from orbitmq.admin import cluster
+from orbitmq.admin.runtime import DailyCount, MeanRates
 from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Severity
 from orbitmq.net.connection import Connection
@@ -20,6 +22,7 @@ from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.objects import encode
 from orbitmq.wire.requests import RequestCode
+from tests.admin.test_verdict import WELL, seen
 from tests.support.live import client_of, made_broker
 from tests.support.live import running as running_broker
 from tests.support.loops import until
@@ -74,6 +77,25 @@ def test_sums_are_unknown_when_a_part_is(running: Cluster) -> None:
     assert part.severity is Severity.CRITICAL
     assert "broker-b" in part.verdict
     assert found.partial
+
+
+def test_sums_are_those_of_masters_alone() -> None:
+    day = DailyCount(today=100)
+    busy = changed(WELL, put_per_s=MeanRates(last_10_s=10.0), put_messages=day, got_messages=day)
+    for slave in (busy, None):
+        (row,) = cluster.overviews_of(seen(busy, slave))
+        assert (row.in_per_s, row.put_today, row.got_today) == (10.0, 100, 100), "a slave has copies"
+
+
+def test_a_group_that_cannot_be_judged_is_no_failed_node(running: Cluster) -> None:
+    running.refuse(RequestCode.GET_ALL_CONSUMER_OFFSET, ResponseCode.NO_PERMISSION, times=None)
+    try:
+        found = asked(running.namesrv_address, cluster.health)
+        whole = asked(running.namesrv_address, cluster.overview)
+    finally:
+        running.heal()
+    assert (found.failures, found.check_failed) == ([], False)
+    assert "refused by the test" in whole.failures[0].message
 
 
 def test_health_fails_for_what_is_critical_and_for_who_is_missed(half_dead: Cluster) -> None:

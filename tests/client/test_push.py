@@ -776,7 +776,7 @@ def test_a_listener_is_needed_and_set_before_the_start() -> None:
             with pytest.raises(ClientError, match="has no listener"):
                 await consumer.start()
             async with push(system, Listener()) as running:
-                with pytest.raises(InvalidStateError, match="has its listener already"):
+                with pytest.raises(InvalidStateError, match="has been started"):
                     running.set_listener(Listener())
 
     run(scenario())

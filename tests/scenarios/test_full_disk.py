@@ -312,7 +312,7 @@ async def test_a_full_disk_takes_no_acknowledged_message_that_a_group_has_not_re
             text=True,
             check=False,
         )
-        assert f"takes no messages; old files stay, for {GROUP} has not read message" in " ".join(told.stdout.split())
+        assert f"accepts no messages; old files stay, for {GROUP} has not read message" in " ".join(told.stdout.split())
         for queue in queues:
             end = await max_offset(client.remoting, broker.address, queue)
             await update_consumer_offset(client.remoting, broker.address, GROUP, queue, end)

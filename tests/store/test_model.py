@@ -26,7 +26,7 @@ from orbitmq.store.records import PutResult, PutStatus
 from tests.support.batches import BatchItem, put_batch
 from tests.support.crashes import SimulatedStore
 from tests.support.power import PowerDisk
-from tests.support.stores import record, small_options, units_of
+from tests.support.stores import CODES, record, small_options, units_of
 
 QUEUES = [("T", 0), ("T", 1), ("Other", 0)]
 MEMORY = Path("/dev/shm")
@@ -64,7 +64,7 @@ class StoreModel(RuleBasedStateMachine):
         self.open()
 
     def open(self) -> None:
-        self.store = SimulatedStore(self.options, clock=self.clock, files=self.disk)
+        self.store = SimulatedStore(self.options, clock=self.clock, entry_codes=CODES, files=self.disk)
         self.store.open()
         self.shown = self.end
 

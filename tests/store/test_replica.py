@@ -17,7 +17,7 @@ from orbitmq.store.records import PutStatus
 from orbitmq.store.replica import ReplicaStore
 from tests.support.batches import BatchItem, put_batch
 from tests.support.disk import FaultyDisk
-from tests.support.stores import abandon, bodies, open_store, record, small_options
+from tests.support.stores import CODES, abandon, bodies, open_store, record, small_options
 
 FILE_SIZE = 4096
 COUNT = 40
@@ -25,7 +25,7 @@ COUNT = 40
 
 def open_replica(root: Path, disk: FaultyDisk | None = None, **changes: object) -> ReplicaStore:
     options = small_options(root, broker_role=SLAVE, **changes)
-    replica = ReplicaStore(options, clock=ManualClock(), files=disk)
+    replica = ReplicaStore(options, clock=ManualClock(), entry_codes=CODES, files=disk)
     replica.open()
     return replica
 
@@ -89,7 +89,9 @@ def test_a_message_is_seen_when_its_last_byte_is_there(tmp_path: Path) -> None:
     ends = [master.put(record(b"one")).end_offset, master.put(record(b"two")).end_offset]
     arrived: list[int] = []
     options = small_options(tmp_path / "slave", broker_role=SLAVE)
-    replica = ReplicaStore(options, clock=ManualClock(), on_arrival=lambda *told: arrived.append(told[2]))
+    replica = ReplicaStore(
+        options, clock=ManualClock(), entry_codes=CODES, on_arrival=lambda *told: arrived.append(told[2])
+    )
     replica.open()
     seen = []
     for place in range(ends[1]):

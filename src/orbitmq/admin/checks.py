@@ -129,7 +129,7 @@ async def broker(session: Session, limits: Limits, name: str | None = None) -> C
     """Whether brokers, slaves too, respond and take messages, and how long sends wait there; limits in ms."""
     seen, _ = await _brokers(session, name, {**LIMITS, "writes": limits})
     measured = _measured(seen, "ms", limits, send_wait_ms)
-    found = _critical(_of_rules(seen, {"brokers", "reachable", "store"})) + _of_rules(seen, {"writes"})
+    found = _critical(_of_rules(seen, {"brokers", "masters", "reachable", "store"})) + _of_rules(seen, {"writes"})
     return result("broker", measured, _count(len(seen.nodes), "broker", "responds"), found=found)
 
 

@@ -88,7 +88,7 @@ class Overview(Struct, frozen=True, rename="camel"):
     put_today: int | None
     got_today: int | None
     max_disk_ratio: float | None
-    """Sum over all brokers; None while one of them does not report it."""
+    """The largest of all brokers; None while one of them does not report it."""
     versions: list[str]
     findings: list[Finding]
     """The worst first."""
@@ -122,6 +122,7 @@ class ClusterVerdict:
     findings: list[Finding]
     """Of brokers, name servers and groups, the worst first."""
     failures: list[Failure]
+    """Of brokers and name servers; `groups` has its own."""
 
 
 async def collect(session: Session) -> tuple[ClusterEvidence, list[Failure]]:
@@ -209,7 +210,7 @@ async def judge(session: Session, *, expected: Sequence[str] = ()) -> ClusterVer
     evidence = replace(evidence, expected=tuple(expected))
     groups = await group_verdicts(session) if evidence.here else GroupVerdicts()
     found = worst_first([*findings(evidence), *findings_of(groups)])
-    return ClusterVerdict(evidence, groups, found, list(dict.fromkeys([*failures, *groups.failures])))
+    return ClusterVerdict(evidence, groups, found, failures)
 
 
 async def overview(session: Session) -> Result[Overview]:
@@ -217,7 +218,8 @@ async def overview(session: Session) -> Result[Overview]:
     verdict = await judge(session)
     rows = overviews_of(verdict.evidence)
     names = {one: [node.name for node in verdict.evidence.of(one).nodes] for one in verdict.evidence.clusters}
-    return Result([with_groups(one, verdict.groups, names[one.cluster]) for one in rows], failures=verdict.failures)
+    failures = list(dict.fromkeys([*verdict.failures, *verdict.groups.failures]))
+    return Result([with_groups(one, verdict.groups, names[one.cluster]) for one in rows], failures=failures)
 
 
 def with_groups(one: Overview, groups: GroupVerdicts | None, broker_names: Sequence[str]) -> Overview:
@@ -241,8 +243,8 @@ def _overview(cluster: str, mine: ClusterEvidence) -> Overview:
     found = findings(mine)
     masters = [node for node in mine.nodes if node.is_master]
     runtimes = [mine.runtimes.get(node) for node in masters]
-    runtimes = [mine.runtimes.get(node) for node in mine.nodes]
-    ratios = [None if one is None else one.log_disk_ratio for one in runtimes]
+    every = [mine.runtimes.get(node) for node in mine.nodes]
+    ratios = [None if one is None else one.log_disk_ratio for one in every]
     return Overview(
         cluster,
         summary(found),

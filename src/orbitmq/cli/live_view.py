@@ -136,12 +136,12 @@ def screen(found: Result[ClusterView], now_s: float, *, lines: int | None) -> Re
 
 def _verdict(overview: Overview, now_s: float) -> Text:
     style = _STYLES[overview.severity]
-    produced, consumed = output.formatted("inPerS", overview.in_per_s), output.formatted("outPerS", overview.out_per_s)
+    produced, delivered = output.formatted("inPerS", overview.in_per_s), output.formatted("outPerS", overview.out_per_s)
     text = Text(f"{_clock(now_s)}  {printable(overview.cluster)}: ")
     return (
         text.append(printable(overview.verdict), style=style)
         .append(f"  ({produced} produced/s, ")
-        .append(f"{consumed} consumed/s)")
+        .append(f"{delivered} delivered/s)")
     )
 
 

@@ -54,7 +54,7 @@ def up(
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Directory for everything whose place the file does not set.",
+            help="Directory for all data whose location the properties file does not set.",
             show_default="~/.orbitmq",
             file_okay=False,
             metavar="DIR",

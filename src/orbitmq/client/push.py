@@ -182,7 +182,7 @@ class PushConsumer(ReadingConsumer):
         before any that follow it, up to `max_reconsume_times` times, by default forever.
         """
         if self._workers is not None:
-            raise InvalidStateError(f"{self._name()} has its listener already; set it before start")
+            raise InvalidStateError(f"{self._name()} has been started; set the listener before start")
         self._listener, self._is_orderly = listener, orderly
 
     def on_message(self, listener: L) -> L:

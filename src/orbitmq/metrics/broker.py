@@ -71,7 +71,8 @@ class BrokerMetrics:
         self._disks = await asyncio.to_thread(self._disk_usage)
 
     def _disk_usage(self) -> dict[str, float]:
-        return {str(path): self._files.used_ratio(path) for path in self._broker.store.options.commit_log_directories}
+        directories = self._broker.store.options.commit_log_directories
+        return {str(path): self._files.used_ratio(path) for path in directories if path.exists()}
 
     def failure(self) -> str | None:
         """Why the broker is unhealthy; None if it is healthy."""

@@ -57,7 +57,7 @@ def broker_promote(
         str | None,
         typer.Option("--address", help="Address of the slave, instead of its properties file.", metavar="HOST:PORT"),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what speaks for and against it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the checks for the promotion.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Promote despite doubts.")] = False,
     sync: Annotated[
         bool | None,
@@ -104,7 +104,7 @@ Pairs = Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Settin
     "BrokerStatus",
     (
         "BROKER=broker", "ID=brokerId", "ADDRESS=address", "VERSION=runtime.version", "STARTED=runtime.bootedAtMs",
-        "IN/S=runtime.putPerS.last60S", "OUT/S=runtime.transferredPerS.last60S", "PUT 99%=runtime.put99Ms",
+        "PRODUCED/S=runtime.putPerS.last60S", "DELIVERED/S=runtime.transferredPerS.last60S", "PUT 99%=runtime.put99Ms",
         "SEND QUEUE=runtime.sendQueue.size", "UNFLUSHED=runtime.unflushedBytes", "DISK=runtime.logDiskRatio",
         "FREE=runtime.diskFreeBytes", "+SEND WAIT=runtime.sendQueue.oldestMs", "+LOG END=runtime.logEndOffset",
         "+UNDISPATCHED=runtime.undispatchedBytes", "+OLDEST=runtime.oldestMessageAtMs",

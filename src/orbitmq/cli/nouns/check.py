@@ -51,10 +51,12 @@ Query = Callable[..., Any]
 """A query of `admin.checks`, which is imported only when a check runs, because help must print without delay."""
 
 Warning_ = Annotated[
-    float | None, typer.Option("-w", "--warning", metavar="N", help="Warning limit (default: the first above).")
+    float | None,
+    typer.Option("-w", "--warning", metavar="N", help="Warning from this value on; default: the first above."),
 ]
 Critical = Annotated[
-    float | None, typer.Option("-c", "--critical", metavar="N", help="Critical limit (default: the second above).")
+    float | None,
+    typer.Option("-c", "--critical", metavar="N", help="Critical from this value on; default: the second above."),
 ]
 Form = Annotated[str, typer.Option("--format", metavar="FORMAT", help="nagios, json or prometheus.")]
 Broker = Annotated[

@@ -24,7 +24,7 @@ app = noun("cluster", "The cluster as a whole: health, brokers and replication."
     "ClusterOverview",
     (
         "CLUSTER=cluster", "VERDICT=verdict", "MASTERS=masters", "SLAVES=slaves", "PRODUCED/S=inPerS",
-        "CONSUMED/S=outPerS",
+        "DELIVERED/S=outPerS",
         "IN TODAY=putToday", "OUT TODAY=gotToday", "DISK=maxDiskRatio", "+VERSIONS=versions",
         "+UNREACHABLE=unreachable", "+NO MASTER=headless",
     ),
@@ -50,7 +50,7 @@ async def overview(session: Session) -> Result[Overview]:
     "BrokerList",
     (
         "CLUSTER=cluster", "BROKER=broker", "ID=brokerId", "ADDRESS=address", "VERSION=version", "RESPONDS=answers",
-        "PRODUCED/S=inPerS", "CONSUMED/S=outPerS", "SEND QUEUE=sendQueue.size", "SEND WAIT=sendQueue.oldestMs",
+        "PRODUCED/S=inPerS", "DELIVERED/S=outPerS", "SEND QUEUE=sendQueue.size", "SEND WAIT=sendQueue.oldestMs",
         "DISK=diskRatio", "OLDEST=oldestMessageAtMs", "+PULL QUEUE=pullQueue.size", "+PULL WAIT=pullQueue.oldestMs",
         "+LOCK=pageCacheLockMs", "+IN TODAY=putMessages.today", "+OUT TODAY=gotMessages.today",
         "+IN YESTERDAY=putMessages.yesterday", "+OUT YESTERDAY=gotMessages.yesterday", "+STARTED=bootedAtMs",
@@ -101,7 +101,7 @@ async def health(
     that must be there with --expect.
 
     \b
-    Exit code: 0 well or warnings only, 8 something is critical, 5 no name server or broker responds.
+    Exit code: 0 well or warnings only, 8 something is critical, 5 a name server or broker does not respond.
 
     \b
     Examples:

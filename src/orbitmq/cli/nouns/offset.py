@@ -66,7 +66,7 @@ async def reset(
     ] = None,
     queues: Queues = None,
     force: Annotated[
-        bool, typer.Option("--force/--no-force", help="Allow resets forward (default: only backward).")
+        bool, typer.Option("--force/--no-force", help="Also move offsets forward; otherwise only backward.")
     ] = True,
 ) -> Plan:
     """Move the offsets of a group in a topic. Members that are online are notified; the result is read back.

@@ -162,7 +162,7 @@ async def consumers(session: Session, topic: TopicArgument) -> Result[TopicGroup
     "stats",
     "TopicStats",
     (
-        "TOPIC=topic", "GROUP=group", "LAG=lagMessages", "IN/S=inPerS", "OUT/S=outPerS", "IN 24 H=in24H",
+        "TOPIC=topic", "GROUP=group", "LAG=lagMessages", "PRODUCED/S=inPerS", "DELIVERED/S=outPerS", "IN 24 H=in24H",
         "OUT 24 H=out24H",
     ),
 )  # fmt: skip

@@ -143,7 +143,7 @@ _REMEDIES: Mapping[int, str] = {
     ResponseCode.SYSTEM_BUSY: "the broker is overloaded: send fewer messages at a time, or try again later",
     ResponseCode.FLOW_CONTROL: "the broker limits this client: send fewer messages at a time, or try again later",
     ResponseCode.MESSAGE_ILLEGAL: "change the message: every broker would reject it",
-    ResponseCode.NO_PERMISSION: "grant write permission on the topic to this account, or send to another topic",
+    ResponseCode.NO_PERMISSION: "make the topic and its broker writable, or send to another topic",
     ResponseCode.TOPIC_NOT_EXIST: "create the topic, or enable autoCreateTopicEnable on the brokers",
     ResponseCode.SERVICE_NOT_AVAILABLE: "check the broker: it is shutting down, it is a slave, or its disk is full",
     ResponseCode.SYSTEM_ERROR: "check the log of the broker",

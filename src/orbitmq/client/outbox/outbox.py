@@ -91,7 +91,7 @@ class OutboxLimits:
     message_bytes_max: int = (4 << 20) + (64 << 10)
     """Bytes of one message on disk: the largest possible body, and its properties."""
     age_max_s: float = 72 * 3600.0
-    """Seconds after which a message is given up, as long as a broker keeps messages."""
+    """Seconds after which a message is given up. The default is the default retention of brokers."""
     writes_max: int = 1_000
     """Messages in memory that are not written to disk yet."""
     writes_bytes_max: int = 16 << 20

@@ -62,7 +62,7 @@ CONSUMPTION: tuple[Column[Consumption], ...] = (
     Column("End", is_number=True),
     Column("Offset", is_number=True),
     Column("Lag", "lag", lambda row: row.lag_messages, is_number=True),
-    Column("Last consumed", "last", lambda row: row.last_consumed_at_ms),
+    Column("Last consumed: stored at", "last", lambda row: row.last_consumed_at_ms),
 )
 
 
