@@ -97,7 +97,7 @@ def test_properties_may_come_as_the_stored_text() -> None:
     [
         (("body", "offset"), "map", "no column offset; the columns are topic, brokerName"),
         (("body", "body"), "map", "a column occurs twice"),
-        (("properties",), "none", "names properties, but includeProperties is none"),
+        (("properties",), "none", "has properties, but includeProperties is none"),
     ],
 )
 def test_columns_that_cannot_be_are_refused(names: tuple[str, ...], properties: str, text: str) -> None:

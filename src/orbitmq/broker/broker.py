@@ -395,7 +395,7 @@ class Broker:
             missing = self.store.commit_log_max_offset - self.store.flushed_offset
             raise StoreStuck(
                 f"the disk below {self.store.options.root} has not responded for {STOP_PATIENCE_SECONDS:g} s, "
-                f"{missing} bytes of the log are not known to be on it; the next start recovers the store"
+                f"{missing} bytes of the log may not be on it; the next start recovers the store as after a crash"
             ) from error
 
     async def _save(self) -> None:
