@@ -30,7 +30,7 @@ from bench.soak.history import (
 from bench.soak.plan import FILL, KINDS, PROMOTE, Step, plan
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.replica import ReplicaStore
-from tests.support.stores import open_store, record, small_options
+from tests.support.stores import CODES, open_store, record, small_options
 
 T = "Soak"
 PAIR = Pair("sync", "m", "s", is_sync=True)
@@ -369,7 +369,7 @@ def test_a_half_message_at_the_end_of_a_slaves_log_does_not_count(tmp_path: Path
     master = open_store(tmp_path / "m")
     for n in range(30):
         master.put(record(f"a.{n}:".encode() + bytes(n * 7), topic=T, properties=b"KEYS\x01k"))
-    slave = ReplicaStore(small_options(tmp_path / "s"), clock=ManualClock())
+    slave = ReplicaStore(small_options(tmp_path / "s"), clock=ManualClock(), entry_codes=CODES)
     slave.open()
     log, looking = master.commit_log, LogEnd(tmp_path / "s", 4096)
     whole = 0

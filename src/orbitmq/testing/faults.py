@@ -38,9 +38,11 @@ class Kind(Enum):
     REFUSE = "it has no effect, and its response is an error"
     DROP = "it has no effect and no response: the client times out"
     LOSE_RESPONSE = "it takes effect, and the response is lost"
-    LOSE_ANSWER = LOSE_RESPONSE  # its former name, for one version
     DISCONNECT = "it has no effect, and the connection is closed"
     DELAY = "it takes effect later"
+
+
+Kind.LOSE_ANSWER = Kind.LOSE_RESPONSE  # type: ignore[attr-defined]  # its former name, for one version
 
 
 @dataclass(eq=False)
