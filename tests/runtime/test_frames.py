@@ -11,11 +11,11 @@ import pytest
 
 from orbitmq.runtime.frames import current_frames
 
-TIMEOUT_S = 60.0  # the script ends by itself after two seconds
+TIMEOUT_S = 60.0  # the script ends by itself after about a second
 
 # Collections are frequent and a weakref callback lets other threads run: `sys._current_frames` hangs within a second.
 SCRIPT = """
-import gc, sys, threading, time, weakref
+import gc, sys, threading, weakref
 from orbitmq.runtime.frames import current_frames
 
 class Node: pass
@@ -24,10 +24,11 @@ def describe():
     while not done.is_set():
         node = Node()
         node.itself = node
-        callbacks.append(weakref.ref(node, lambda _: time.sleep(0.0001)))
+        callbacks.append(weakref.ref(node, lambda _: done.wait(0.0001)))
         if len(callbacks) > 100:
             callbacks.clear()
         current_frames()
+        listed.release()
 
 def start_threads():
     while not done.is_set():
@@ -35,12 +36,13 @@ def start_threads():
 
 gc.set_threshold(11)
 sys.setswitchinterval(1e-5)
-callbacks, done = [], threading.Event()
+callbacks, done, listed = [], threading.Event(), threading.Semaphore(0)
 for run in (describe, describe, start_threads):
     threading.Thread(target=run, daemon=True).start()
 for _ in range(10):
-    threading.Thread(target=time.sleep, args=(4,), daemon=True).start()
-time.sleep(2)
+    threading.Thread(target=done.wait, daemon=True).start()
+for _ in range(100_000):
+    listed.acquire()
 done.set()
 """
 

@@ -1,6 +1,6 @@
 """A measured load on a cluster: produce, consume, and both at the same time, message by message.
 
-With a rate, each message has a due time, whether or not earlier ones have been answered, and its latency counts from
+With a rate, each message has a due time, whether or not earlier ones have completed, and its latency counts from
 that time. So all messages that were due while a broker stalled show the stall, not only the one in flight. Without a
 rate the next message starts when an earlier one completes, and its latency counts from there. No terminal output here.
 """

@@ -30,7 +30,7 @@ TIMEOUT_MS = 5000.0
 """Timeout of a request. The stock tool waits 20 s, longer than anyone watches a terminal."""
 IN_FLIGHT_MAX = 16
 """Limit of requests in flight: administration must not slow brokers down."""
-_holds_slot: ContextVar[bool] = ContextVar("asks", default=False)
+_holds_slot: ContextVar[bool] = ContextVar("holds_slot", default=False)
 """Whether the task has one of the places."""
 
 

@@ -1,6 +1,6 @@
 """Delayed messages: stored in one queue per level, delivered to their real topic when due.
 
-The queue entry of the schedule topic holds the due time instead of a tag hash, so the head of each queue tells when its
+The queue entry of the schedule topic holds the due time instead of a tag hash, so the head of each queue shows when its
 level is due. Deliveries run in turns of the event loop that are bounded over all levels; each turn begins with another
 level, so that no level delays the others. The progress of durable deliveries is saved in config/delayOffset.json: after
 a crash some messages may be delivered twice, and none is lost.

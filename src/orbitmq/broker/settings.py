@@ -33,7 +33,7 @@ REMEDY = "set it in the configuration file and restart the broker"
 
 
 class Settings:
-    """Handlers for the options. `told` are further pairs that may be read; `file` is the configuration file: without
+    """Handlers for the options. `fixed` are further pairs that may be read; `file` is the configuration file: without
     one, changes are lost at the next start.
     """
 
@@ -42,13 +42,13 @@ class Settings:
         options: tuple[Options, ...],
         clock: Clock,
         on_change: Callable[[set[str]], None],
-        told: Mapping[str, str],
+        fixed: Mapping[str, str],
         file: Path | None = None,
     ) -> None:
         self._options = options
         self._clock = clock
         self._on_change = on_change
-        self._told = {**STANDING, **told}
+        self._fixed = {**STANDING, **fixed}
         self._file = file
         self._changing = asyncio.Lock()
         self.version = DataVersion(0, clock.now_ms())
@@ -61,13 +61,13 @@ class Settings:
         """Every option with its value."""
         own = {key: value for options in self._options for key, value in options.pairs().items()}
         header = GetBrokerConfigResponseHeader(encode(self.version).decode())
-        return command.response(ResponseCode.SUCCESS, header=header, body=encode_settings({**self._told, **own}))
+        return command.response(ResponseCode.SUCCESS, header=header, body=encode_settings({**self._fixed, **own}))
 
     async def update(self, connection: Connection, command: Command) -> Command:
         """Change options, all of a request or none. Keys that orbitmq does not have are ignored, as in RocketMQ."""
         pairs = decode_settings(command.body)
         async with self._changing:
-            if fixed := sorted(pairs.keys() & self._told.keys()):
+            if fixed := sorted(pairs.keys() & self._fixed.keys()):
                 raise _refused(fixed[0])
             chosen = [(options, self._changes(options, pairs)) for options in self._options]
             keys = {key for _, changes in chosen for key in changes}

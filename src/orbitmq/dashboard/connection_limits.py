@@ -1,7 +1,7 @@
 """Timeouts of a connection for its request and for reading the response, and which connection is closed at the limit.
 
 uvicorn waits for headers and bodies without a limit, and refuses further connections when there are too many: a few
-hundred idle connections would lock out everybody else. Knows no page.
+hundred idle connections would lock out all others. Knows no page.
 """
 
 from __future__ import annotations

@@ -548,8 +548,8 @@ def _file_system(descriptor: int) -> int | None:
     """The magic number of the file system of a file, by the C library since Python has no call for it."""
     found = ctypes.create_string_buffer(STATFS_SIZE_MAX)
     fstatfs = getattr(_libc, "fstatfs", None)
-    is_told = fstatfs is not None and fstatfs(descriptor, found) == 0
-    return int(LONG.unpack_from(found)[0]) if is_told else None
+    is_known = fstatfs is not None and fstatfs(descriptor, found) == 0
+    return int(LONG.unpack_from(found)[0]) if is_known else None
 
 
 def _disk_of(path: Path) -> os.statvfs_result | None:
@@ -592,8 +592,8 @@ def _not_mapped(path: Path, error: OSError | ValueError, *, create: bool) -> Exc
     mapped, allowed = _mapped.value, memory_maps()
     if not create:
         return StoreError(f"{text}: {mapped} files are mapped already; raise vm.max_map_count of sysctl, now {allowed}")
-    told = "event=map_refused path=%s mapped=%d limit=%d (raise it when they are close: vm.max_map_count of sysctl)"
-    _refusals.log(_log, told, path, mapped, allowed, level=logging.ERROR)
+    line = "event=map_refused path=%s mapped=%d limit=%d (raise it when they are close: vm.max_map_count of sysctl)"
+    _refusals.log(_log, line, path, mapped, allowed, level=logging.ERROR)
     return BlockingIOError(errno.ENOMEM, f"{text}, {mapped} files are mapped, of {allowed} maps that there may be")
 
 

@@ -63,7 +63,7 @@ class StoreOptions(Options):
     )
     broker_role: str = option(
         "brokerRole", ASYNC_MASTER,
-        "SLAVE keeps a copy of its master's log and accepts no messages; with SYNC_MASTER a send is answered when a "
+        "SLAVE keeps a copy of its master's log and accepts no messages; with SYNC_MASTER a send is confirmed when a "
         "slave has the message, with ASYNC_MASTER at once.", choices=(ASYNC_MASTER, SYNC_MASTER, SLAVE),
     )  # fmt: skip
     ha_master_address: str = option(

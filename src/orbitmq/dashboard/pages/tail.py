@@ -14,7 +14,7 @@ from orbitmq.errors import BadField, OrbitMQError
 
 EVERY_SECONDS = 2
 LAST = 20  # messages that are shown first
-AT_ONCE = 50  # messages that one query shows; more are skipped: nobody can read faster
+AT_ONCE = 50  # messages that one query shows; more are skipped: no reader is faster
 ROWS_MAX = 200  # rows on the page: older ones are removed
 BUDGET = 2000  # messages that one query reads for its filter
 LOOK_SECONDS = 3.0

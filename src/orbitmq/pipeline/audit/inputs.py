@@ -251,8 +251,8 @@ class ClusterInput:
             ]
         found = []
         for name, queues in by_broker(self._places).items():
-            told = self._request(name, self._places[queues[0]], RequestCode.GET_ALL_CONSUMER_OFFSET)
-            found += _standings(decode(ConsumerOffsetTable, told), name, self._places)
+            table = self._request(name, self._places[queues[0]], RequestCode.GET_ALL_CONSUMER_OFFSET)
+            found += _standings(decode(ConsumerOffsetTable, table), name, self._places)
         return found
 
     def _queues_of(self, topic: str) -> dict[MessageQueue, BrokerAddresses]:
