@@ -279,5 +279,10 @@ class LakeConflict(LakeError):
     """Another job has published a change since this one started; nothing was published. Run it again."""
 
 
+def cause_of(error: BaseException) -> BaseException | None:
+    """The error from which this one was raised. Compiled modules set no `__cause__`, but `__context__`."""
+    return error.__cause__ or error.__context__
+
+
 def _made_anew(kind: type[OrbitMQError], *args: object) -> OrbitMQError:
     return kind.__new__(kind, *args)

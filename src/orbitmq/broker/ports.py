@@ -6,7 +6,7 @@ import asyncio
 import socket
 
 from orbitmq.broker.options import BrokerOptions
-from orbitmq.errors import ConfigurationError
+from orbitmq.errors import ConfigurationError, cause_of
 from orbitmq.message.hosts import encode_host
 from orbitmq.net.server import Server
 from orbitmq.replication.master import Replicas
@@ -40,7 +40,7 @@ async def _bind_vip(server: Server, address: str, port: int) -> None:
     try:
         await server.bind(address, port)
     except ConfigurationError as error:
-        raise ConfigurationError(f"option fastListenPort: {error}") from error.__cause__
+        raise ConfigurationError(f"option fastListenPort: {error}") from cause_of(error)
 
 
 async def host_field(name: str, port: int) -> bytes:

@@ -20,6 +20,7 @@ from orbitmq.errors import (
     RemotingError,
     RemotingTimeout,
     StoreLocked,
+    cause_of,
 )
 from orbitmq.runtime.logging import flush
 from orbitmq.runtime.printable import printable
@@ -88,7 +89,7 @@ def exit_code(error: BaseException) -> int:
     for kind, code in _KINDS:
         if isinstance(error, kind):
             return code
-    cause = error if isinstance(error, OSError) else error.__cause__
+    cause = error if isinstance(error, OSError) else cause_of(error)
     number = cause.errno if isinstance(cause, OSError) else None
     if isinstance(error, StoreLocked) or number == errno.EADDRINUSE:
         return EXIT_CONFLICT

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, cast
 
-from orbitmq.errors import LogsDiffer, OrbitMQError, StoreError
+from orbitmq.errors import LogsDiffer, OrbitMQError, StoreError, cause_of
 from orbitmq.message.hosts import address_text
 from orbitmq.net.remoting import Remoting, split_address
 from orbitmq.operations.pulls import view_message
@@ -354,4 +354,4 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     cause: BaseException | None = error
     while cause is not None:
         yield cause
-        cause = cause.__cause__
+        cause = cause_of(cause)
