@@ -326,7 +326,7 @@ queryThreadPoolQueueSize remainHowManyDataToFlush remainTransientStoreBufferNumb
 sendThreadPoolQueueHeadWaitTimeMills sendThreadPoolQueueSize startAcceptSendRequestTimeStamp
 """
 FIVE_KEYS = {"brokerActive", "getTransferredTps"}  # what 5.x tools read in addition
-OWN_KEYS = {"differingGroups", "differingGroupsTotal", "eventLoopDelayMax"}
+OWN_KEYS = {"buildForm", "differingGroups", "differingGroupsTotal", "eventLoopDelayMax"}
 OWN_KEYS |= {"damagedState", "diskHeldFor", "diskRefusesMessages"}
 OWN_KEYS |= {
     "replicationEpoch", "replicationOtherMasters", "replicationOtherMastersServing", "replicationRefusedSlaves",

@@ -16,7 +16,8 @@ LEFT_OUT = {
 ADDED = {
     "table.brokerActive", "table.getTransferredTps",  # what 5.x tools look for
     "table.differingGroups", "table.differingGroupsTotal",  # RocketMQ does not look for them, nor for what follows
-    "table.damagedState", "table.diskHeldFor", "table.diskRefusesMessages", "table.eventLoopDelayMax",
+    "table.buildForm", "table.damagedState", "table.diskHeldFor", "table.diskRefusesMessages",
+    "table.eventLoopDelayMax",
     "table.replicationEpoch", "table.replicationOtherMasters", "table.replicationOtherMastersServing",
     "table.replicationRefusedSlaves", "table.replicationSupersededBy",
 }  # fmt: skip

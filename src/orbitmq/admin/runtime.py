@@ -92,6 +92,8 @@ class Runtime(Struct, frozen=True, rename="camel"):
 
     version: str | None = None
     """As the broker writes it: `V4_9_7`."""
+    form: str | None = None
+    """`compiled` or `interpreted`; only orbitmq brokers report it."""
     booted_at_ms: int | None = None
     uptime_ms: int | None = None
     """Whole seconds. Added to `booted_at_ms` it is the time at the broker."""
@@ -159,6 +161,7 @@ def parse(table: Table) -> Runtime:
     buffers = _number(table.get("remainTransientStoreBufferNumbs"))
     return Runtime(
         version=table.get("brokerVersionDesc") or None,
+        form=table.get("buildForm") or None,
         booted_at_ms=_number(table.get("bootTimestamp")),
         uptime_ms=_uptime(table.get("runtime", "")),
         active=_truth(table.get("brokerActive")),

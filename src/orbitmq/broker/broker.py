@@ -63,6 +63,7 @@ from orbitmq.net.tls import ServerTls, client_context
 from orbitmq.net.tls_options import TlsOptions
 from orbitmq.replication.master import Replicas, networks_of
 from orbitmq.runtime.clock import Clock, SystemClock
+from orbitmq.runtime.form import form
 from orbitmq.runtime.lifecycle import Lifecycle, Stage, nothing
 from orbitmq.runtime.options import as_text
 from orbitmq.runtime.periodic import Periodic
@@ -320,7 +321,7 @@ class Broker:
             await asyncio.to_thread(self._access.load)
         self.identity.port = await bind_ports(self._server, self.replicas, self.options)
         await self._lifecycle.start()
-        _log.info("event=broker_started name=%s address=%s", self.options.broker_name, self.address)
+        _log.info("event=broker_started name=%s address=%s form=%s", self.options.broker_name, self.address, form())
 
     async def stop(self) -> None:
         """Unregister, respond to waiting requests, save everything, close the store. StoreStuck if the disk hangs."""

@@ -24,6 +24,7 @@ from orbitmq.net.flow import OPEN_REQUESTS_MAX
 from orbitmq.net.lateness import Lateness
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
+from orbitmq.runtime.form import form
 from orbitmq.runtime.rates import Durations, Rate
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.files import Files
@@ -126,6 +127,7 @@ class RuntimeInfo:
         return {
             "brokerVersionDesc": VERSION_NAME,
             "brokerVersion": str(VERSION),
+            "buildForm": form(),  # orbitmq's own
             "brokerActive": str(not self._store.is_poisoned).lower(),  # for `orbitmq health`
             "bootTimestamp": str(statistics.started_ms),
             "runtime": _duration(self._clock.now_ms() - statistics.started_ms),

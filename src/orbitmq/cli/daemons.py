@@ -35,6 +35,7 @@ from orbitmq.namesrv.server import NameServer
 from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.tls_options import TlsOptions, with_tls_file
 from orbitmq.runtime import logging
+from orbitmq.runtime.form import form
 from orbitmq.runtime.limits import raise_open_files
 from orbitmq.runtime.options import Options
 from orbitmq.store.options import StoreOptions
@@ -180,7 +181,7 @@ async def _up(
         async with _running(broker) as daemon, served(metrics, parts) as page:
             await serve(
                 stopped.wait(),
-                f"orbitmq {__version__} is up; Ctrl-C stops it.\n\n",
+                f"orbitmq {__version__} ({form()}) is up; Ctrl-C stops it.\n\n",
                 _address("name server", nameserver.address),
                 _address("broker", daemon.address),
                 *_page(page),

@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from orbitmq import __version__
 from orbitmq.cli.flags import LogLevel, Settings
 from orbitmq.cli.lazy_commands import Nouns
+from orbitmq.runtime.form import described
 
 app = typer.Typer(
     name="orbitmq",
@@ -29,16 +29,14 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        # Looks for files, because importing a module would take longer than everything else.
-        is_compiled = any(Path(__file__).parents[1].glob("store/index/loops.*.so"))
-        typer.echo(f"orbitmq {__version__}{' (compiled)' if is_compiled else ''}")
+        typer.echo(f"orbitmq {described()}")
         raise typer.Exit
 
 
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print version and form.")
     ] = False,
 ) -> None:
     """A message system compatible with Apache RocketMQ 4.9 on the wire and on disk."""

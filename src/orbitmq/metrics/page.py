@@ -16,6 +16,7 @@ from orbitmq.metrics.http_server import HttpResponse, HttpServer
 from orbitmq.metrics.model import Metric, Readers, Sample
 from orbitmq.metrics.source import MetricsSection, Scrapes
 from orbitmq.metrics.table_native import PROCESS
+from orbitmq.runtime.form import form
 
 STATM = Path("/proc/self/statm")  # in pages: size, resident, ...
 
@@ -81,7 +82,7 @@ class MetricsPage:
     def _process(self) -> Readers:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return {
-            "orbitmq_build_info": lambda: [((__version__, platform.python_version()), 1)],
+            "orbitmq_build_info": lambda: [((__version__, platform.python_version(), form()), 1)],
             "orbitmq_resident_memory_bytes": _resident,
             "orbitmq_cpu_seconds_total": lambda: [((), usage.ru_utime + usage.ru_stime)],
             "orbitmq_scrape_duration_seconds": lambda: [

@@ -227,8 +227,9 @@ NAMESRV: tuple[Metric, ...] = (
 )  # fmt: skip
 
 PROCESS: tuple[Metric, ...] = (
-    gauge("orbitmq_build_info", "version python", "", "Always 1; the labels hold the versions.", "the build",
-          rocketmq=False),
+    gauge("orbitmq_build_info", "version python form", "",
+          "Always 1; the labels hold the versions, and whether the message path is compiled or interpreted.",
+          "the build", rocketmq=False),
     gauge("orbitmq_resident_memory_bytes", "", "bytes", "Memory of the process.", "/proc/self/statm; none elsewhere",
           rocketmq=False),
     counter("orbitmq_cpu_seconds_total", "", "s", "Processor time of the process, in user mode and in the kernel.",

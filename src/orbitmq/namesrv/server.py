@@ -15,6 +15,7 @@ from orbitmq.net.server import Server
 from orbitmq.net.tls import ServerTls
 from orbitmq.net.tls_options import TlsOptions
 from orbitmq.runtime.clock import Clock, SystemClock
+from orbitmq.runtime.form import form
 from orbitmq.runtime.refusals import Limit, Refusals
 
 _log = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ class NameServer:
         self.kv.load()
         self.port = await self._server.start(self.options.bind_address, self.options.listen_port)
         self._plan_scan()
-        _log.info("event=namesrv_started address=%s", self.address)
+        _log.info("event=namesrv_started address=%s form=%s", self.address, form())
 
     async def stop(self) -> None:
         """Respond to requests in flight and close every connection."""

@@ -103,7 +103,8 @@ Pairs = Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Settin
     "status",
     "BrokerStatus",
     (
-        "BROKER=broker", "ID=brokerId", "ADDRESS=address", "VERSION=runtime.version", "STARTED=runtime.bootedAtMs",
+        "BROKER=broker", "ID=brokerId", "ADDRESS=address", "VERSION=runtime.version", "FORM=runtime.form",
+        "STARTED=runtime.bootedAtMs",
         "PRODUCED/S=runtime.putPerS.last60S", "DELIVERED/S=runtime.transferredPerS.last60S", "PUT 99%=runtime.put99Ms",
         "SEND QUEUE=runtime.sendQueue.size", "UNFLUSHED=runtime.unflushedBytes", "DISK=runtime.logDiskRatio",
         "FREE=runtime.diskFreeBytes", "+SEND WAIT=runtime.sendQueue.oldestMs", "+LOG END=runtime.logEndOffset",
