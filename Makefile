@@ -1,23 +1,26 @@
-# Commands for developers. Each target works on its own on a machine with Python 3.11, make, JDK 17, Maven, a C compiler
-# and access to the package registries.
+# Commands for users and developers. Each target works on its own on a machine with Python 3.11, make and access to the
+# package registries; tests and benchmarks also need JDK 17, Maven and a C compiler.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
-INSTALLED := .venv/.installed
+PIP = $(BIN)/python -m pip --disable-pip-version-check
+LOCKED = $(PIP) install --quiet --require-hashes
 
 # Without cached bytecode, each process that the tests start would compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java services check static format bytecode platform wheel test test-compiled bench spark-kills \
-	bench-abuse bench-frozen bench-dashboard bench-spark bench-growth bench-turns fuzz soak soak-steady demo screenshots reference \
-	site diagrams lock audit release
+.PHONY: help setup develop installed tools data java services check static format bytecode platform wheel test \
+	test-interpreted test-pythons bench spark-kills bench-abuse bench-frozen bench-dashboard bench-spark bench-growth bench-turns fuzz \
+	soak soak-steady demo screenshots reference site diagrams lock audit release
 
 help:
-	@echo "make setup      create .venv with the tested versions of all dependencies; run .venv/bin/orbitmq"
+	@echo "make setup      install orbitmq into .venv, compiled if there is a C compiler; run .venv/bin/orbitmq"
 	@echo "make demo       send, consume and analyse 12,506 order events on a separate broker"
-	@echo "make check      format, lint, types, import contracts, documentation, glossary, commit messages"
 	@echo "make test       everything, also against Apache RocketMQ; half an hour on two cores"
-	@echo "make test-compiled   the tests of compiled modules, with the wheel of this platform"
+	@echo "make develop    install the sources as they are into .venv, interpreted, with the tools below"
+	@echo "make check      format, lint, types, import contracts, documentation, glossary, commit messages"
+	@echo "make test-interpreted   the tests of client and message path with the sources as they are"
+	@echo "make test-pythons   the same tests, compiled, with every supported CPython of this machine"
 	@echo "make bench      orbitmq and Apache RocketMQ under the same load, and their clients and those on PyPI"
 	@echo "make bench-growth  both with more topics, connections, backlog, groups; results and plots in docs/performance"
 	@echo "make bench-abuse   latency of a well-behaved client while others are abusive; three minutes"
@@ -36,29 +39,80 @@ help:
 	@echo "make lock       resolve the dependencies of pyproject.toml again"
 	@echo "make audit      check the locked versions for known vulnerabilities; needs the network"
 	@echo "make wheel      build the wheel of this platform, with the message path compiled, in dist/"
-	@echo "make release    build source archive, wheel, bill of materials and checksums in dist/"
+	@echo "make release    build source archive, wheels, bill of materials and checksums in dist/"
 
-setup: $(INSTALLED)
+# .venv holds the wheel (`make setup`) or a link to the sources (`make develop`): whichever was asked for last.
+setup: .venv/.installed
+develop: .venv/.editable tools
+EDITABLE = $(wildcard .venv/.editable)
+installed: $(if $(EDITABLE),.venv/.editable,.venv/.installed)
 
-$(INSTALLED): requirements/dev.lock requirements/connect.lock requirements/fuzz.lock pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --upgrade --target .venv/connect \
-		-r requirements/connect.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --upgrade --target .venv/fuzz \
-		-r requirements/fuzz.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+.venv/bin/python:
+	@$(PYTHON) -m venv .venv
+
+.venv/.runtime: requirements/runtime.lock | .venv/bin/python
+	@echo "installing the packages that orbitmq needs"
+	@$(LOCKED) -r $<
 	@touch $@
 
-# Tools for audits and plots, in a separate environment.
-TOOLS := .venv/tools
+# What builds the wheel is beside the environment, not in it.
+BUILDERS := $(CURDIR)/.venv/build
 
-$(TOOLS)/.installed: requirements/tools.lock
-	$(PYTHON) -m venv $(TOOLS)
-	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
+.venv/build/.installed: requirements/build.lock | .venv/bin/python
+	@$(LOCKED) --no-deps --upgrade --target .venv/build -r $<
 	@touch $@
 
-java: setup
+SOURCES := $(shell find src -name "*.py" -o -name "*.pxd") hatch_build.py pyproject.toml
+HATCHLING = PYTHONPATH=$(BUILDERS) $(BIN)/python -m hatchling build
+
+build/wheel/.built: .venv/.runtime .venv/build/.installed $(SOURCES)
+	@rm -rf build/wheel && mkdir -p build/wheel
+	@echo "building the wheel: most of a minute if there is a C compiler"
+	@$(HATCHLING) -t wheel -d build/wheel
+	@touch $@
+
+.venv/.installed:
+	@$(MAKE) --no-print-directory --jobs 2 .venv/.runtime .venv/build/.installed
+	@$(MAKE) --no-print-directory build/wheel/.built
+	@$(PIP) install --quiet --no-deps --no-index --force-reinstall build/wheel/orbitmq-*.whl
+	@rm -f .venv/.editable
+	@touch $@
+	@$(BIN)/orbitmq --version
+
+.venv/.installed: requirements/runtime.lock requirements/build.lock $(SOURCES)
+
+.venv/.editable: pyproject.toml requirements/dev.lock | .venv/.runtime .venv/build/.installed
+	@PYTHONPATH=$(BUILDERS) $(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@rm -f .venv/.installed
+	@touch $@
+	@$(BIN)/orbitmq --version
+
+# Packages of tests, documentation and benchmarks. Two sets have directories of their own: see their lists.
+tools: .venv/.tools
+
+.venv/.tools: requirements/dev.lock requirements/connect.lock requirements/fuzz.lock | .venv/.runtime
+	@echo "installing the tools"
+	@$(LOCKED) -r requirements/dev.lock
+	@$(LOCKED) --no-deps --upgrade --target .venv/connect -r requirements/connect.lock
+	@$(LOCKED) --no-deps --upgrade --target .venv/fuzz -r requirements/fuzz.lock
+	@touch .venv/.data $@
+
+data: .venv/.data
+
+.venv/.data: requirements/data.lock | .venv/.runtime
+	@echo "installing Spark"
+	@$(LOCKED) -r $<
+	@touch $@
+
+# Tools for audits, releases and plots, in a separate environment.
+AUDIT := .venv/audit
+
+$(AUDIT)/.installed: requirements/tools.lock
+	@$(PYTHON) -m venv $(AUDIT)
+	@$(AUDIT)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+java: installed tools
 	sh tests/java/build.sh
 	$(BIN)/python -m tests.support.java_archives
 
@@ -77,112 +131,121 @@ services:
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends zsh fish \
 		>/dev/null)
 
-check: static
-	$(BIN)/pytest -q tests/test_docs.py tests/test_public_api.py tests/test_glossary.py tests/test_commits.py
+# What reads the sources, and not the wheel.
+FROM_SOURCES := PYTHONPATH=$(CURDIR)/src
 
-static: setup
+check: static
+	$(FROM_SOURCES) $(BIN)/pytest -q tests/test_docs.py tests/test_public_api.py tests/test_glossary.py tests/test_commits.py
+
+static: installed tools
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check --quiet
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(FROM_SOURCES) $(BIN)/mypy
+	$(FROM_SOURCES) $(BIN)/lint-imports
 
-format: setup
+format: tools
 	$(BIN)/ruff check --fix --quiet
 	$(BIN)/ruff format --quiet
 
 # Compile the bytecode of the tests once, so that not every test process compiles all of it. Errors show when they run.
-bytecode: setup
+bytecode: installed tools
 	@$(BIN)/pytest --collect-only -qq >/dev/null || true
 
-# The wheel of this platform, in which the message path is compiled. PLATFORM has its contents: a PYTHONPATH with it runs
-# them instead of the sources.
+wheel: build/wheel/.built
+	@mkdir -p dist
+	cp build/wheel/orbitmq-*.whl dist
+
+# The contents of the wheel, for an environment with the sources: a PYTHONPATH with it runs them instead.
 PLATFORM := $(CURDIR)/.venv/platform
-SOURCES := $(shell find src supply -name "*.py" -o -name "*.pxd")
 
-wheel: setup
-	$(BIN)/python -m supply.platform_wheel dist
-
-$(PLATFORM)/.built: $(INSTALLED) pyproject.toml $(SOURCES)
-	@mkdir -p build
-	$(BIN)/python -m supply.platform_wheel build/wheel --unpack $(PLATFORM) >build/wheel.log 2>&1 || \
-		(cat build/wheel.log; exit 1)
+$(PLATFORM)/.built: build/wheel/.built
+	@rm -rf $(PLATFORM)
+	@$(BIN)/python -m zipfile -e build/wheel/orbitmq-*.whl $(PLATFORM)
 	@touch $@
 
 platform: $(PLATFORM)/.built
 
-# COMPILED_TESTS="tests" runs everything; the default, also in `make test`, is the rooms with compiled modules.
-COMPILED_TESTS ?= tests/message tests/wire tests/net tests/store tests/broker
-test-compiled: setup platform
-	PYTHONPATH=$(PLATFORM) $(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder $(COMPILED_TESTS)
+# The form that is shipped, also in an environment with the sources.
+SHIPPED = $(if $(EDITABLE),PYTHONPATH=$(PLATFORM))
+PYTEST := $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
+
+# ROOMS="tests" runs everything; the default, also in `make test`, is the rooms with compiled modules.
+ROOMS ?= tests/message tests/wire tests/net tests/store tests/broker tests/client
+test-interpreted: installed tools java
+	$(FROM_SOURCES) $(PYTEST) -q $(ROOMS)
+
+# The same, compiled, with each CPython of this machine that orbitmq supports.
+test-pythons: tools java $(AUDIT)/.installed
+	$(BIN)/python -m supply.pythons test -n 3 --dist loadgroup -q $(ROOMS)
 
 # Jobs that need one core run two at a time. Tests run three at a time, because they often wait for a broker.
-test: setup services diagrams
+test: installed tools services diagrams
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target bytecode java static platform
-	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
-	@$(MAKE) --no-print-directory test-compiled
+	$(SHIPPED) $(PYTEST)
+	@$(MAKE) --no-print-directory test-interpreted
 
-# Benchmarks measure the wheel of this platform; FORM=interpreted measures the sources.
+# Benchmarks measure the form that is shipped; FORM=interpreted measures the sources.
 FORM := compiled
-MEASURED = $(if $(filter interpreted,$(FORM)),,PYTHONPATH=$(PLATFORM))
+MEASURED = $(if $(filter interpreted,$(FORM)),$(FROM_SOURCES),$(SHIPPED))
 
-bench: setup java platform
+bench: installed tools java platform
 	$(MEASURED) $(BIN)/python bench/run.py $(BENCH)
 
 # GROWTH="--gigabytes 0 1 20" adds a step; for the other options: `python bench/growth.py --help`.
-bench-growth: setup java platform $(TOOLS)/.installed
+bench-growth: installed tools java platform $(AUDIT)/.installed
 	$(MEASURED) $(BIN)/python bench/growth.py $(GROWTH)
-	$(TOOLS)/bin/python -m bench.growth_plots docs/performance/growth.json
+	$(AUDIT)/bin/python -m bench.growth_plots docs/performance/growth.json
 
-bench-abuse: setup platform
+bench-abuse: installed tools platform
 	$(MEASURED) $(BIN)/python bench/abuse.py
 
 # TURNS="--seconds 60 --queues 1000" is a shorter one.
-bench-turns: setup platform
+bench-turns: installed tools platform
 	$(MEASURED) $(BIN)/python bench/loop_turns.py $(TURNS)
 
-bench-frozen: setup java
-	$(BIN)/python bench/frozen.py
+bench-frozen: installed tools java platform
+	$(MEASURED) $(BIN)/python bench/frozen.py
 
-bench-dashboard: setup
-	$(BIN)/python bench/dashboard.py
+bench-dashboard: installed tools platform
+	$(MEASURED) $(BIN)/python bench/dashboard.py
 
-bench-spark: setup
-	$(BIN)/python bench/spark_reads.py
+bench-spark: installed tools platform
+	$(MEASURED) $(BIN)/python bench/spark_reads.py
 
 # Against brokers of orbitmq, then of RocketMQ; KILLS="--system java --seed 7" is one of them, repeated.
 KILLS ?=
-spark-kills: setup java
+spark-kills: installed tools java
 	$(BIN)/python bench/spark_kills.py $(KILLS)
 	$(if $(KILLS),,$(BIN)/python bench/spark_kills.py --system java)
 
 # SOAK="--seed 7 --minutes 3" repeats the faults of a campaign, or ends it earlier; with --java half of the brokers are
 # RocketMQ's, and `make java` has to come first.
-soak: setup
-	$(BIN)/python -m bench.soak $(SOAK)
+soak: installed tools platform
+	$(MEASURED) $(BIN)/python -m bench.soak $(SOAK)
 
 # SOAK="--minutes 10" ends it earlier; --keep DIRECTORY keeps the samples.
-soak-steady: setup platform
+soak-steady: installed tools platform
 	$(MEASURED) $(BIN)/python -m bench.soak --steady $(SOAK)
 
 # FUZZ="--target frame --inputs 2000000" runs one decoder, FUZZ=--keep adds inputs that reach new code to fuzz/corpus.
-fuzz: setup
-	$(BIN)/python -m fuzz $(FUZZ)
+fuzz: installed tools
+	$(FROM_SOURCES) $(BIN)/python -m fuzz $(FUZZ)
 
 # Screenshots of the web page for the documentation.
-screenshots: setup services
+screenshots: installed tools services
 	ORBITMQ_SCREENSHOTS=1 $(BIN)/pytest -q tests/dashboard/test_browser.py -k pictures
 
-demo: setup
+demo: installed data
 	$(BIN)/python demo/run.py
 
-reference: setup
-	$(BIN)/python -m reference docs/reference
+reference: tools
+	$(FROM_SOURCES) $(BIN)/python -m reference docs/reference
 
 # Warnings are errors: broken links, pages outside of the table of contents, diagrams that cannot be drawn.
 SITE ?= build/site
-SPHINX = $(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going --conf-dir docs
+SPHINX = $(FROM_SOURCES) $(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going --conf-dir docs
 
-site: setup diagrams
+site: tools diagrams
 	$(SPHINX) --doctree-dir $(SITE).read/en docs $(SITE)
 	$(SPHINX) --doctree-dir $(SITE).read/zh -D language=zh_CN docs/zh $(SITE)/zh
 
@@ -190,7 +253,7 @@ diagrams:
 	@command -v dot >/dev/null || \
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends graphviz >/dev/null)
 
-lock: setup
+lock: tools
 	$(BIN)/pip install --quiet "pip-tools>=7.4,<8"
 	$(BIN)/pip-compile --quiet --all-extras --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
 		--no-emit-find-links --no-emit-trusted-host --output-file requirements/dev.lock pyproject.toml
@@ -198,17 +261,21 @@ lock: setup
 		--no-emit-trusted-host --constraint requirements/dev.lock --output-file requirements/runtime.lock pyproject.toml
 	cd requirements && ../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --unsafe-package numpy --no-emit-index-url \
 		--no-emit-find-links --no-emit-trusted-host --constraint dev.lock --output-file connect.lock connect.in
-	cd requirements && ../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url \
-		--no-emit-find-links --no-emit-trusted-host --constraint dev.lock --output-file fuzz.lock fuzz.in
-	cd requirements && ../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
-		--no-emit-find-links --no-emit-trusted-host --constraint dev.lock --output-file tools.lock tools.in
+	cd requirements && for lock in build data fuzz tools; do \
+		../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
+			--no-emit-find-links --no-emit-trusted-host --constraint dev.lock --output-file $$lock.lock $$lock.in || exit 1; \
+	done
 
 # Fails for a known vulnerability, and if the service does not respond. AUDIT_SERVICE=osv queries OSV instead of PyPI.
-audit: $(TOOLS)/.installed
-	$(TOOLS)/bin/python -m supply.audit
+audit: $(AUDIT)/.installed
+	$(AUDIT)/bin/python -m supply.audit
 
-release: setup $(TOOLS)/.installed
+# Wheels for every CPython of this machine that orbitmq supports, and one for all platforms, interpreted.
+release: installed tools java $(AUDIT)/.installed .venv/build/.installed
 	rm -rf dist
-	$(BIN)/python -m hatchling build -d dist
-	$(TOOLS)/bin/python -m supply.sbom dist
+	$(HATCHLING) -t sdist -d dist
+	ORBITMQ_BUILD=interpreted $(HATCHLING) -t wheel -d dist
+	$(BIN)/python -m supply.pythons wheels dist
+	$(BIN)/pytest -q tests/supply/test_wheels.py
+	$(AUDIT)/bin/python -m supply.sbom dist
 	cd dist && sha256sum orbitmq-* >SHA256SUMS

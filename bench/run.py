@@ -211,7 +211,7 @@ def _machine() -> list[str]:
 
 def _notes(arguments: argparse.Namespace) -> list[str]:
     return [
-        f"orbitmq {'as in the wheel of this platform, with hot modules compiled' if IS_COMPILED else 'interpreted'}",
+        f"orbitmq {'compiled, as it is installed' if IS_COMPILED else 'interpreted'}",
         f"the best of {arguments.rounds} rounds of {arguments.seconds} s, each after {arguments.warm_up} s of warming",
         f"where it is 1,000 a second, after {max(arguments.warm_up, RARE_WARM_UP)} s of it",
         "messages a second where nothing else is said; bodies of 1 KiB with KEYS, TAGS and UNIQ_KEY, all indexed",

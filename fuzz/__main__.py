@@ -25,7 +25,7 @@ ROW = "{:<16} {:>11} {:>9} {:>9} {:>8} {:>9}"
 def main() -> int:
     options = _options()
     if not engine.is_there():
-        print("no engine: atheris is made for Linux on x86-64; `make setup` installs it there", file=sys.stderr)
+        print("no engine: atheris is made for Linux on x86-64; `make develop` installs it there", file=sys.stderr)
         return 2
     logging.disable()  # measuring what to keep runs decoders, which tell about bad bytes
     targets = [TARGETS[name] for name in options.target or TARGETS]

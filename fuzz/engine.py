@@ -27,7 +27,7 @@ from types import TracebackType
 from fuzz.promise import Target
 
 ROOT = Path(__file__).parents[1]
-ENGINE_PLACE = ROOT / ".venv" / "fuzz"  # where `make setup` puts atheris
+ENGINE_PLACE = ROOT / ".venv" / "fuzz"  # where `make develop` puts atheris
 
 CPU_SECONDS_MAX = 2.0  # of one input; the slowest honest one takes some 20 ms while every line of it is counted
 WALL_SECONDS_MAX = 60  # of one input, then libFuzzer ends the process: on a machine with other work

@@ -76,7 +76,7 @@ def _pip_audit(service: str) -> Ask:
             wanted = Path(place) / "asked.txt"
             wanted.write_text("".join(f"{one.name}=={one.version}\n" for one in locked), encoding="utf-8")
             how = ("--no-deps", "--disable-pip", "--progress-spinner", "off", "-f", "json")
-            ended = subprocess.run(  # noqa: S603 - this Python, and names that stand in the locks
+            ended = subprocess.run(
                 [sys.executable, "-m", "pip_audit", "-s", service, "-r", str(wanted), *how],
                 capture_output=True,
                 text=True,
@@ -92,7 +92,7 @@ def main() -> int:
     service = os.environ.get("AUDIT_SERVICE", "pypi")
     every = {(one.name, one.version): one for lock in LOCKS for one in read(path(lock).read_text(encoding="utf-8"))}
     code, lines = audit([*every.values()], _pip_audit(service), service)
-    print("\n".join(lines))  # noqa: T201 - this is what it is called for
+    print("\n".join(lines))
     return code
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LOCKS = ("runtime", "dev", "connect", "fuzz", "tools")
+LOCKS = ("runtime", "build", "data", "dev", "connect", "fuzz", "tools")
 PAGE = ROOT / "docs" / "supply-chain.md"
 OURSELVES = "orbitmq"
 

@@ -1,5 +1,5 @@
 """The bill of materials of a release, in CycloneDX's JSON (`make release`): what a wheel was tested with, each package
-with its licence, its hashes and what asks for it. Works without a network. Run by the Python of .venv/tools.
+with its licence, its hashes and what asks for it. Works without a network. Run by the Python of .venv/audit.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _licence(text: Described) -> dict[str, Any]:
 
 def _bare() -> dict[str, Any]:
     words = ("requirements", "--pyproject", ROOT / "pyproject.toml", "--output-reproducible", path("runtime"))
-    made = subprocess.run(  # noqa: S603 - this Python, and files of the project
+    made = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "cyclonedx_py", *map(str, words)],
         capture_output=True,
         text=True,
@@ -65,9 +65,9 @@ def main() -> int:
     from cyclonedx.validation.json import JsonStrictValidator
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("directory", type=Path, help="where the wheel lies; the bill goes beside it, under its name")
+    parser.add_argument("directory", type=Path, help="where the wheels are; the bill goes beside them")
     directory = parser.parse_args().directory
-    (wheel,) = directory.glob("*.whl")
+    (wheel,) = directory.glob("*-none-any.whl")
     _name, version, _tag = wheel.name.split("-", 2)
     locked = read(path("runtime").read_text(encoding="utf-8"))
     bom = complete(_bare(), locked, described(PAGE.read_text(encoding="utf-8")), version)
@@ -76,7 +76,7 @@ def main() -> int:
         raise SystemExit(f"no valid bill of materials: {wrong}")
     target = directory / f"{OURSELVES}-{version}.cdx.json"
     target.write_text(text, encoding="utf-8")
-    print(f"{target}: {len(locked)} packages")  # noqa: T201 - this is what it is called for
+    print(f"{target}: {len(locked)} packages")
     return 0
 
 

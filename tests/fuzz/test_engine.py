@@ -15,7 +15,7 @@ SECONDS = 120  # so many take one; this is for a machine that has other work
 FOUND = ("AssertionError", "IndexError", "MemoryError")  # by the planted ones, in their order
 
 pytestmark = pytest.mark.skipif(
-    not engine.is_there(), reason="the engine is put there by make setup, on Linux on x86-64 alone"
+    not engine.is_there(), reason="the engine is put there by make develop, on Linux on x86-64 alone"
 )
 
 

@@ -93,7 +93,7 @@ def test_a_client_of_spark_connect_brings_orbitmq_to_the_server(
     name_server: str, environment: Path, tmp_path: Path
 ) -> None:
     if not CLIENT_PACKAGES.exists():
-        pytest.skip("a client of Spark Connect needs the packages of requirements/connect.lock: make setup")
+        pytest.skip("a client of Spark Connect needs the packages of requirements/connect.lock: make develop")
     with ConnectServer(tmp_path, environment / "bin" / "python") as server:
         command = [sys.executable, str(CLIENT), server.url, name_server, "orders", "connected"]
         own = {**os.environ, "PYTHONPATH": str(CLIENT_PACKAGES)}

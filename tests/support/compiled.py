@@ -1,4 +1,4 @@
-"""Tests with the modules compiled that the wheel of a platform has compiled (`make test-compiled`).
+"""Tests with the modules compiled, as users get them.
 
 Such a module takes no object of a test's own in place of one of a compiled class, and lets nobody replace its methods.
 A test that tries is told from one that fails: it is skipped, and says so. It runs with the modules interpreted.

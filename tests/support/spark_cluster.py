@@ -5,6 +5,7 @@ has the packages orbitmq names and no orbitmq. Knows the command line of Spark a
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import subprocess
 import sys
@@ -152,7 +153,8 @@ def bare_python(folder: Path, packages: Sequence[str]) -> Path:
             if not (target / name).exists():
                 (target / name).symlink_to(SITE_PACKAGES / name)
     python = folder / "bin" / "python"
-    found = subprocess.run([python, "-c", "import orbitmq"], capture_output=True, text=True, check=False)
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    found = subprocess.run([python, "-c", "import orbitmq"], env=clean, capture_output=True, text=True, check=False)
     if "No module named 'orbitmq'" not in found.stderr:
         raise ProcessFailed(f"{python} was to have no orbitmq: {found.stdout}{found.stderr}")
     return python

