@@ -16,7 +16,7 @@ COUNT = 1000
 
 async def main() -> None:
     async with Producer("example-send-async", async_sends_max=50) as producer:
-        under_way: set[asyncio.Task[SendResult]] = set()
+        under_way: set[asyncio.Future[SendResult]] = set()
         stored = waits = 0
         for number in range(COUNT):
             message = Message(TOPIC, b"%d" % number)

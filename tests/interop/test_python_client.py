@@ -88,7 +88,7 @@ def assert_exactly_as_sent(received: list[Row], sent: list[Row], system: System,
         assert all(bool(row["sysFlag"] & 1) == (row["bodySize"] > 4096) for row in received)
 
 
-@pytest.mark.parametrize("mode", ["sync", "async", "oneway", "batch"])
+@pytest.mark.parametrize("mode", ["sync", "async", "oneway", "batch", "linger"])
 def test_every_message_arrives_exactly_as_sent(system: System, label: str, mode: str) -> None:
     sent = run(send(system.namesrv_address, label, label, volume(system), mode))
     received = run(consume(system.namesrv_address, label, label, volume(system)))
@@ -111,8 +111,9 @@ def test_threads_send_and_consume_the_same(system: System, label: str, mode: str
     assert_exactly_as_sent(collector.rows, sent, system, label, mode)
 
 
-def test_java_consumes_what_python_sent(system: System, label: str) -> None:
-    sent = run(send(system.namesrv_address, label, label, volume(system)))
+@pytest.mark.parametrize("mode", ["async", "linger"])
+def test_java_consumes_what_python_sent(system: System, label: str, mode: str) -> None:
+    sent = run(send(system.namesrv_address, label, label, volume(system), mode))
     client = ("--namesrv", system.namesrv_address, "--topic", label)
     received = messages(run_driver("consume", *client, "--group", label, "--expect", volume(system)))
     assert_each_once(received, label, range(volume(system)))

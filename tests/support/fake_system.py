@@ -139,7 +139,7 @@ async def fake_system() -> AsyncIterator[FakeSystem]:
     """A running fake."""
     system = FakeSystem()
     router = Router("fake")
-    known = _handlers(system)
+    known = usual_answers(system)
     for code in RequestCode:
         router.add(code, _recorded(system, known.get(code, _unknown)))
     async with serving(router, on_open=system.connections.append, typed=False) as (_, address):
@@ -169,7 +169,9 @@ def _recorded(system: FakeSystem, usual: Handler) -> Handler:
     return handle
 
 
-def _handlers(system: FakeSystem) -> dict[RequestCode, Handler]:
+def usual_answers(system: FakeSystem) -> dict[RequestCode, Handler]:
+    """What answers each request that has no other answer."""
+
     def route(_: Connection, command: Command) -> Command:
         topic = command.header(GetRouteInfoHeader).topic
         if topic not in system.topics:

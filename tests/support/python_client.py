@@ -32,6 +32,7 @@ FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 SUCCESS = ConsumeConcurrentlyStatus.CONSUME_SUCCESS
 LATER = ConsumeConcurrentlyStatus.RECONSUME_LATER
 BATCH = 32
+BATCH_LINGER_MS = 2
 IN_FLIGHT = 256
 ONEWAY_AHEAD = 500
 LINGER_S = 0.3
@@ -104,7 +105,8 @@ async def send(
     namesrv: str, topic: str, run: str, count: int, mode: str = "async", *, group: str = "producers"
 ) -> list[Row]:
     """Send the messages [0, count) with the asyncio producer; rows of what was acknowledged, when readers see it."""
-    async with Producer(group, namesrv, send_timeout_ms=10_000) as producer:
+    linger_ms = BATCH_LINGER_MS if mode == "linger" else 0
+    async with Producer(group, namesrv, send_timeout_ms=10_000, linger_ms=linger_ms) as producer:
         if mode == "oneway":
             for i in range(count):
                 await producer.send_oneway(message(topic, run, i))

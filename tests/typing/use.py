@@ -76,7 +76,7 @@ async def sends(message: Message, queue: MessageQueue) -> None:
         result = await producer.send(message, sharding_key=7, timeout=1.5)
         assert_type(result, SendResult)
         assert_type(result.status, SendStatus)
-        assert_type(producer.send_async(message), asyncio.Task[SendResult])
+        assert_type(producer.send_async(message), asyncio.Future[SendResult])
         assert_type(await producer.request(message, timeout=3), MessageExt)
         assert_type(await producer.fetch_publish_queues("topic"), list[MessageQueue])
         await producer.send_batch([message, message], queue=queue)

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from orbitmq.client.background import Background
 from orbitmq.client.base import Client
+from orbitmq.client.batcher import Batched, Batcher
 from orbitmq.client.core.arguments import KINDS, Argument, checks_arguments
 from orbitmq.client.core.hooks import ForbiddenHook, SendHook
 from orbitmq.client.core.latency import PROFILES, BrokerLatencies, Fault, FaultTable, steps
@@ -121,6 +122,7 @@ class Producer(Client):
         self._outbox = outbox
         self._chooser = _chooser(self._settings)
         self._sender: MessageSender | None = None
+        self._batcher: Batcher | None = None
         self._around: Around = nullcontext
         self._hooks: list[SendHook] = []
         self._forbidden: list[ForbiddenHook] = []
@@ -166,9 +168,10 @@ class Producer(Client):
         selector: QueueSelector[A] | None = None,
         arg: A | None = None,
         timeout: float | None = None,
-    ) -> asyncio.Task[SendResult]:
-        """Start to send and return a task for the result at once. `callback(result, error)` is called with the outcome,
-        one of the two being None, on the event loop, where it must not block.
+    ) -> asyncio.Future[SendResult]:
+        """Start to send and return a future for the result at once: a task, unless the producer makes batches
+        (`linger_ms`). `callback(result, error)` is called with the outcome, one of the two being None, on the event
+        loop, where it must not block.
 
         Errors are those of `send`, but only network failures are retried, `async_retry_times` times, on another broker
         or at the chosen queue; the response of a broker is final. At most `async_in_flight_max` messages are in flight;
@@ -179,7 +182,14 @@ class Producer(Client):
         """
         deliver = self._checked(message, queue, sharding_key, selector, arg)
         self._check_room()
-        return self._begin_send(deliver, len(message.body), timeout, callback)
+        size = len(message.body)
+        if type(deliver) is Batched and timeout is None and self._in_flight_limit.try_enter(size):
+            tell = None if callback is None else partial(_call_back, CALLBACK.accept(callback))
+            result = deliver.begin(self._async_rules, size)
+            if tell is not None:
+                result.add_done_callback(tell)
+            return result
+        return self._begin_send(deliver, size, timeout, callback)
 
     def _checked(
         self,
@@ -264,9 +274,10 @@ class Producer(Client):
             self._in_flight_limit.leave(size)
 
     def _check_room(self) -> None:
-        if len(self._in_flight) >= self._settings["async_sends_max"]:
+        unfinished = len(self._in_flight) + (0 if self._batcher is None else self._batcher.begun)
+        if unfinished >= self._settings["async_sends_max"]:
             raise TooManyRequestsError(
-                f"{len(self._in_flight)} sends are unfinished, which is the limit (async_sends_max); wait until some "
+                f"{unfinished} sends are unfinished, which is the limit (async_sends_max); wait until some "
                 "have finished"
             )
 
@@ -437,17 +448,26 @@ class Producer(Client):
         return SendTarget(None if queue is None else self._namespace.wrap_queue(_QUEUE.accept(queue)))
 
     def _delivery(self, sender: MessageSender, packed: Outgoing, target: SendTarget) -> Delivery:
-        if self._outbox is None:
-            return partial(sender.send, packed, target=target)
-        return partial(self._deliver_or_keep, self._outbox, sender, packed, target)
+        if self._outbox is not None:
+            return partial(self._deliver_or_keep, self._outbox, sender, packed, target)
+        if self._batcher is not None and not packed.batch:
+            return Batched(self._batcher, packed, target)
+        return partial(sender.send, packed, target=target)
 
     async def _deliver_or_keep(
         self, outbox: Outbox, sender: MessageSender, packed: Outgoing, target: SendTarget, rules: RetryRules
     ) -> SendResult:
         if target.select is not None:  # a function cannot be kept, the queue that it chooses can
             target = SendTarget(await sender.choose(packed.topic, target))
-        result = await outbox.send(packed, target, lambda: sender.send(packed, rules, target))
+        result = await outbox.send(packed, target, lambda: self._delivered(sender, packed, rules, target))
         return replace(result, queue=self._namespace.unwrap_queue(result.queue)) if self._namespace else result
+
+    async def _delivered(
+        self, sender: MessageSender, packed: Outgoing, rules: RetryRules, target: SendTarget
+    ) -> SendResult:
+        if self._batcher is not None and not packed.batch:
+            return await self._batcher.send(packed, rules, target)
+        return await sender.send(packed, rules, target)
 
     async def _resend(self, packed: Outgoing, target: SendTarget) -> None:
         assert self._sender is not None, "the outbox is open while the producer runs"
@@ -475,6 +495,9 @@ class Producer(Client):
             namespace=self._namespace,
             unit_mode=self._settings["unit_mode"],
         )
+        if self._settings["linger_ms"]:
+            limit = min(self._settings["batch_max_bytes"], self._settings["max_message_size"])
+            self._batcher = Batcher(self._sender, self._settings["linger_ms"], limit, self._in_flight_limit.leave)
         await self._join(instance)
         if self._chooser.faults is not None and self._chooser.faults.probes:
             self._background.spawn(probe_regularly(instance, self._chooser.faults))
@@ -490,10 +513,14 @@ class Producer(Client):
 
     async def _end(self, instance: Instance) -> None:
         await self._background.stop()
+        if self._batcher is not None:
+            self._batcher.hurry()
         if self._in_flight:
             _, late = await asyncio.wait(set(self._in_flight), timeout=CLOSE_S)
             for task in late:
                 task.cancel()
+        if self._batcher is not None:
+            await self._batcher.finish(CLOSE_S)
         if self._sender is not None:
             await self._sender.finish(CLOSE_S)
         if self._outbox is not None:
@@ -532,7 +559,7 @@ def _select(selector: QueueSelector[A], message: Message, arg: A, queues: Sequen
     return selector(queues, message, arg)
 
 
-def _call_back(callback: SendCallback, task: asyncio.Task[SendResult]) -> None:
+def _call_back(callback: SendCallback, task: asyncio.Future[SendResult]) -> None:
     error: BaseException | None = asyncio.CancelledError() if task.cancelled() else task.exception()
     try:
         callback(None if error is not None else task.result(), error)

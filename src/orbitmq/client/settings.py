@@ -305,6 +305,29 @@ class ProducerSettings(TraceSettings, total=False):
     default_topic_queue_nums: Annotated[
         int, Option("defaultTopicQueueNums", 4, "Queues of an automatically created topic.", "", 1, 1024)
     ]
+    linger_ms: Annotated[
+        int,
+        Option(
+            "batchMaxDelayMs",
+            0,
+            "How long a message waits for others of its topic, to be sent in one request with those of its queue; 0 "
+            "sends each in a request of its own.",
+            "ms",
+            0,
+            60_000,
+        ),
+    ]
+    batch_max_bytes: Annotated[
+        int,
+        Option(
+            "batchMaxBytes",
+            64 << 10,
+            "With `linger_ms`: bodies and properties of one request; so many bytes that wait are sent at once.",
+            "bytes",
+            1,
+            1 << 30,
+        ),
+    ]
     async_sends_max: Annotated[
         int,
         Option(

@@ -369,9 +369,9 @@ def direct(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[SyncW
 
 
 def as_future(
-    method: Callable[Concatenate[C, P], asyncio.Task[R]],
+    method: Callable[Concatenate[C, P], asyncio.Future[R]],
 ) -> Callable[Concatenate[SyncWrapper[C], P], concurrent.futures.Future[R]]:
-    """A method that starts a task and returns a future for threads at once."""
+    """A method that starts something and returns a future for threads at once."""
 
     @functools.wraps(method)
     def call(wrapper: SyncWrapper[C], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[R]:

@@ -19,9 +19,11 @@ from orbitmq.message.flags import COMPRESSED, TRANSACTION_PREPARED
 from orbitmq.message.model import Message, MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.properties import (
+    DELAY,
     INSTANCE_ID,
     MAX_RECONSUME_TIMES,
     MSG_TYPE,
+    NAME_END,
     PAIR_END,
     PROPERTIES_SIZE_MAX,
     RECONSUME_TIME,
@@ -30,12 +32,15 @@ from orbitmq.message.properties import (
     UNPAIRED,
     WAIT,
     can_travel,
+    decode_properties,
     encode_properties,
 )
 from orbitmq.message.topics import AUTO_CREATE_TOPIC, RETRY_PREFIX, check_send_allowed, check_topic
 from orbitmq.wire.headers import SendMessageV2Header
 
 REPLY = "reply"  # the MSG_TYPE of a reply
+_DELAYED = DELAY + NAME_END
+_NO_WAIT = f"{WAIT}{NAME_END}false"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +227,34 @@ def outgoing_batch(messages: Sequence[Message], new_id: Callable[[], str], packi
     wait = {WAIT: messages[0].properties.get(WAIT, "true"), **instance}
     topic = _inside(messages[0], packing.namespace)
     return Outgoing(topic, body, encode_properties(wait), ",".join(ids), batch=True, original_size=len(body))
+
+
+def joins(first: Outgoing, message: Outgoing) -> bool:
+    """Whether a batch may hold both: neither compressed, delayed, in a transaction nor sent for retry, and equal in
+    `wait_store_ok`.
+    """
+    return _is_plain(first) and _is_plain(message) and _waits(first) == _waits(message)
+
+
+def _is_plain(message: Outgoing) -> bool:
+    if message.sys_flag or message.batch or message.topic.startswith(RETRY_PREFIX):
+        return False
+    return _DELAYED not in message.properties or DELAY not in decode_properties(message.properties)
+
+
+def _waits(message: Outgoing) -> bool:
+    return _NO_WAIT not in message.properties or decode_properties(message.properties).get(WAIT, "true") != "false"
+
+
+def joined(messages: Sequence[Outgoing]) -> Outgoing:
+    """One request of several messages of a topic that `joins` accepts."""
+    first = messages[0]
+    body = encode_batch([(one.flag, one.body, one.properties) for one in messages])
+    shared = {WAIT: "true" if _waits(first) else "false"}
+    if instance := decode_properties(first.properties).get(INSTANCE_ID):
+        shared[INSTANCE_ID] = instance
+    ids = ",".join([one.msg_id for one in messages])
+    return Outgoing(first.topic, body, encode_properties(shared), ids, batch=True, original_size=len(body))
 
 
 def check_sequence(messages: object) -> None:
