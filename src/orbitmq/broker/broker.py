@@ -74,6 +74,8 @@ from orbitmq.store.options import StoreOptions
 from orbitmq.store.replica import ReplicaStore
 from orbitmq.wire.headers_namesrv import RegisterBrokerHeader
 from orbitmq.wire.request import Queue, Request
+from orbitmq.wire.requests import RequestCode
+from orbitmq.wire.send_loops import IS_COMPILED
 
 _log = logging.getLogger(__name__)
 
@@ -132,6 +134,8 @@ class Broker:
         if self._access is not None:
             self.router.guard(self._access.check)
         self._limit_requests()
+        if IS_COMPILED and role.is_master and self._access is None:
+            self.router.take_sends(RequestCode.SEND_MESSAGE_V2, self._sending.take)
         self._periodic = Periodic()
         for seconds, job in self._jobs():
             self._periodic.every(seconds, job)
@@ -186,7 +190,8 @@ class Broker:
         self.transactions = Transactions(
             self.store, self._writing, self.topics, self.offsets, self.producers, options, clock)
         self._sending = SendHandler(
-            self._writing, self.topics, self.groups, options, clock, self.transactions.prepare)
+            self._writing, self.topics, self.groups, options, clock, self.transactions.prepare,
+            lambda: self._fence.is_open)
         self._resumption = Resumption(self.store, self.offsets)
         self._pulling = PullHandler(
             self.store, self.topics, self.groups, PullSelection(self.consumers, self._filters, options, refusals),

@@ -73,6 +73,26 @@ class MessageWriter:
             self._note_full(record.topic)
         return result
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether `refuse_if_busy` refuses."""
+        return self._store.is_busy
+
+    def put_common(
+        self, topic: str, queue_id: int, data: bytes, body_start: int, body_end: int, properties: bytes, code: int,
+        flag: int, sys_flag: int, born: int, born_host: bytes, store_host: bytes, times: int,
+    ) -> tuple[int, int] | None:  # fmt: skip
+        """`MessageStore.put_common`, counted. The message is not delayed."""
+        begun = self._timer()
+        place = self._store.put_common(
+            topic, queue_id, data, body_start, body_end, properties, code, flag, sys_flag, born, born_host, store_host,
+            times,
+        )  # fmt: skip
+        if place is not None:
+            self._statistics.put(topic, 1, place[2], self._timer() - begun)
+            return place[0], place[1]
+        return None
+
     def put_batch(self, record: PutRecord, *, at_once: bool = False) -> PutResult:
         """Store the messages of a batch one after another. BodyError if its body is not a batch."""
         begun = self._timer()

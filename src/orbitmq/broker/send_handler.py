@@ -21,7 +21,7 @@ from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.half import is_transactional
 from orbitmq.errors import BodyError, MessageError, OrbitMQError, RequestRejected, StoreError
 from orbitmq.message.config import MULTI_TAG, TopicConfig
-from orbitmq.message.flags import MULTI_TAGS, PERM_WRITE
+from orbitmq.message.flags import BORN_HOST_V6, MULTI_TAGS, PERM_WRITE, STORE_HOST_V6, TRANSACTION_MASK
 from orbitmq.message.properties import (
     CLUSTER,
     DELAY,
@@ -39,8 +39,10 @@ from orbitmq.store.queue_room import RoomAwaited
 from orbitmq.store.records import PROPERTIES_TOO_LONG, PutRecord, PutResult, PutStatus
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import FLAG_ONEWAY, Command
+from orbitmq.wire.frame import SendFrame, encode_frame
 from orbitmq.wire.headers import SendMessageHeader, SendMessageV2Header
 from orbitmq.wire.requests import RequestCode
+from orbitmq.wire.send_loops import BINARY, JSON, respond, stored
 
 _log = logging.getLogger(__name__)
 
@@ -89,6 +91,10 @@ def outcome_of(result: PutResult, disk_use: Callable[[], str]) -> tuple[int, str
     return code, f"{remark}{result.reason}" if result.reason else remark
 
 
+_NO_ID: Final = "0" * 32  # in the place of an offset id with an IPv4 host
+_UNCOMMON: Final = TRANSACTION_MASK | BORN_HOST_V6 | STORE_HOST_V6
+
+
 def _any_queue(count: int) -> int:
     """The queue of a sender that leaves the choice to the broker."""
     return random.randrange(count) if count else 0  # noqa: S311 - spreads load, guards nothing
@@ -105,7 +111,11 @@ class SendHandler:
         options: BrokerOptions,
         clock: Clock,
         prepare: Callable[[PutRecord, str, bool], PutResult],
+        serves: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`serves` tells whether sends need not be refused, as a fence does."""
+        self._serves = serves
+        self._cluster_pair = with_cluster("", options.broker_cluster_name).encode()
         self._writing = writing
         self._prepare = prepare  # stores the half of a transaction
         self._topics = topics
@@ -121,10 +131,57 @@ class SendHandler:
         """To be called when options have changed, since each send uses cached values."""
         self._opens_ms = self._options.start_accept_send_timestamp
         self._trace = "true" if self._options.trace_on else "false"
+        self._answers = tuple(self._around_fields(kind) for kind in (JSON, BINARY))
+
+    def _around_fields(self, kind: int) -> tuple[bytes, bytes]:
+        """A response up to the value of the id, and what follows the fields."""
+        answer = Command(serialize_type=kind, opaque=0).response(ResponseCode.SUCCESS)
+        answer.ext = {"MSG_REGION": self._region, "TRACE_ON": self._trace, "msgId": _NO_ID, "queueId": "0"}
+        frame = encode_frame(answer)
+        return frame[: frame.index(_NO_ID.encode())], frame[frame.index(b',"serialize') :] if kind == JSON else b""
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.SEND_MESSAGE, self.send_long)
         router.add((RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE), self.send_short)
+
+    def take(self, connection: Connection, frame: SendFrame) -> bytes | None:
+        """Store a common send, and make the frame of its response, without an object for either. None, and nothing is
+        done, for everything that is not common: `send_short` does it, or says why not.
+        """
+        opaque, flag, _, name, queue_id, sys_flag, born, user_flag, times, start, end = frame.fields
+        topic = self._topics.table.get(name)
+        if (
+            topic is None
+            or topic.order
+            or topic.filter_type == MULTI_TAG
+            or sys_flag & _UNCOMMON
+            or self._opens_ms
+            or self._writing.can_wait
+            or self._writing.is_busy
+            or not self._serves()
+            or name in SEND_FORBIDDEN_TOPICS
+            or name in self._topics.unsaved
+            or name.startswith(RETRY_PREFIX)
+            or queue_id >= max(topic.read_queues, topic.write_queues)
+        ):
+            return None
+        kind = frame.kind
+        found = stored(frame.data, start, end, kind, self._cluster_pair)
+        if found is None:
+            return None
+        properties, code = found
+        if queue_id < 0:
+            queue_id = _any_queue(topic.write_queues)
+        place = self._writing.put_common(
+            name, queue_id, frame.data, frame.body_start, frame.end, properties, code, user_flag, sys_flag, born,
+            connection.peer_host, self.store_host, times,
+        )  # fmt: skip
+        if place is None:
+            return None
+        if flag & FLAG_ONEWAY:
+            return b""
+        head, tail = self._answers[kind]
+        return respond(head, tail, kind, self.store_host, place[0], queue_id, place[1], opaque)
 
     def send_long(self, connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
         return self._send(connection, command, SendMessageHeader)

@@ -23,7 +23,15 @@ from orbitmq.net.flow import Flow
 from orbitmq.net.lateness import Lateness
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command
-from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder, encode_frame, encode_head, parts_size
+from orbitmq.wire.frame import (
+    FRAME_SIZE_MAX,
+    Frame,
+    FrameDecoder,
+    SendFrame,
+    encode_frame,
+    encode_head,
+    parts_size,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +52,8 @@ CLOSE_GRACE_SECONDS: Final = 3.0  # how long a closed connection may wait for it
 
 Answer = Command | None
 Handler = Callable[["Connection", Command], Answer | Awaitable[Answer]]
+SendTaker = Callable[["Connection", SendFrame], bytes | None]
+"""Handles a common send and returns the frame of its response, empty for none. None: it has done nothing."""
 
 
 class RequestRouter(Protocol):
@@ -52,7 +62,10 @@ class RequestRouter(Protocol):
     handlers: dict[int, Handler]
     unsupported: Handler
     patience_ms: float
+    send_taker: SendTaker | None
 
+    @property
+    def takes_sends(self) -> bool: ...
     def overdue(self, command: Command, waited_ms: float) -> Command | None: ...
     def failed(self, command: Command, error: BaseException) -> Command: ...
 
@@ -79,14 +92,17 @@ class Connection(asyncio.Protocol):
         self._on_open = on_open
         self._close_callbacks = [on_close] if on_close else []
         count_max = TURN_COMMANDS if serving else sys.maxsize
-        self._decoder = FrameDecoder(size_max=frame_size_max, typed=typed, count_max=count_max)
+        self._take_send = router.send_taker if typed else None
+        self._decoder = FrameDecoder(
+            size_max=frame_size_max, typed=typed, count_max=count_max, sends=self._take_send is not None
+        )
         self._out: list[bytes | memoryview] = []
         self._out_size = 0
         self._lateness = lateness
         self.refusals = refusals or Refusals()
         self._budgets = budgets or Budgets(refusals=self.refusals)
         self._flow = Flow(serving=serving)
-        self._backlog: list[Command] = []  # read, but not handled before the peer has read earlier responses
+        self._backlog: list[Frame] = []  # read, but not handled before the peer has read earlier responses
         self._backlog_since = 0.0
         self._goes_on = False  # whether a turn is scheduled that serves it
         self._flush_scheduled = False
@@ -141,10 +157,10 @@ class Connection(asyncio.Protocol):
             self.transport.pause_reading()
             self.loop.call_soon(self._regulate)
 
-    def _cut(self, data: bytes) -> list[Command] | None:
+    def _cut(self, data: bytes) -> list[Frame] | None:
         """The next commands; None if invalid data ended the connection."""
         try:
-            commands = self._decoder.feed(data)
+            commands = self._decoder.frames(data)
         except PeerError as error:
             self.refusals.note(Limit.MALFORMED, _log, "event=bad_frame peer=%s error=%s", self.address, error)
             self.abort()
@@ -200,7 +216,7 @@ class Connection(asyncio.Protocol):
 
     # ---------------------------------------------------------------------------------------------------- responses
 
-    def _take(self, commands: list[Command], waited_ms: float) -> None:
+    def _take(self, commands: list[Frame], waited_ms: float) -> None:
         """Handle commands in order while the peer reads responses; the rest waits in the backlog.
 
         One read may contain thousands of short requests for long responses: pausing the reader alone would bound
@@ -208,14 +224,17 @@ class Connection(asyncio.Protocol):
         """
         self._in_turn = True
         if waited_ms > self._router.patience_ms and (busy_ms := self._counted_ms(waited_ms)) > self._router.patience_ms:
-            commands = [command for command in commands if not self._refuse_overdue(command, busy_ms)]
+            commands = [frame for frame in map(self._decoded, commands) if not self._refuse_overdue(frame, busy_ms)]
         begun, last = monotonic(), len(commands)
         ends = begun + TURN_SECONDS
         for count, command in enumerate(commands, 1):
-            if command.flag & FLAG_RESPONSE:
+            if not isinstance(command, SendFrame) and command.flag & FLAG_RESPONSE:
                 self._resolve(command)
             else:
-                self._serve(command)
+                if isinstance(command, SendFrame):
+                    self._serve_send(command)
+                else:
+                    self._serve(command)
                 if not self.is_open:  # disconnected or closed by this one: the others are dropped
                     break
                 if self._out_size > WRITE_BUFFER_HIGH and self._flow.serving:
@@ -237,7 +256,9 @@ class Connection(asyncio.Protocol):
         if self._out:
             self._flush()
         if (seconds := monotonic() - begun) >= LONG_SECONDS and commands:
-            self._note_long(command.code, seconds)  # the last one: a turn ends behind the request that is too long
+            self._note_long(
+                self._decoded(command).code, seconds
+            )  # the last one: a turn ends behind the request that is too long
 
     def _counted_ms(self, waited_ms: float) -> float:
         return waited_ms if self._lateness is None else self._lateness.busy_ms(waited_ms)
@@ -246,7 +267,7 @@ class Connection(asyncio.Protocol):
         if self._lateness is not None:
             self._lateness.took_long(code, seconds)
 
-    def _leave(self, rest: list[Command], waited_ms: float) -> None:
+    def _leave(self, rest: list[Frame], waited_ms: float) -> None:
         """These, and bytes that are not decoded yet, must wait; they have waited since this time."""
         self._backlog = rest
         self._backlog_since = self.loop.time() - waited_ms / 1000
@@ -275,6 +296,24 @@ class Connection(asyncio.Protocol):
         if refusal is not None:
             self._answer(command, refusal)
         return refusal is not None
+
+    def _decoded(self, frame: Frame) -> Command:
+        return self._decoder.command(frame) if isinstance(frame, SendFrame) else frame
+
+    def _serve_send(self, frame: SendFrame) -> None:
+        answer: bytes | None = None
+        if self._take_send is not None and self._router.takes_sends:
+            try:
+                answer = self._take_send(self, frame)
+            except Exception as error:  # as in _serve
+                command = self._decoder.command(frame)
+                self._answer(command, self._router.failed(command, error))
+                return
+        if answer is None:
+            self._serve(self._decoder.command(frame))
+        elif answer and self.is_open:
+            self._out.append(answer)
+            self._out_size += len(answer)
 
     def _serve(self, command: Command) -> None:
         handler = self._handlers.get(command.code, self._router.unsupported)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from orbitmq.errors import OrbitMQError, RequestRejected
 from orbitmq.net.connection import Answer as Answer
-from orbitmq.net.connection import Connection
+from orbitmq.net.connection import Connection, SendTaker
 from orbitmq.net.connection import Handler as Handler
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.runtime.shielded import ShieldedTasks
@@ -55,6 +55,10 @@ class Router:
         """The handler of codes without one."""
         self._wrappers: list[Wrapper] = []
         self._patience: dict[int, float] = {}
+        self.send_taker: SendTaker | None = None
+        """Handles common sends without decoding them. For connections that are made later."""
+        self._send_code = 0
+        self._taken_from: Handler | None = None
         self.patience_ms = math.inf
         """The shortest time after which a request may be refused because it has waited."""
 
@@ -64,6 +68,15 @@ class Router:
             code = int(request)
             row = self.requests[code] = request if isinstance(request, Request) else Request(request)
             self.handlers[code] = reduce(lambda inner, wrapper: wrapper(row, inner), self._wrappers, handler)
+
+    def take_sends(self, code: int, taker: SendTaker) -> None:
+        """Have `taker` handle the common requests of this code, as long as the code has the handler that it has now."""
+        self.send_taker, self._send_code, self._taken_from = taker, code, self.handlers[code]
+
+    @property
+    def takes_sends(self) -> bool:
+        """Whether nobody has wrapped or replaced the handler of sends since."""
+        return self.handlers.get(self._send_code) is self._taken_from
 
     def add_change(self, request: int, handler: Callable[[Connection, Command], Coroutine[Any, Any, Answer]]) -> None:
         """`add` for a handler that changes several things one after another: once begun it continues to its end, even

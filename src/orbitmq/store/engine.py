@@ -14,9 +14,11 @@ from typing import Final, cast
 from orbitmq.errors import BodyTooLarge, MessageIllegal, StoreError, StorePoisoned
 from orbitmq.message.batch import PackedBatch, pack_batch
 from orbitmq.message.flags import TRANSACTION_MASK
+from orbitmq.message.hosts import HOST_V4_SIZE
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
 from orbitmq.message.topics import KEPT_TOPICS, TOPIC_LENGTH_MAX, is_lmq
 from orbitmq.message.unit import body_crc, pack_unit, unit_size
+from orbitmq.message.unit_loops import pack_common
 from orbitmq.runtime.clock import Clock
 from orbitmq.store import pull_batch, time_search
 from orbitmq.store.arrivals import Arrivals, OnArrival
@@ -316,6 +318,47 @@ class MessageStore:
         self.put_count += 1
         self.put_bytes += size
         return PutResult(PutStatus.PUT_OK, offset, queue_offset, size, now_ms, record.store_host)
+
+    def put_common(
+        self, topic: str, queue_id: int, data: bytes, body_start: int, body_end: int, properties: bytes, code: int,
+        flag: int, sys_flag: int, born: int, born_host: bytes, store_host: bytes, times: int,
+    ) -> tuple[PhysicalOffset, QueueOffset, int] | None:  # fmt: skip
+        """`put` of a message for which nothing special is to be done, with its body inside of `data`; `code` is the
+        hash of its tags. Its offsets and size. None, and nothing is done, if `put` might have to wait, refuse it, or do
+        more.
+        """
+        log, queue = self._log, self._queues.table.get((topic, queue_id))
+        if (
+            queue is None
+            or queue.extended is not None
+            or queue.end >= queue.limit
+            or self._refusal is not None
+            or self._cleaner.is_full
+            or self._multi_dispatch.is_enabled
+            or self._dispatcher.has_entry_code(topic)
+            or len(properties) > PROPERTIES_SIZE_MAX
+            or len(born_host) != HOST_V4_SIZE
+            or len(store_host) != HOST_V4_SIZE
+        ):
+            return None
+        body = data[body_start:body_end]
+        size = unit_size(0, body, queue.topic_bytes, properties)
+        if size > self._unit_size_max or len(body) > self.options.max_message_size or log.end + size > log.limit:
+            return None
+        offset, queue_offset, now_ms = log.end, queue.max_offset, self._clock.now_ms()
+        stored = pack_common(
+            data, body_start, body_end, queue.topic_bytes, properties, body_crc(body), queue_id, flag, queue_offset,
+            offset, sys_flag, born, born_host, now_ms, store_host, times,
+        )  # fmt: skip
+        log.append(stored, now_ms)
+        if self._wakes_flusher:
+            self._wake_flusher()
+        queue.put(queue_offset, offset, size, code)
+        self._dispatcher.store_timestamp = now_ms
+        self._arrivals.add(queue, queue_offset, offset + size, code, now_ms)
+        self.put_count += 1
+        self.put_bytes += size
+        return offset, queue_offset, size
 
     def refused_later(self, record: PutRecord, topic: str, growth: int = 0) -> PutResult | None:
         """The refusal that `put` would always give a message when it is put to its real `topic` later, so that its

@@ -22,6 +22,7 @@ from orbitmq.wire.header_codec import (
     encode_binary_header,
     encode_json_header,
 )
+from orbitmq.wire.send_loops import BINARY, SendFields, read
 
 FRAME_SIZE_MAX: Final = 16_777_216  # bytes with the total field; what Java's decoder takes by default
 # Bytes; properties of 32 KiB are at most 200 KiB in JSON. Parsing a header delays all other connections, and a waiting
@@ -33,14 +34,40 @@ _HEAD: Final = struct.Struct(">II")  # total; serialization and header size
 _HEAD_SIZE: Final = _HEAD.size
 
 
-class FrameDecoder:
-    """One decoder per connection. Holds at most one incomplete frame, so its memory is bounded by `size_max`. A call
-    returns at most `count_max` commands; while `has_more`, the next call returns further ones.
+class SendFrame:
+    """A common send that is not decoded: `fields` are what `send_loops.read` found in its header. The header begins at
+    `start` of `data`, the body at `body_start`; both end before `end`. `word` is the second one of the frame.
     """
 
-    def __init__(self, *, size_max: int = FRAME_SIZE_MAX, typed: bool = True, count_max: int = sys.maxsize) -> None:
+    def __init__(self, data: bytes, start: int, body_start: int, end: int, word: int, fields: SendFields) -> None:
+        self.data = data
+        self.start = start
+        self.body_start = body_start
+        self.end = end
+        self.word = word
+        self.fields = fields
+
+    @property
+    def kind(self) -> int:
+        """The serialization of its header."""
+        return self.word >> 24
+
+
+Frame = Command | SendFrame
+
+
+class FrameDecoder:
+    """One decoder per connection. Holds at most one incomplete frame, so its memory is bounded by `size_max`. A call
+    returns at most `count_max` commands; while `has_more`, the next call returns further ones. With `sends`, `frames`
+    leaves common sends undecoded.
+    """
+
+    def __init__(
+        self, *, size_max: int = FRAME_SIZE_MAX, typed: bool = True, count_max: int = sys.maxsize, sends: bool = False
+    ) -> None:
         self._size_max = size_max
         self._typed = typed
+        self._sends = sends
         self._count_max = count_max
         self._uncut = b""  # what follows the commands that were taken, from `_uncut_at` on
         self._uncut_at = 0
@@ -63,6 +90,14 @@ class FrameDecoder:
 
     def feed(self, data: bytes) -> list[Command]:
         """The commands complete with `data`. FrameError or HeaderError: the stream is lost, close the connection."""
+        return [self.command(frame) if isinstance(frame, SendFrame) else frame for frame in self.frames(data)]
+
+    def command(self, frame: SendFrame) -> Command:
+        """The frame, decoded."""
+        return self._command(frame.data, frame.start, frame.word, frame.end)
+
+    def frames(self, data: bytes) -> list[Frame]:
+        """As `feed`."""
         if self._uncut:
             uncut, self._uncut = self._uncut, b""
             return self._cut(uncut + data if data else uncut, self._uncut_at)
@@ -76,7 +111,7 @@ class FrameDecoder:
             self._pending.clear()
         return self._cut(data, 0)
 
-    def _large(self) -> list[Command]:
+    def _large(self) -> list[Frame]:
         """Take a large frame that is complete now, and what follows; nothing of its body is copied twice."""
         pending, self._pending, size = self._pending, bytearray(), self._wanted
         with memoryview(pending) as view:
@@ -87,9 +122,9 @@ class FrameDecoder:
             rest = bytes(view[size:])
         return [command, *self._cut(rest, 0)]
 
-    def _cut(self, data: bytes, at: int) -> list[Command]:
+    def _cut(self, data: bytes, at: int) -> list[Frame]:
         """The commands that are complete in `data` from `at` on; the rest is kept."""
-        commands: list[Command] = []
+        commands: list[Frame] = []
         end, left = len(data), self._count_max
         while end - at >= _HEAD_SIZE:
             if not left:
@@ -102,11 +137,19 @@ class FrameDecoder:
                 raise FrameError(f"frame of {size} bytes, at most {self._size_max} are allowed")
             if end - at < size:
                 break
-            commands.append(self._command(data, at + _HEAD_SIZE, word, at + size))
+            frame = self._send_frame(data, at + _HEAD_SIZE, word, at + size) if self._sends else None
+            commands.append(self._command(data, at + _HEAD_SIZE, word, at + size) if frame is None else frame)
             at += size
         if at < end:
             self._keep(data[at:])
         return commands
+
+    def _send_frame(self, data: bytes, start: int, word: int, end: int) -> SendFrame | None:
+        kind, body_start = word >> 24, start + (word & 0xFFFFFF)
+        if kind > BINARY or body_start > end:
+            return None
+        fields = read(data, start, body_start, kind)
+        return None if fields is None else SendFrame(data, start, body_start, end, word, fields)
 
     def _keep(self, rest: bytes) -> None:
         """Hold an incomplete frame. A length that can never be met fails now, not after it was waited for."""

@@ -58,6 +58,13 @@ class Fence:
         """The time before this does not count as a pause."""
         self._beat = self._clock()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a request is served, and at once."""
+        if self._clock() - self._beat > PAUSE_SECONDS:
+            self._check_pause()
+        return self._confirming is None and not self._reason()
+
     def _check_pause(self) -> None:
         now = self._clock()
         paused, self._beat = now - self._beat, now
