@@ -63,9 +63,9 @@ class RequestRouter(Protocol):
     unsupported: Handler
     patience_ms: float
     send_taker: SendTaker | None
+    taken_code: int
+    taken_from: Handler | None
 
-    @property
-    def takes_sends(self) -> bool: ...
     def overdue(self, command: Command, waited_ms: float) -> Command | None: ...
     def failed(self, command: Command, error: BaseException) -> Command: ...
 
@@ -93,6 +93,8 @@ class Connection(asyncio.Protocol):
         self._close_callbacks = [on_close] if on_close else []
         count_max = TURN_COMMANDS if serving else sys.maxsize
         self._take_send = router.send_taker if typed else None
+        self._taken_code = router.taken_code
+        self._taken_from = router.taken_from
         self._decoder = FrameDecoder(
             size_max=frame_size_max, typed=typed, count_max=count_max, sends=self._take_send is not None
         )
@@ -302,7 +304,8 @@ class Connection(asyncio.Protocol):
 
     def _serve_send(self, frame: SendFrame) -> None:
         answer: bytes | None = None
-        if self._take_send is not None and self._router.takes_sends:
+        # Whoever has put something around the handler since, or in its place, sees every request.
+        if self._take_send is not None and self._handlers.get(self._taken_code) is self._taken_from:
             try:
                 answer = self._take_send(self, frame)
             except Exception as error:  # as in _serve

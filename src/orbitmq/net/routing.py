@@ -57,8 +57,9 @@ class Router:
         self._patience: dict[int, float] = {}
         self.send_taker: SendTaker | None = None
         """Handles common sends without decoding them. For connections that are made later."""
-        self._send_code = 0
-        self._taken_from: Handler | None = None
+        self.taken_code = 0
+        self.taken_from: Handler | None = None
+        """The handler of these sends; if it is no more, `send_taker` gets none."""
         self.patience_ms = math.inf
         """The shortest time after which a request may be refused because it has waited."""
 
@@ -71,12 +72,7 @@ class Router:
 
     def take_sends(self, code: int, taker: SendTaker) -> None:
         """Have `taker` handle the common requests of this code, as long as the code has the handler that it has now."""
-        self.send_taker, self._send_code, self._taken_from = taker, code, self.handlers[code]
-
-    @property
-    def takes_sends(self) -> bool:
-        """Whether nobody has wrapped or replaced the handler of sends since."""
-        return self.handlers.get(self._send_code) is self._taken_from
+        self.send_taker, self.taken_code, self.taken_from = taker, code, self.handlers[code]
 
     def add_change(self, request: int, handler: Callable[[Connection, Command], Coroutine[Any, Any, Answer]]) -> None:
         """`add` for a handler that changes several things one after another: once begun it continues to its end, even
