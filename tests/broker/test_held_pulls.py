@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from orbitmq.broker import held_pulls
-from orbitmq.broker.held_pulls import LOOKED_AT_MAX, HeldPull, HeldPulls
+from orbitmq.broker.held_pulls import LOOKED_AT_MAX, PULL_SECONDS, HeldPull, HeldPulls
 from orbitmq.store.pull_batch import EVERYTHING, CloserLook, Matcher, Selection
 from orbitmq.wire.command import request
 
@@ -43,7 +43,16 @@ class Bench:
         self.turns: list[Callable[[], None]] = []
         self.ran: list[HeldPull] = []
         self.read: list[int] = []
-        self.held = HeldPulls(self.ran.append, lambda wake: self.turns.append(wake), self.unit, limit)
+        self.now = 0.0
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.held = HeldPulls(
+            self.ran.append,
+            lambda wake: self.turns.append(wake),
+            lambda delay, wake: self.timers.append((delay, wake)),
+            lambda: self.now,
+            self.unit,
+            limit,
+        )
 
     def unit(self, _topic: str, _queue_id: int, offset: int) -> memoryview | None:
         """A message that consists of its offset; those beyond 100 are gone."""
@@ -98,6 +107,37 @@ def test_what_arrives_in_one_turn_is_answered_together() -> None:
     assert bench.turn() == [pull]
     bench.held.arrived("Orders", 0, 11, [BLUE])
     assert bench.turns == []
+
+
+def test_arrivals_are_gathered_for_about_the_time_that_many_pulls_take() -> None:
+    bench = Bench(10_000)
+    for number in range(200):
+        bench.hold(number % 2)
+    bench.held.arrived("Orders", 0, 1, [RED])
+    assert len(bench.turn()) == 100
+    late = [bench.hold(1) for _ in range(3)]
+    for offset in (2, 3):
+        bench.held.arrived("Orders", 0, offset, [RED])
+    assert bench.turns == []
+    ((delay, wake),) = bench.timers
+    assert delay == pytest.approx(2 * 100 * PULL_SECONDS)
+    bench.now = delay
+    bench.ran.clear()
+    wake()
+    assert bench.ran[-3:] == late
+
+
+def test_nothing_is_gathered_behind_a_round_of_few_pulls_or_after_a_while() -> None:
+    bench = Bench(10_000)
+    for number, pulls in enumerate((10, 300, 300)):
+        for _ in range(pulls):
+            bench.hold(number)
+        bench.held.arrived("Orders", 0, number + 1, [RED])
+        assert len(bench.turns) == 1
+        while bench.turns:
+            bench.turn()
+        bench.now += 1
+    assert bench.timers == []
 
 
 @pytest.mark.parametrize(("offset", "is_woken"), [(6, True), (7, True), (8, False)])

@@ -1,8 +1,10 @@
 """Long polling: pulls that found nothing wait here until a message they match arrives or their time is up.
 
 Arrivals of one turn of the event loop are handled together, so that a waiting consumer gets all of them in one
-response. Waking ten thousand consumers for one message and checking fifty thousand queues are both done in turns. The
-caller passes the time and the function that runs a pull again.
+response. When an arrival wakes many pulls, what arrives in about the time that these take is handled together, too:
+fifty groups that pull each message by itself would leave no time for sends. Waking ten thousand consumers for one
+message and checking fifty thousand queues are both done in turns. The caller passes the time and the function that
+runs a pull again.
 """
 
 from __future__ import annotations
@@ -26,6 +28,12 @@ HELD_BY_ONE_MAX = 25_000  # of one connection: a client of many queues must leav
 TURN_PULLS = 200  # run again before other work gets its turn: some 5 ms
 TURN_QUEUES = 500  # looked over before other work gets its turn: some 2 ms
 
+PULL_SECONDS: Final = (
+    20e-6  # of the broker for a pull that is woken: to run it, to write its response, to read the next
+)
+GATHER_SECONDS_MAX: Final = 0.02  # how long arrivals wait for others at most
+GATHER_SECONDS_MIN: Final = 0.001  # what a timer can measure; rounds of fewer pulls are followed by others at once
+
 # New messages of one queue that a held pull with an expression is compared with in one turn; with more of them running
 # the pull is the shorter way.
 LOOKED_AT_MAX: Final = 32
@@ -47,12 +55,16 @@ class HeldPull:
 
 
 class HeldPulls:
-    """(topic, queue id) -> held pulls. `rerun` responds to a pull without holding it again, `unit` reads a message."""
+    """(topic, queue id) -> held pulls. `rerun` responds to a pull without holding it again, `unit` reads a message.
+    `call_later` and `now` count seconds.
+    """
 
     def __init__(
         self,
         rerun: Callable[[HeldPull], None],
         call_soon: Callable[[Callable[[], None]], object],
+        call_later: Callable[[float, Callable[[], None]], object],
+        now: Callable[[], float],
         unit: Unit,
         limit: int = HELD_MAX,
         refusals: Refusals | None = None,
@@ -60,6 +72,9 @@ class HeldPulls:
         self._refusals = refusals or Refusals()
         self._rerun = rerun
         self._call_soon = call_soon
+        self._call_later = call_later
+        self._now = now
+        self._gathers_until = 0.0
         self._unit = unit
         self._limit = limit
         self._held: dict[QueueKey, list[HeldPull]] = {}
@@ -95,13 +110,23 @@ class HeldPulls:
         if key not in self._held:
             return
         if not self._arrived:
-            self._call_soon(self._wake)
+            self._wake_soon()
         self._arrived.setdefault(key, []).extend(enumerate(codes, next_offset))
+
+    def _wake_soon(self) -> None:
+        delay = self._gathers_until - self._now()
+        if delay < GATHER_SECONDS_MIN:
+            self._call_soon(self._wake)
+        else:
+            self._call_later(delay, self._wake)
 
     def _wake(self) -> None:
         arrived, self._arrived = self._arrived, {}
         for key, messages in arrived.items():
             self._release(key, _NewMessages(key, messages, self._unit).match)
+        seconds = len(self._ready) * PULL_SECONDS
+        if seconds >= GATHER_SECONDS_MIN:
+            self._gathers_until = self._now() + min(2 * seconds, GATHER_SECONDS_MAX)
         self._run_ready()
 
     def scan(self, now_ms: int, newest_offset: Callable[[str, int], int]) -> None:

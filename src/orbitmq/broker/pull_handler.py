@@ -97,7 +97,12 @@ class PullHandler:
         self._is_slave = store.options.is_slave
         self._corrects = not store.options.is_slave or store.options.offset_check_in_slave
         self.held = HeldPulls(
-            self._rerun, lambda wake: asyncio.get_running_loop().call_soon(wake), self._unit, refusals=refusals
+            self._rerun,
+            lambda wake: asyncio.get_running_loop().call_soon(wake),
+            lambda delay, wake: asyncio.get_running_loop().call_later(delay, wake),
+            lambda: asyncio.get_running_loop().time(),
+            self._unit,
+            refusals=refusals,
         )
 
     def add_to(self, router: Router) -> None:
