@@ -17,7 +17,7 @@ TUTORIAL = ROOT / "docs" / "tutorial.md"
 UP, CONSUME = "orbitmq up", "python consume.py"
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)  # it starts Spark several times, beside other tests
 def test_who_follows_the_tutorial_sees_what_it_says(tmp_path: Path) -> None:
     port = free_port()
     endless = {UP: f"{UP} --namesrv-port {port} --broker-port {free_port(-2, 1)} --dashboard-port 0", CONSUME: CONSUME}
