@@ -153,6 +153,21 @@ def test_messages_of_a_key_stay_in_order_while_many_are_in_flight() -> None:
     run(scenario())
 
 
+def test_a_call_does_not_overtake_one_that_has_not_begun_yet() -> None:
+    """One with its own timeout, and one that waits for room in flight, begin in a task."""
+
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address, linger_ms=5) as producer:
+            await asyncio.gather(
+                producer.send_async(Message("T", b"1"), sharding_key="k", timeout=5),
+                *(producer.send_async(message, sharding_key="k") for message in numbered(3, 2)),
+            )
+            (units,) = [units for (topic, _), units in system.messages.items() if topic == "T"]
+            assert [unit.body for unit in units] == [b"1", b"2", b"3", b"4"]
+
+    run(scenario())
+
+
 def test_of_a_queue_one_request_is_in_flight_and_what_comes_meanwhile_is_in_the_next() -> None:
     async def scenario() -> None:
         async with fake_system() as system, Producer("g", system.address, linger_ms=1) as producer:

@@ -33,7 +33,7 @@ class _Waiting:
     result: asyncio.Future[SendResult]
     started: float
     held: int
-    """Bytes that it holds of the limit of what is in flight; -1 if somebody else gives them back."""
+    """Bytes that it counts against the in-flight limit; -1 if the caller releases them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -123,11 +123,9 @@ class Batcher:
 
     def _flush(self, topic: str) -> None:
         messages = self._gathered.pop(topic).messages
-        free = [one for one in messages if one.target is ANYWHERE or one.target.is_free]
-        for run in self._runs(free):
+        for run in self._runs([one for one in messages if one.target.is_free]):
             self._begin(self._send_run(run, ANYWHERE))
-        if len(free) < len(messages):
-            chosen = [one for one in messages if not (one.target is ANYWHERE or one.target.is_free)]
+        if chosen := [one for one in messages if not one.target.is_free]:
             self._begin(self._distribute(topic, chosen))
 
     def _begin(self, work: Coroutine[object, object, None]) -> None:

@@ -183,7 +183,9 @@ class Producer(Client):
         deliver = self._checked(message, queue, sharding_key, selector, arg)
         self._check_room()
         size = len(message.body)
-        if type(deliver) is Batched and timeout is None and self._in_flight_limit.try_enter(size):
+        # Not past earlier sends that wait for room: messages of a queue keep the order of the calls.
+        is_first = timeout is None and not self._in_flight
+        if type(deliver) is Batched and is_first and self._in_flight_limit.try_enter(size):
             tell = None if callback is None else partial(_call_back, CALLBACK.accept(callback))
             result = deliver.begin(self._async_rules, size)
             if tell is not None:
