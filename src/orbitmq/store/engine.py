@@ -24,7 +24,7 @@ from orbitmq.store import pull_batch, time_search
 from orbitmq.store.arrivals import Arrivals, OnArrival
 from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.cleaner import Cleaner, Deliver, KeepsFrom, keeps_nothing
-from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.commit_log import CALLED_FROM, CommitLog
 from orbitmq.store.dispatch import Dispatcher, EntryCode, FilterBitmap, is_queued, no_bitmap
 from orbitmq.store.extended_queue import Extension, is_address
 from orbitmq.store.files import DirectoryLock, Files
@@ -343,7 +343,9 @@ class MessageStore:
             return None
         body = data[body_start:body_end]
         size = unit_size(0, body, queue.topic_bytes, properties)
-        if size > self._unit_size_max or len(body) > self.options.max_message_size or log.end + size > log.limit:
+        if size >= CALLED_FROM or size > self._unit_size_max or log.end + size > log.limit:  # a call may fail
+            return None
+        if body_end - body_start > self.options.max_message_size:
             return None
         offset, queue_offset, now_ms = log.end, queue.max_offset, self._clock.now_ms()
         stored = pack_common(

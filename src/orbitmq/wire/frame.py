@@ -146,7 +146,7 @@ class FrameDecoder:
 
     def _send_frame(self, data: bytes, start: int, word: int, end: int) -> SendFrame | None:
         kind, body_start = word >> 24, start + (word & 0xFFFFFF)
-        if kind > BINARY or body_start > end:
+        if kind > BINARY or body_start > end or body_start - start > HEADER_SIZE_MAX:
             return None
         fields = read(data, start, body_start, kind)
         return None if fields is None else SendFrame(data, start, body_start, end, word, fields)
