@@ -41,7 +41,7 @@ help:
 	@echo "make wheel      build the wheel of this platform, with the message path compiled, in dist/"
 	@echo "make release    build source archive, wheels, bill of materials and checksums in dist/"
 
-# .venv holds the wheel (`make setup`) or a link to the sources (`make develop`): whichever was asked for last.
+# .venv holds the wheel (`make setup`) or a link to the sources (`make develop`): whichever ran last.
 setup: .venv/.installed
 develop: .venv/.editable tools
 EDITABLE = $(wildcard .venv/.editable)

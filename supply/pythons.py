@@ -21,7 +21,7 @@ from supply.locks import ROOT, path
 
 PLACE = ROOT / ".venv" / "pythons"
 CLASSIFIER = "Programming Language :: Python :: "
-ANSWER_S = 60  # for an interpreter that is asked its version
+VERSION_TIMEOUT_S = 60  # for an interpreter to print its version
 AUDITWHEEL = ROOT / ".venv" / "audit" / "bin"
 
 
@@ -39,7 +39,9 @@ def find(version: str) -> Path | None:
         candidates.append(Path(found))
     question = "import sysconfig; print(sysconfig.get_python_version(), sysconfig.get_path('include'))"
     for one in candidates:
-        result = subprocess.run([one, "-c", question], capture_output=True, text=True, timeout=ANSWER_S, check=False)
+        result = subprocess.run(
+            [one, "-c", question], capture_output=True, text=True, timeout=VERSION_TIMEOUT_S, check=False
+        )
         found_version, _, include = result.stdout.strip().partition(" ")
         if found_version == version and (Path(include) / "Python.h").is_file():
             return one

@@ -1,4 +1,4 @@
-"""A broker that reads common sends in place stores and answers what one does that decodes them all."""
+"""A broker that reads common sends in place stores and responds as one that decodes them all."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def requests(seed: int) -> list[bytes]:
 
 
 class Exchange:
-    """What a broker answered and stored; addresses, which are of the connection, are left out."""
+    """The responses of a broker and what it stored; addresses, which are of the connection, are left out."""
 
     def __init__(self) -> None:
         self.taken = 0

@@ -1,4 +1,4 @@
-"""Everybody gets compiled modules where there is a C compiler, and elsewhere is told why not."""
+"""Modules are compiled where there is a C compiler; elsewhere the build and the command give the reason."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def test_without_a_compiler_the_wheel_says_why_and_what_that_costs(
 ) -> None:
     made = build(tmp_path, **environment)
     assert made.returncode == 0, made.stderr
-    said = " ".join((made.stdout + made.stderr).split())
-    assert f"orbitmq is interpreted: {reason}; a message costs about twice the CPU" in said
+    output = " ".join((made.stdout + made.stderr).split())
+    assert f"orbitmq is interpreted: {reason}; a message costs about twice the CPU" in output
     (wheel,) = tmp_path.glob("*-py3-none-any.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "wheel")
     ask = "from orbitmq.runtime.form import described; print(described())"
-    told = run(sys.executable, "-c", ask, PYTHONPATH=str(tmp_path / "wheel"))
-    assert told == f"{orbitmq.__version__} (interpreted: {reason}; a message costs about twice the CPU)\n"
+    version = run(sys.executable, "-c", ask, PYTHONPATH=str(tmp_path / "wheel"))
+    assert version == f"{orbitmq.__version__} (interpreted: {reason}; a message costs about twice the CPU)\n"
 
 
 def test_who_insists_on_compiled_modules_gets_no_others(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from orbitmq.wire.codes import ResponseCode
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A message, and who waits for its result. `started` is the loop time from which its rules count."""
+    """A message and the future of its result. `started` is the loop time from which its rules count."""
 
     message: Outgoing
     rules: RetryRules
