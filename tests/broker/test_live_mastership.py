@@ -420,6 +420,21 @@ async def test_a_slave_that_is_just_being_promoted_is_waited_for_after_a_pause(
         assert former.store.commit_log_max_offset == end
 
 
+async def test_a_master_soon_knows_a_slave_that_starts_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only slaves that it knew before a pause are asked after it, whatever name servers list by then."""
+    monkeypatch.setattr(watch, "ROUND_LATER_SECONDS", 1000.0)
+    monkeypatch.setattr(watch, "ROUND_SECONDS", 0.05)
+    async with name_server(tmp_path) as names, running(made_broker(tmp_path / "one", namesrvAddr=names)) as master:
+        known = master.watch
+        assert known is not None
+        await master.announced()
+        master._registrar.abandon()  # it asks, too, but only every thirty seconds
+        async with running(made_slave(tmp_path / "two", master, namesrvAddr=names)) as slave:
+            await until(lambda: known._listed_slaves == {slave.address}, "the slave is known")
+
+
 async def test_an_answer_from_before_a_pause_does_not_count(tmp_path: Path) -> None:
     """A master that is frozen while it asks finds the answer to that when it goes on."""
     begun, may_end, rounds = asyncio.Event(), asyncio.Event(), []
