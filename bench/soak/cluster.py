@@ -221,7 +221,9 @@ class Cluster:
         copying = self.port(pair.master) + 1
         self._links.cut(copying)
         time.sleep(CUT_OFF_S)
-        self._signal(pair.master, signal.SIGSTOP)
+        process = self._nodes[pair.master].process
+        assert process is not None, f"{pair.master} runs"
+        process.freeze()
         frozen = now()
         self._links.heal(copying)
         self._promote(pair, frozen, time.monotonic())

@@ -177,6 +177,14 @@ class ChildProcess:
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
+    def freeze(self) -> None:
+        """SIGSTOP; returns once it does nothing more."""
+        self.signal(signal.SIGSTOP)
+        wait_until(lambda: self._state() == "T", 10, f"pid {self.pid} to be stopped")
+
+    def _state(self) -> str:
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
     def stop(self, grace_s: float = 30) -> int:
         """SIGTERM, then SIGKILL after `grace_s`; returns the exit code."""
         if self.exit_code is None:
