@@ -19,7 +19,7 @@ from orbitmq.admin.message_send import Outlet, again, message_of_json
 from orbitmq.admin.plans import Step, StepOutcome
 from orbitmq.admin.results import Result
 from orbitmq.admin.session import Session
-from orbitmq.client.core.outgoing_message import Outgoing
+from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.errors import ConfigurationError, MessageIllegal
 from orbitmq.message.compression import COMPRESSION_FLAGS, compress
 from orbitmq.message.flags import COMPRESSED, TRANSACTION_COMMIT

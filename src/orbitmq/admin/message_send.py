@@ -19,7 +19,8 @@ from orbitmq.admin.plans import Change, Plan, Step
 from orbitmq.admin.search import record
 from orbitmq.admin.session import Node, Session
 from orbitmq.client.core.identity import address_bytes, client_address
-from orbitmq.client.core.outgoing_message import Outgoing, Packing, outgoing
+from orbitmq.client.core.outgoing import Outgoing
+from orbitmq.client.core.outgoing_message import Packing, outgoing
 from orbitmq.client.core.queue_selectors import hash_selector
 from orbitmq.client.core.selection import RoundRobin
 from orbitmq.client.machine import own_addresses

@@ -51,7 +51,7 @@ from orbitmq.client.core.model import (
     TransactionSendResult,
 )
 from orbitmq.client.core.offsets import OffsetTable
-from orbitmq.client.core.outgoing_message import Outgoing
+from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.client.core.queue_selectors import QueueSelector, RoomSelector, hash_selector, random_selector
 from orbitmq.client.core.replies import create_reply_message, reply_to_client
 from orbitmq.client.core.selectors import MessageSelector, Selector

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from orbitmq.client.core.model import SendResult
-from orbitmq.client.core.outgoing_message import Outgoing, joined, joins
+from orbitmq.client.core.outgoing import Outgoing
+from orbitmq.client.core.outgoing_message import joined, joins
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.sender import ANYWHERE, MessageSender, SendTarget
 from orbitmq.errors import BrokerError, OrbitMQError
@@ -105,7 +106,7 @@ class Batcher:
 
     def hurry(self) -> None:
         """Let nothing linger any more."""
-        self._linger_s = 0
+        self._linger_s = 0.0
         for topic in list(self._gathered):
             self._gathered[topic].timer.cancel()
             self._flush(topic)

@@ -19,8 +19,8 @@ from orbitmq.client.core.arguments import KINDS, Argument, checks_arguments
 from orbitmq.client.core.hooks import ForbiddenHook, SendHook
 from orbitmq.client.core.latency import PROFILES, BrokerLatencies, Fault, FaultTable, steps
 from orbitmq.client.core.model import SendResult
+from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.client.core.outgoing_message import (
-    Outgoing,
     Packing,
     check_message,
     check_sequence,

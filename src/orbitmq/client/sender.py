@@ -12,7 +12,7 @@ from orbitmq.client.background import one_round
 from orbitmq.client.core.hooks import ForbiddenHook, SendContext, SendHook, each, message_kind
 from orbitmq.client.core.latency import PROBE_LOOK_S, PROBE_TIMEOUT_MS, FaultTable
 from orbitmq.client.core.model import SendResult, SendStatus
-from orbitmq.client.core.outgoing_message import Outgoing
+from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.client.core.retry import RetryRules, SendLoop
 from orbitmq.client.core.selection import QueueChooser, RoundRobin, queue_of_key
 from orbitmq.client.instance import Instance

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.client.core.outgoing_message import Outgoing
+from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.client.outbox.record import (
     PAUSE_MAX_S,
     AttemptHistory,

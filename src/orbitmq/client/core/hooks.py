@@ -19,7 +19,7 @@ from orbitmq.client.core.model import (
     OrderlyContext,
     SendResult,
 )
-from orbitmq.client.core.outgoing_message import Outgoing
+from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.message.flags import TRANSACTION_PREPARED
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.properties import DELAY, NAME_END, PAIR_END

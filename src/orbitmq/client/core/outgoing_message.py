@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
-import msgspec
-
+from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.errors import MessageIllegal
 from orbitmq.message.batch import encode_batch
 from orbitmq.message.compression import COMPRESSION_FLAGS, DEFAULT_LEVEL, ZLIB, compress
 from orbitmq.message.flags import COMPRESSED, TRANSACTION_PREPARED
-from orbitmq.message.model import Message, MessageQueue
+from orbitmq.message.model import Message
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.properties import (
     DELAY,
@@ -35,8 +34,7 @@ from orbitmq.message.properties import (
     decode_properties,
     encode_properties,
 )
-from orbitmq.message.topics import AUTO_CREATE_TOPIC, RETRY_PREFIX, check_send_allowed, check_topic
-from orbitmq.wire.headers import SendMessageV2Header
+from orbitmq.message.topics import RETRY_PREFIX, check_send_allowed, check_topic
 
 REPLY = "reply"  # the MSG_TYPE of a reply
 _DELAYED = DELAY + NAME_END
@@ -54,68 +52,16 @@ class Packing:
     namespace: Namespace = NO_NAMESPACE
 
 
-class Outgoing(msgspec.Struct, frozen=True, gc=False):
-    """A message as every attempt of one send transmits it."""
-
-    topic: str
-    """As brokers know it, namespace included."""
-    body: bytes
-    """As it is sent, possibly compressed; of a batch all messages in one."""
-    properties: str
-    """Names and values in the text form of the protocol."""
-    msg_id: str
-    """The unique id; of a batch all ids, joined by commas."""
-    flag: int = 0
-    """The flag that the application set."""
-    sys_flag: int = 0
-    """The bits of the protocol: compression, transaction."""
-    batch: bool = False
-    """Whether it is a batch of messages."""
-    reconsume_times: int = 0
-    """Of a message that its consumer sends for retry: how often it failed."""
-    reconsume_times_max: int | None = None
-    """And how often it may fail."""
-    original_size: int = 0
-    """Bytes of the body before compression."""
-
-    def header(
-        self,
-        group: str,
-        queue: MessageQueue,
-        born_ms: int,
-        template: str = AUTO_CREATE_TOPIC,
-        queue_count: int = 4,
-        *,
-        unit_mode: bool = False,
-    ) -> SendMessageV2Header:
-        """The request header of an attempt that goes to `queue`; a missing topic is created like `template`."""
-        return SendMessageV2Header(
-            producer_group=group,
-            topic=self.topic,
-            default_topic=template,
-            default_topic_queue_nums=queue_count,
-            queue_id=queue.queue_id,
-            sys_flag=self.sys_flag,
-            born_timestamp=born_ms,
-            flag=self.flag,
-            properties=self.properties,
-            reconsume_times=self.reconsume_times,
-            unit_mode=unit_mode,
-            max_reconsume_times=self.reconsume_times_max,
-            batch=self.batch,
-            broker_name=queue.broker_name,
-        )
-
-
-def check_message(message: Message, size_max: int) -> None:
-    """Raise MessageIllegal, which names the rule that `message` breaks."""
-    if not _has_right_types(message):
+def check_message(message: object, size_max: int) -> Message:
+    """Return the message; raise MessageIllegal, which names the rule that `message` breaks."""
+    if not isinstance(message, Message) or not _has_right_types(message):
         _refuse_types(message)
     _check_topic(message.topic)
     if not message.body:
         raise MessageIllegal("the body is empty")
     if len(message.body) > size_max:
         raise MessageIllegal(f"a body of {len(message.body)} bytes, at most {size_max} are allowed (max_message_size)")
+    return message
 
 
 @lru_cache(maxsize=1024)  # a producer sends to few topics, many times
@@ -126,15 +72,15 @@ def _check_topic(topic: str) -> None:
 
 def _has_right_types(message: Any) -> bool:
     """Check at run time what type checkers ensure: not every application uses one."""
-    if not isinstance(message, Message):
-        return False
-    topic, body, flag, properties = cast(
-        "tuple[Any, ...]", (message.topic, message.body, message.flag, message.properties)
+    return (
+        isinstance(message.topic, str)
+        and isinstance(message.body, bytes)
+        and isinstance(message.flag, int)
+        and isinstance(message.properties, dict)
     )
-    return isinstance(topic, str) and isinstance(body, bytes) and isinstance(flag, int) and isinstance(properties, dict)
 
 
-def _refuse_types(message: Any) -> NoReturn:
+def _refuse_types(message: object) -> NoReturn:
     if not isinstance(message, Message):
         raise MessageIllegal(f"message must be a Message, not {type(message).__name__}")
     for name, kind, wanted in _TYPES:
@@ -151,9 +97,9 @@ _TYPES: Sequence[tuple[str, type[Any], str]] = (
 )
 
 
-def outgoing(message: Message, new_id: Callable[[], str], packing: Packing) -> Outgoing:
+def outgoing(unchecked: object, new_id: Callable[[], str], packing: Packing) -> Outgoing:
     """The message, checked and encoded. MessageIllegal if it breaks a rule or its properties are too long."""
-    check_message(message, packing.size_max)
+    message = check_message(unchecked, packing.size_max)
     properties = message.properties
     msg_id = properties.get(UNIQ_KEY)
     if msg_id is None:
@@ -204,7 +150,7 @@ def _inside(message: Message, namespace: Namespace) -> str:
     return topic
 
 
-def outgoing_batch(messages: Sequence[Message], new_id: Callable[[], str], packing: Packing) -> Outgoing:
+def outgoing_batch(unchecked: Sequence[object], new_id: Callable[[], str], packing: Packing) -> Outgoing:
     """One request of many messages, stored in their order in one queue.
 
     MessageIllegal unless there is at least one, all have the same topic and `wait_store_ok`, none is delayed or goes
@@ -213,8 +159,8 @@ def outgoing_batch(messages: Sequence[Message], new_id: Callable[[], str], packi
     instance = {INSTANCE_ID: packing.namespace.name} if packing.namespace else {}
     ids: list[str] = []
     items: list[tuple[int, bytes, str]] = []
+    messages = [check_message(one, packing.size_max) for one in unchecked]
     for message in messages:
-        check_message(message, packing.size_max)
         ids.append(message.properties.get(UNIQ_KEY) or new_id())
         properties = {**message.properties, UNIQ_KEY: ids[-1], **instance}
         items.append((message.flag, message.body, _text(properties)))

@@ -34,7 +34,10 @@ class RoundRobin:
 
     def first(self, queues: Sequence[MessageQueue], suits: Callable[[MessageQueue], bool]) -> MessageQueue | None:
         """The next queue that suits, None when none of them does."""
-        return next((queue for queue in (self._step(queues) for _ in queues) if suits(queue)), None)
+        for _ in queues:
+            if suits(queue := self._step(queues)):
+                return queue
+        return None
 
     def leave(self, queues: Sequence[MessageQueue], broker_name: str) -> None:
         """Go on behind the queues of a broker, when they are next and others follow."""

@@ -15,7 +15,7 @@ from typing import TypeVar
 from orbitmq.client.background import Background
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.model import SendResult, SendStatus
-from orbitmq.client.core.outgoing_message import Outgoing
+from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.client.core.retry import BROKER_MISSING
 from orbitmq.client.loops import check_loop
 from orbitmq.client.outbox.backlog import Backlog, BacklogEntry

@@ -19,7 +19,7 @@ from enum import Enum
 
 import msgspec
 
-from orbitmq.client.core.outgoing_message import Outgoing
+from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.client.outbox.backlog import Line
 from orbitmq.errors import BrokerError, ClientError, MessageIllegal, OrbitMQError, RemotingError, UnitError
 from orbitmq.message.model import MessageQueue
