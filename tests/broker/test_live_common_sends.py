@@ -18,7 +18,7 @@ from orbitmq.wire.frame import FrameDecoder, SendFrame
 from orbitmq.wire.send_loops import IS_COMPILED, JSON
 from tests.broker.test_send_loops import COMMON, PAIRS, binary_header, frame, json_header
 from tests.support.live import client_of, made_broker, running
-from tests.support.loops import LoopFactory
+from tests.support.loops import LoopFactory, until
 
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="interpreted brokers decode every send")
 
@@ -152,3 +152,17 @@ async def test_a_handler_that_is_put_around_sees_every_send(tmp_path: Path, turn
         await client.send("T", b"3")
         assert seen == [b"3"]
         assert [message.body for message in await client.read("T")] == [b"1", b"2", b"3"]
+
+
+async def test_oneway_sends_of_a_topic_that_the_first_one_made_are_common(tmp_path: Path) -> None:
+    """Nobody waits there until the new topic is on disk, so nothing would make it a known one."""
+    header = json_header({**COMMON, "b": "New", "i": "WAIT\x01true"}, {"opaque": 1, "flag": FLAG_ONEWAY}, escapes=False)
+    broker, exchange = made_broker(tmp_path), Exchange()
+    exchange.count(broker)
+    async with running(broker), client_of(broker):
+        _, writer = await asyncio.open_connection(*broker.address.split(":"))
+        for stored in (1, 21):  # the first one waits for room in its queue
+            writer.write(frame(header, JSON, b"body") * (stored - broker.store.put_count))
+            await until(lambda stored=stored: broker.store.put_count >= stored, "all are stored")  # type: ignore[misc]
+        writer.close()
+    assert exchange.taken == 20

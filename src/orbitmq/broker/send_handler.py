@@ -160,7 +160,7 @@ class SendHandler:
             or self._writing.is_busy
             or not self._serves()
             or name in SEND_FORBIDDEN_TOPICS
-            or name in self._topics.unsaved
+            or (name in self._topics.unsaved and not flag & FLAG_ONEWAY)
             or name.startswith(RETRY_PREFIX)
             or queue_id >= max(topic.read_queues, topic.write_queues)
         ):
