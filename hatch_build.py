@@ -67,7 +67,7 @@ def modules(compiler):
     from mypyc.build import mypycify
 
     paths = [*given["arguments"], *given["mypyc"]]
-    return mypycify(paths, opt_level="2", debug_level="0", group_name="orbitmq", multi_file=True)
+    return mypycify(paths, opt_level="1", debug_level="0", group_name="orbitmq", multi_file=True)
 
 
 setup(
