@@ -18,6 +18,7 @@ from orbitmq.broker.advertised import AdvertisedBroker
 from orbitmq.broker.archive_guard import LOOK_SECONDS as GUARD_SECONDS
 from orbitmq.broker.archive_guard import ArchiveGuard
 from orbitmq.broker.client_relay import ClientRelay
+from orbitmq.broker.cold_reads import ColdReads
 from orbitmq.broker.delay import DelayedDelivery
 from orbitmq.broker.filters import Filters
 from orbitmq.broker.group_administration import GroupAdministration
@@ -152,8 +153,10 @@ class Broker:
             config, with_light_queues=light, options=options, refusals=refusals, queues=self._queues_of)
         self._filters = Filters(config, options, clock, refusals)
         self.store = self._make_store(store_options)
+        self._cold = ColdReads()
         self.statistics = Statistics(self.store, options.broker_cluster_name, clock, with_light_queues=light)
-        self._delayed = DelayedDelivery(self.store, self._levels, config, clock, self.statistics.delivered)
+        self._delayed = DelayedDelivery(
+            self.store, self._levels, config, clock, self.statistics.delivered, self._cold.fetch)
         self._files = (self.topics.file, self.groups.file, self.offsets.file, self._delayed.file, self._filters.file)
 
     def _build_network(
@@ -176,7 +179,7 @@ class Broker:
         self._remoting = Remoting(tls=client_context(tls) if tls is not None and tls.uses_tls else None)
         self.replicas = Replicas(
             self.store, store_options, self._clock,
-            networks_of(store_options.ha_slave_addresses, only_local=options.acl_enable))
+            networks_of(store_options.ha_slave_addresses, only_local=options.acl_enable), self._cold.fetch)
 
     def _build_work(self) -> None:
         """Build the parts that process messages."""
@@ -195,10 +198,11 @@ class Broker:
         self._resumption = Resumption(self.store, self.offsets)
         self._pulling = PullHandler(
             self.store, self.topics, self.groups, PullSelection(self.consumers, self._filters, options, refusals),
-            self.offsets, options, clock, self.statistics, self._resumption, refusals=refusals)
+            self.offsets, options, clock, self.statistics, self._resumption, self._cold,
+            refusals=refusals)
         self.held = self._pulling.held
         self._slow_groups = SlowGroups(self.store, self.offsets, self.consumers, self.groups, options)
-        self._querying = QueryHandler(self.store, self.offsets, self._resumption, clock)
+        self._querying = QueryHandler(self.store, self.offsets, self._resumption, clock, self._cold)
         self.searches = self._querying.searches
 
     def _handlers(self) -> tuple[HasHandlers, ...]:
@@ -289,6 +293,7 @@ class Broker:
             Stage(self.replicas.serve, lambda: self.replicas.stop(DRAIN_SECONDS), self.replicas.stop),
             Stage(stop=self._end_changes, abandon=self.router.shielded.abandon),
             Stage(self._fence.begin),
+            Stage(stop=self._cold.stop),
             Stage(self._server.serve, self._server.stop, lambda: self._server.stop(0)),
             Stage(stop=self.held.release_all, abandon=nothing),
             *(masters_work if self.role.is_master else ()),

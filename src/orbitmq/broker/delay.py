@@ -31,6 +31,7 @@ from orbitmq.message.unit import Unit, decode_unit
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.refusals import Refusals
 from orbitmq.runtime.saved import SavedFile
+from orbitmq.store.cold import Fetch
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.queue_room import RoomAwaited
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
@@ -62,11 +63,13 @@ class DelayedDelivery:
         directory: Path,
         clock: Clock,
         delivered: Callable[[str, int], object] = lambda _topic, _size: None,
+        fetch: Fetch | None = None,
     ) -> None:
         self._store = store
         self._levels = levels
         self._clock = clock
         self._delivered = delivered
+        self._fetch = fetch
         self.offsets: dict[int, int] = {}
         self.file = SavedFile(directory / "delayOffset.json", self._text)
         self._task: asyncio.Task[None] | None = None
@@ -74,7 +77,7 @@ class DelayedDelivery:
         self._begin = 0  # the level the next turn begins with, counted from 0
         self._waits_for: dict[int, int] = {}  # level -> offset of a blocking message that was logged
         self._resting: dict[int, int] = {}  # level that failed -> time of the next attempt
-        self._awaiting: set[int] = set()  # levels whose next message has no room in its queue yet
+        self._awaiting: set[int] = set()  # levels whose next message has no room in its queue, or is not in memory
         self._room_made = asyncio.Event()  # for one of them
         self._lines = Refusals()
         self._changed = False
@@ -180,7 +183,9 @@ class DelayedDelivery:
             # Most looks find one message that is not due: what lies behind it is read only when it is.
             entries = self._store.entries(SCHEDULE_TOPIC, level - 1, offset + done, min(limit - done, 1 + done * 8))
             for physical_offset, _size, due_ms in entries:
-                if now_ms < due_ms <= latest_ms or not self._deliver(physical_offset):
+                if now_ms < due_ms <= latest_ms:
+                    return done
+                if self._must_fetch(level, physical_offset) or not self._deliver(physical_offset):
                     return done
                 done += 1
                 self.offsets[level] = offset + done
@@ -188,6 +193,22 @@ class DelayedDelivery:
             if not entries:
                 break
         return done
+
+    def _must_fetch(self, level: int, physical_offset: int) -> bool:
+        """Whether the next message has left memory; then the level waits for it."""
+        if self._fetch is None or not (absent := self._store.absent_unit(physical_offset)):
+            return False
+        self._awaiting.add(level)
+        self._fetch(absent, partial(self._fetched, level))
+        return True
+
+    def _fetched(self, level: int, error: BaseException | None) -> None:
+        self._awaiting.discard(level)
+        if error is None:
+            self._room_made.set()
+        else:
+            _log.error("event=delivery_failed level=%d error=%s", level, error)
+            self._resting[level] = self._clock.now_ms() + round(FAILURE_PAUSE_SECONDS * 1000)
 
     def _position(self, level: int) -> int:
         offset = self.offsets.get(level, 0)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from orbitmq.broker.cold_reads import ColdReads
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.held_pulls import HeldPull, HeldPulls
 from orbitmq.broker.offsets import ConsumerOffsets
@@ -79,6 +80,7 @@ class PullHandler:
         clock: Clock,
         statistics: Statistics,
         resumption: Resumption,
+        cold: ColdReads,
         timer: Callable[[], float] = time.perf_counter,
         refusals: Refusals | None = None,
     ) -> None:
@@ -93,6 +95,7 @@ class PullHandler:
         self._clock = clock
         self._statistics = statistics
         self._resumption = resumption
+        self._cold = cold
         self._timer = timer
         self._is_slave = store.options.is_slave
         self._corrects = not store.options.is_slave or store.options.offset_check_in_slave
@@ -110,9 +113,24 @@ class PullHandler:
         self._failed = router.failed
 
     def pull(self, connection: Connection, command: Command) -> Command | None:
-        """First run of a pull: commits the offset it carries, and may hold it."""
+        """First run of a pull: commits the offset it carries, and may hold it. Neither before what it reads is in
+        memory.
+        """
         header = command.header(PullMessageHeader)
         wanted = self._check(header)
+        absent = self._store.absent_entries(header.topic, header.queue_id, header.queue_offset, wanted)
+        if absent:
+            self._cold.serve_later(connection, command, absent, self._pull)
+            return None
+        return self._run(connection, command, header, wanted)
+
+    def _pull(self, connection: Connection, command: Command) -> Command | None:
+        header = command.header(PullMessageHeader)
+        return self._run(connection, command, header, self._check(header))
+
+    def _run(
+        self, connection: Connection, command: Command, header: PullMessageHeader, wanted: Selection
+    ) -> Command | None:
         if self._resumption.is_on and (moved := self._moved(connection, header)) is not None:
             return self._answer(command, header, moved, ResponseCode.PULL_OFFSET_MOVED)
         commit_offset = self._offset_to_commit(connection, header)
@@ -124,7 +142,11 @@ class PullHandler:
         may_wait = comes_later and header.sys_flag & PULL_SUSPEND
         if may_wait and self._hold(connection, command, header, wanted):
             return None
-        return self._answer(command, header, result, code)
+        answer = self._answer(command, header, result, code)
+        if result.places and (absent := self._store.absent_units(result)):
+            self._cold.serve_later(connection, command, absent, lambda _connection, _command: answer)
+            return None
+        return answer
 
     def _hold(self, connection: Connection, command: Command, header: PullMessageHeader, wanted: Selection) -> bool:
         """Whether the pull is held; if not, the caller must respond."""

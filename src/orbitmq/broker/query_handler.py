@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from orbitmq.broker.cold_reads import ColdReads
 from orbitmq.broker.in_flight import InFlight
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.resumption import Resumption
@@ -43,8 +44,11 @@ ANSWER_SIZE_MAX = FRAME_SIZE_MAX - (64 << 10)  # bytes of messages; a peer would
 class QueryHandler:
     """Handlers over the offsets and the store."""
 
-    def __init__(self, store: MessageStore, offsets: ConsumerOffsets, resumption: Resumption, clock: Clock) -> None:
+    def __init__(
+        self, store: MessageStore, offsets: ConsumerOffsets, resumption: Resumption, clock: Clock, cold: ColdReads
+    ) -> None:
         self._store = store
+        self._cold = cold
         self._offsets = offsets
         self._resumption = resumption
         self.searches = InFlight(clock)
@@ -113,8 +117,15 @@ class QueryHandler:
         timestamp = self._store.earliest_store_time(header.topic, header.queue_id)
         return command.response(ResponseCode.SUCCESS, header=GetEarliestMsgStoretimeResponseHeader(timestamp))
 
-    def view_message(self, _connection: Connection, command: Command) -> Command:
+    def view_message(self, connection: Connection, command: Command) -> Command | None:
         """One stored unit by its place in the commit log, which clients read out of an offset message id."""
+        header = command.header(ViewMessageHeader)
+        if absent := self._store.absent_unit(header.offset):
+            self._cold.serve_later(connection, command, absent, self._view)
+            return None
+        return self._view(connection, command)
+
+    def _view(self, _connection: Connection, command: Command) -> Command:
         header = command.header(ViewMessageHeader)
         unit = self._store.unit_at(header.offset)
         if unit is None or len(unit) > ANSWER_SIZE_MAX:  # inside a message any four bytes may pass for a size

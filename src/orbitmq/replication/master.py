@@ -19,6 +19,7 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.message.hosts import address_text
 from orbitmq.replication.protocol import HEAD, Reports, first_place, piece_size
 from orbitmq.runtime.clock import Clock
+from orbitmq.store.cold import Fetch, Then
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.flush_waits import FlushWaits
 from orbitmq.store.options import StoreOptions
@@ -43,7 +44,7 @@ class SlaveLink(asyncio.Protocol):
         self._owner = owner
         self._reports = Reports()
         self._transport: asyncio.Transport | None = None
-        self._is_paused = self._is_due = False
+        self._is_paused = self._is_due = self._fetches = False
         self._heard = self._wrote = 0.0
         self.host = self.address = ""
         self.place: int | None = None  # unknown before the first report
@@ -138,11 +139,14 @@ class SlaveLink(asyncio.Protocol):
     def _send(self) -> None:
         self._is_due = False
         place, sent = self.place, 0
-        if place is None or place >= self._owner.end or self._is_too_old(place):
+        if self._fetches or place is None or place >= self._owner.end or self._is_too_old(place):
             return
         while self._transport is not None and not self._is_paused and sent < TURN_BYTES:
             piece = self._owner.piece(place)
             if piece is None:
+                break
+            if self._owner.must_fetch(place, len(piece), self._fetched):
+                self._fetches = True
                 break
             self._transport.writelines((HEAD.pack(place, len(piece)), piece))
             place += len(piece)
@@ -152,6 +156,14 @@ class SlaveLink(asyncio.Protocol):
             self._wrote = asyncio.get_running_loop().time()
             self.wake()
 
+    def _fetched(self, error: BaseException | None) -> None:
+        self._fetches = False
+        if error is None:
+            self.wake()
+        elif self._transport is not None:
+            _log.error("event=not_replicated peer=%s place=%s error=%s", self.address, self.place, error)
+            self._transport.abort()
+
 
 class Replicas:
     """All slaves of one broker. `networks` are those slaves may connect from; None is any. A connection counts as a
@@ -159,11 +171,13 @@ class Replicas:
     """
 
     def __init__(
-        self, store: MessageStore, options: StoreOptions, clock: Clock, networks: tuple[Network, ...] | None = None
-    ) -> None:
+        self, store: MessageStore, options: StoreOptions, clock: Clock, networks: tuple[Network, ...] | None = None,
+        fetch: Fetch | None = None,
+    ) -> None:  # fmt: skip
         self._store = store
         self._options = options
         self._networks = networks
+        self._fetch = fetch
         self._server: asyncio.Server | None = None
         self._waits = FlushWaits(clock, options.slave_timeout_ms)
         self._looking: asyncio.Task[None] | None = None
@@ -248,6 +262,13 @@ class Replicas:
         """The data for a slave that is at `place`; None if there is none."""
         size = piece_size(place, self.end, self.file_size, self._options.ha_transfer_batch_size)
         return self._store.commit_log.slice(place, size) if size > 0 else None
+
+    def must_fetch(self, place: int, size: int, then: Then) -> bool:
+        """Whether the data at this place has left memory; `then` is called when it is back."""
+        if self._fetch is None or not (absent := self._store.absent_range(place, size)):
+            return False
+        self._fetch(absent, then)
+        return True
 
     def reached(self, place: int) -> None:
         """A slave reports its offset."""

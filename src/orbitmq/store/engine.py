@@ -24,6 +24,7 @@ from orbitmq.store import pull_batch, time_search
 from orbitmq.store.arrivals import Arrivals, OnArrival
 from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.cleaner import Cleaner, Deliver, KeepsFrom, keeps_nothing
+from orbitmq.store.cold import ColdPages, Pages
 from orbitmq.store.commit_log import CALLED_FROM, CommitLog
 from orbitmq.store.dispatch import Dispatcher, EntryCode, FilterBitmap, is_queued, no_bitmap
 from orbitmq.store.extended_queue import Extension, is_address
@@ -121,6 +122,7 @@ class MessageStore:
         self._dispatcher = Dispatcher(self._queues, entry_codes, self._multi_dispatch, filter_bitmap)
         self._checkpoint = Checkpoint(self._fs, options.root / "checkpoint")
         self._limits = BatchLimits(options)
+        self._cold = ColdPages(self._log)
         self._batch_size_max = min(options.max_message_size * BATCH_GROWTH_MAX, self._log.units_size_max)
         self._unit_size_max = min(options.max_message_size + UNIT_SIZE_SLACK, self._log.units_size_max)
         self._lock: DirectoryLock | None = None
@@ -561,6 +563,30 @@ class MessageStore:
             zero = QueueOffset(0)
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, zero, zero, zero, [])
         return pull_batch.get(self._log, queue, offset, max_count, wanted, self._limits)
+
+    def absent_entries(self, topic: str, queue_id: int, offset: int, wanted: Selection = EVERYTHING) -> list[Pages]:
+        """What `get` reads of the disk before it returns: `fetch` it first. Empty if all of it is in memory."""
+        queue = self._open_queue(topic, queue_id)
+        if queue is None or not queue.min_offset <= offset < queue.readable_offset:
+            return []
+        if absent := self._cold.entries(queue, offset, pull_batch.SCAN_BYTES_MIN):
+            return absent
+        if wanted.look is None:
+            return []
+        looked_at = islice(queue.entries(offset, queue.readable), wanted.look.reads_max)
+        return self._cold.units((place, size) for place, size, _ in looked_at)
+
+    def absent_units(self, result: GetResult) -> list[Pages]:
+        """What of these messages is not in memory."""
+        return self._cold.units((place, len(unit)) for place, unit in zip(result.places, result.buffers, strict=False))
+
+    def absent_range(self, physical_offset: int, size: int) -> list[Pages]:
+        """What of these bytes of the log, which lie in one file, is not in memory."""
+        return self._cold.units(((physical_offset, size),))
+
+    def absent_unit(self, physical_offset: int) -> list[Pages]:
+        """The same of the message at a place of the log."""
+        return self._cold.unit(physical_offset)
 
     def unit_at(self, physical_offset: int) -> memoryview | None:
         """The unit at a place of the log, None when nothing can be read there. Whether it is one is not checked."""

@@ -185,6 +185,31 @@ class MappedFile:
         finally:
             self._leave()
 
+    def resident_end(self, start: int, size: int) -> int:
+        """Up to where the map can be read from `start` on without the disk: `start + size` at the most, which is also
+        the answer if the kernel does not tell.
+        """
+        first = start - start % PAGE
+        try:
+            pages = memory.resident_pages(self.data, first, start + size - first)
+        except OSError:
+            return start + size
+        return min(first + pages * PAGE, start + size)
+
+    def fetch(self, start: int, size: int, ahead: int) -> None:
+        """Bring these bytes into memory, and have the kernel begin with `ahead` more. For any thread; waits for the
+        disk without the interpreter lock. OSError when the disk fails.
+        """
+        if not self._enter():
+            return
+        try:
+            os.posix_fadvise(self._descriptor, start, size + ahead, os.POSIX_FADV_WILLNEED)
+            buffer = bytearray(min(size, WARM_STEP))
+            for position in range(start, start + size, WARM_STEP):
+                os.preadv(self._descriptor, [buffer], position)
+        finally:
+            self._leave()
+
     def write(self, start: int, data: mmap.mmap | memoryview | bytes | bytearray) -> None:
         """Write past the map; readers of `view` see it. OSError when the disk fails, or the file is closed."""
         if not self._enter():

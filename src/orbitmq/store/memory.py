@@ -19,6 +19,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 for _call in (_libc.mlock, _libc.munlock):
     _call.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
 _libc.mmap.argtypes = [
     ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64,
 ]  # fmt: skip
@@ -49,6 +50,16 @@ def map_file(descriptor: int, size: int, *, writable: bool) -> mmap.mmap:
 def populate(memory: mmap.mmap, start: int, size: int) -> None:
     """Map pages for writing without changing them. OSError if the kernel cannot do that."""
     _check(_on(memory, lambda address: _libc.madvise(address + start, size, POPULATE_WRITE)))
+
+
+def resident_pages(memory: mmap.mmap, start: int, size: int) -> int:
+    """How many of the pages of a file's map from `start` on are in memory, up to the first that is not: reading them
+    does not wait for the disk. `start` is a multiple of the page size. OSError if the kernel does not tell.
+    """
+    pages = ctypes.create_string_buffer(-(-size // mmap.PAGESIZE))
+    _check(_on(memory, lambda address: _libc.mincore(address + start, size, pages)))
+    first_absent = pages.raw.find(0)
+    return len(pages) if first_absent < 0 else first_absent
 
 
 def lock(memory: mmap.mmap) -> None:

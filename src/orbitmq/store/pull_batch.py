@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from orbitmq.store.cold import HOT_BYTES
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.extended_queue import ADDRESS_MAX, Extension
 from orbitmq.store.options import StoreOptions
@@ -64,6 +65,8 @@ class GetStatus(Enum):
 class GetResult(msgspec.Struct):
     """`buffers` hold `count` units of the log, uncopied; units that are adjacent in the log share a buffer.
 
+    `places` are those of the first buffers in the log, as far as these may have left memory.
+
     `next_offset` is where the next pull should begin. `is_behind` says that the lag is so large that the messages are
     probably no longer in memory.
     """
@@ -76,6 +79,7 @@ class GetResult(msgspec.Struct):
     count: int = 0
     size: int = 0
     is_behind: bool = False
+    places: Sequence[int] = ()
 
 
 class BatchLimits:
@@ -140,6 +144,8 @@ def _scan(
     is_run = False
     status = GetStatus.NO_MATCHED_MESSAGE
     memory_start: i64 = log.end - limits.memory_bytes
+    hot_start: i64 = log.end - HOT_BYTES
+    places: list[int] = []
     for place, size, code in ENTRY.iter_unpack(view[: max(SCAN_BYTES_MIN, ENTRY_SIZE * max_count)]):
         if count:
             bytes_max, count_max = limits.in_memory if place >= memory_start else limits.on_disk
@@ -177,6 +183,8 @@ def _scan(
             is_run = False
         run_start, run_end = place, place + size
         buffers.append(unit)
+        if place < hot_start:
+            places.append(place)
         count += 1
         total += size
         status = GetStatus.FOUND
@@ -184,7 +192,7 @@ def _scan(
     if is_run:
         buffers[-1] = _joined(log, run_start, run_end)
     following = QueueOffset(offset + consumed)
-    return GetResult(status, following, low, high, buffers, count, total, is_behind=place < memory_start)
+    return GetResult(status, following, low, high, buffers, count, total, place < memory_start, places)
 
 
 def _may_match(queue: ConsumeQueue, matcher: Matcher | None, look: CloserLook | None, code: i64) -> bool:

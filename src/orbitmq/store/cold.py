@@ -1,0 +1,104 @@
+"""What of the store may have to come from the disk: asked of the kernel before the event loop reads it.
+
+A page that is missed stops the thread that touches it, with the interpreter lock held, until the disk has brought it:
+every connection would wait. Only what is not near the end of its file is asked for; what was written last is in memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from orbitmq.message.unit import INT32
+from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.files import MappedFile
+from orbitmq.store.queue import ENTRY_SIZE, ConsumeQueue
+
+HOT_BYTES: Final = 64 << 20  # at the end of the log
+HOT_ENTRIES: Final = 200  # at the end of a queue: about a page
+GAP_MAX: Final = 128 << 10  # messages of other queues between two of a pull; these come along
+AHEAD_BYTES: Final = 2 << 20  # read ahead of a message that was missed: its reader wants the next ones soon
+QUEUE_AHEAD_BYTES: Final = 64 << 10
+HEAD_BYTES: Final = 64 << 10  # of a message whose size is not known yet
+SEEN_SECONDS: Final = 0.5  # how long what was in memory is not asked for again: asking costs as much as five messages
+SEEN_MAX: Final = 1000  # files
+
+
+class Pages(NamedTuple):
+    """Bytes of a file, and how many more after them are worth reading."""
+
+    file: MappedFile
+    start: int
+    size: int
+    ahead: int
+
+
+Then = Callable[[BaseException | None], object]
+"""Called on the event loop, with the error if the disk failed."""
+Fetch = Callable[[Sequence[Pages], Then], None]
+"""Has pages brought into memory."""
+
+
+def fetch(absent: Sequence[Pages]) -> None:
+    """Bring them into memory; for a worker. OSError when the disk fails."""
+    for file, start, size, ahead in absent:
+        file.fetch(start, size, ahead)
+
+
+class ColdPages:
+    """Finds out what is not in memory. For the thread that serves reads; `now` counts seconds."""
+
+    def __init__(self, log: CommitLog, now: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._now = now
+        self._seen: dict[MappedFile, tuple[int, int, float]] = {}  # what was in memory, and until when that counts
+
+    def entries(self, queue: ConsumeQueue, offset: int, size: int) -> list[Pages]:
+        """What is absent of `size` bytes of queue entries from `offset` on."""
+        start = offset * ENTRY_SIZE
+        if queue.readable - start <= HOT_ENTRIES * ENTRY_SIZE:
+            return []
+        file = queue.files.find(start)
+        return [] if file is None else self._absent(file, start % queue.files.file_size, size, QUEUE_AHEAD_BYTES)
+
+    def units(self, units: Iterable[tuple[int, int]]) -> list[Pages]:
+        """What is absent of units of the log, each its place and its size, in rising order."""
+        found: list[Pages] = []
+        start = end = -1
+        file_size = self._log.files.file_size
+        for place, size in units:
+            if start < 0 or not end <= place <= end + GAP_MAX or place // file_size != start // file_size:
+                found += self._absent_units(start, end)
+                start = place
+            end = place + size
+        return found + self._absent_units(start, end)
+
+    def unit(self, place: int) -> list[Pages]:
+        """What is absent of the unit at a place; its head tells its size."""
+        if self.is_hot(place) or (head := self._log.slice(place, INT32.size)) is None:
+            return []
+        if absent := self._absent_units(place, place + HEAD_BYTES):
+            return absent
+        return self._absent_units(place, place + max(0, INT32.unpack(head)[0]))
+
+    def is_hot(self, place: int) -> bool:
+        """Whether a place of the log was written a moment ago."""
+        return self._log.end - place <= HOT_BYTES
+
+    def _absent_units(self, start: int, end: int) -> list[Pages]:
+        file = self._log.files.find(start) if start >= 0 and not self.is_hot(start) else None
+        return [] if file is None else self._absent(file, start % self._log.files.file_size, end - start, AHEAD_BYTES)
+
+    def _absent(self, file: MappedFile, start: int, size: int, ahead: int) -> list[Pages]:
+        end = min(start + size, file.size)
+        begin, seen, counts_until = self._seen.get(file, (0, 0, 0.0))
+        if begin <= start and end <= seen and self._now() < counts_until:
+            return []
+        seen = file.resident_end(start, min(end - start + ahead, file.size - start))
+        if seen < end:
+            return [Pages(file, start, end - start, ahead)]
+        if len(self._seen) >= SEEN_MAX:
+            self._seen.clear()
+        self._seen[file] = start, seen, self._now() + SEEN_SECONDS
+        return []
