@@ -128,9 +128,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     what = parser.add_subparsers(dest="what", required=True)
     what.add_parser("wheels", help="build a wheel for each").add_argument("directory", type=Path)
-    what.add_parser("test", help="run pytest with each").add_argument("words", nargs=argparse.REMAINDER)
-    arguments = parser.parse_args()
-    return wheels(arguments.directory) if arguments.what == "wheels" else test(arguments.words)
+    what.add_parser("test", help="run pytest with each; what follows is for pytest")
+    arguments, words = parser.parse_known_args()
+    if arguments.what == "test":
+        return test(words)
+    if words:
+        parser.error(f"unrecognized arguments: {' '.join(words)}")
+    return wheels(arguments.directory)
 
 
 if __name__ == "__main__":

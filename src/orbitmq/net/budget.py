@@ -1,5 +1,5 @@
-"""The memory that all connections of a server may use together: incomplete frames, requests in progress, and responses
-that peers do not read.
+"""What all connections of a server may use together: the memory of incomplete frames, requests in progress, and
+responses that peers do not read; and the time of a turn.
 
 Each connection has its own limits, but a thousand peers at their limits would use more memory than most machines have.
 When the total is exceeded the largest users are disconnected, so that a peer with one large message is not affected by
@@ -8,6 +8,7 @@ others. Knows of a connection only how to close it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Final, Protocol
 
@@ -17,6 +18,7 @@ _log = logging.getLogger(__name__)
 
 # bytes of each kind: 64 of the largest frames, and more than is in flight in normal operation
 MEMORY_MAX: Final = 1 << 30
+TURN_SECONDS: Final = 0.0005
 COUNTED_FROM: Final = 64 << 10  # bytes of one kind: less is what any connection may hold between two reads
 
 
@@ -61,11 +63,33 @@ class Budget:
         holder.abort()
 
 
+class TurnTime:
+    """How long connections with many requests may take together in one turn of the event loop, so that one with a
+    single request does not wait for all of them.
+    """
+
+    def __init__(self) -> None:
+        self._ends = 0.0
+        self._has_begun = False
+
+    def ends(self, loop: asyncio.AbstractEventLoop, now: float) -> float:
+        """When nothing more should begin in this turn; `now` is in seconds of any clock."""
+        if not self._has_begun:
+            self._ends = now + TURN_SECONDS
+            self._has_begun = True
+            loop.call_soon(self._end)
+        return self._ends
+
+    def _end(self) -> None:
+        self._has_begun = False
+
+
 class Budgets:
-    """One of each kind, `limit` bytes each."""
+    """One of each kind of memory, `limit` bytes each, and of time."""
 
     def __init__(self, limit: int = MEMORY_MAX, refusals: Refusals | None = None) -> None:
         refusals = refusals or Refusals()
         self.incomplete = Budget(limit, Limit.INCOMPLETE_BYTES, refusals)
         self.open = Budget(limit, Limit.OPEN_BYTES, refusals)
         self.unread = Budget(limit, Limit.UNREAD_BYTES, refusals)
+        self.turn = TurnTime()

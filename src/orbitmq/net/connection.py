@@ -38,9 +38,8 @@ _log = logging.getLogger(__name__)
 # Unsent bytes at which reading from the peer stops: one large pull response.
 WRITE_BUFFER_HIGH: Final = 4 << 20
 WRITE_BUFFER_LOW: Final = 1 << 20
-TURN_SECONDS: Final = 0.001  # that requests of one read may take before other connections get a turn
 LONG_SECONDS: Final = 0.05  # seconds of a turn from which on the request is logged
-TURN_COMMANDS: Final = 32  # of one read that are decoded for a turn, which takes a quarter of that time
+TURN_COMMANDS: Final = 32  # of one read that are decoded for a turn, which takes a quarter of a millisecond
 WRITE_BUFFER_MAX = 128 << 20  # held pulls may still respond to a paused peer; beyond this it is disconnected
 # Bytes a caller that does not wait may queue before others and the socket get a turn.
 WRITE_TURN_MAX: Final = 256 << 10
@@ -228,7 +227,13 @@ class Connection(asyncio.Protocol):
         if waited_ms > self._router.patience_ms and (busy_ms := self._counted_ms(waited_ms)) > self._router.patience_ms:
             commands = [frame for frame in map(self._decoded, commands) if not self._refuse_overdue(frame, busy_ms)]
         begun, last = monotonic(), len(commands)
-        ends = begun + TURN_SECONDS
+        ends = begun
+        if last > 1 and self._flow.serving:
+            ends = self._budgets.turn.ends(self.loop, begun)
+            if begun > ends:
+                self._in_turn = False
+                self._wait_for_turn(commands, waited_ms)
+                return
         for count, command in enumerate(commands, 1):
             if not isinstance(command, SendFrame) and command.flag & FLAG_RESPONSE:
                 self._resolve(command)
@@ -245,15 +250,11 @@ class Connection(asyncio.Protocol):
                         self._leave(commands[count:], waited_ms)
                         break
                 if count < last and monotonic() > ends and self._flow.serving:
-                    self._leave(commands[count:], waited_ms)
-                    self._regulate()
-                    self._go_on_soon()
+                    self._wait_for_turn(commands[count:], waited_ms)
                     break
         else:
             if self._decoder.has_more and self.is_open:
-                self._leave([], waited_ms)
-                self._regulate()
-                self._go_on_soon()
+                self._wait_for_turn([], waited_ms)
         self._in_turn = False
         if self._out:
             self._flush()
@@ -272,6 +273,11 @@ class Connection(asyncio.Protocol):
         """These, and bytes that are not decoded yet, must wait; they have waited since this time."""
         self._backlog = rest
         self._backlog_since = self.loop.time() - waited_ms / 1000
+
+    def _wait_for_turn(self, rest: list[Frame], waited_ms: float) -> None:
+        self._leave(rest, waited_ms)
+        self._regulate()
+        self._go_on_soon()
 
     def _go_on_soon(self) -> None:
         if not self._goes_on:

@@ -21,8 +21,9 @@ GAP_MAX: Final = 128 << 10  # messages of other queues between two of a pull; th
 AHEAD_BYTES: Final = 2 << 20  # read ahead of a message that was missed: its reader wants the next ones soon
 QUEUE_AHEAD_BYTES: Final = 64 << 10
 HEAD_BYTES: Final = 64 << 10  # of a message whose size is not known yet
-SEEN_SECONDS: Final = 0.5  # how long what was in memory is not asked for again: asking costs as much as five messages
-SEEN_MAX: Final = 1000  # files
+WINDOW: Final = 1 << 20  # bytes that are asked for together
+SEEN_SECONDS: Final = 0.5  # how long what was in memory is not asked for again: asking costs as much as ten messages
+SEEN_MAX: Final = 10_000  # windows
 
 
 class Pages(NamedTuple):
@@ -52,7 +53,7 @@ class ColdPages:
     def __init__(self, log: CommitLog, now: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._now = now
-        self._seen: dict[MappedFile, tuple[int, int, float]] = {}  # what was in memory, and until when that counts
+        self._seen: dict[tuple[MappedFile, int], float] = {}  # windows that were in memory -> until when that counts
 
     def entries(self, queue: ConsumeQueue, offset: int, size: int) -> list[Pages]:
         """What is absent of `size` bytes of queue entries from `offset` on."""
@@ -92,13 +93,21 @@ class ColdPages:
 
     def _absent(self, file: MappedFile, start: int, size: int, ahead: int) -> list[Pages]:
         end = min(start + size, file.size)
-        begin, seen, counts_until = self._seen.get(file, (0, 0, 0.0))
-        if begin <= start and end <= seen and self._now() < counts_until:
-            return []
-        seen = file.resident_end(start, min(end - start + ahead, file.size - start))
-        if seen < end:
-            return [Pages(file, start, end - start, ahead)]
+        for number in range(start // WINDOW, (end - 1) // WINDOW + 1):
+            if not self._has_window(file, number):
+                return [] if file.resident_end(start, end - start) >= end else [Pages(file, start, end - start, ahead)]
+        return []
+
+    def _has_window(self, file: MappedFile, number: int) -> bool:
+        """Whether all of a window of the file is in memory: its readers come back for what follows."""
+        now, key = self._now(), (file, number)
+        if self._seen.get(key, 0.0) > now:
+            return True
+        start = number * WINDOW
+        end = min(start + WINDOW, file.size)
+        if file.resident_end(start, end - start) < end:
+            return False
         if len(self._seen) >= SEEN_MAX:
             self._seen.clear()
-        self._seen[file] = start, seen, self._now() + SEEN_SECONDS
-        return []
+        self._seen[key] = now + SEEN_SECONDS
+        return True
