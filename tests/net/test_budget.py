@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from orbitmq.net.budget import COUNTED_FROM, Budget, Budgets
+from orbitmq.net.budget import COUNTED_FROM, Budget, Budgets, TurnTime
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.refusals import Limit, Refusals
@@ -134,3 +134,12 @@ def test_each_kind_has_a_budget_of_its_own() -> None:
     for budget in (budgets.incomplete, budgets.open, budgets.unread):
         budget.hold(peer, 90)
     assert not peer.is_cut_off
+
+
+async def test_connections_share_the_time_of_one_turn() -> None:
+    loop, turn = asyncio.get_running_loop(), TurnTime()
+    ends = turn.ends(loop, 10.0)
+    assert 10.0 < ends < 10.001
+    assert turn.ends(loop, 10.0003) == ends, "the second connection has what the first one left"
+    await asyncio.sleep(0)
+    assert turn.ends(loop, 20.0) > 20.0, "the next turn has time of its own"

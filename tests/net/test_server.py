@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import time
 
 import pytest
 
@@ -245,3 +246,33 @@ async def test_stopping_cuts_off_what_does_not_end_in_time(turned_clock: LoopFac
         await stopping
         assert await peer.is_closed()
         assert not server.connections
+
+
+async def test_a_single_request_is_served_before_what_many_connections_have_at_once(both_loops: LoopFactory) -> None:
+    """Each of them gets its responses in order, and none waits for ever."""
+    served: list[bytes] = []
+
+    def slow(_: Connection, command: Command) -> Command:
+        ends = time.perf_counter() + 0.0002
+        while time.perf_counter() < ends:
+            pass
+        served.append(command.body)
+        return command.response(0, body=command.body)
+
+    router = Router("slow")
+    router.add(ECHO, slow)
+    async with serving(router) as (_, address):
+        host, _, port = address.rpartition(":")
+        busy = [await asyncio.open_connection(host, int(port)) for _ in range(8)]
+        async with bare_peer(address) as single:
+            for number, (_, writer) in enumerate(busy):
+                bodies = [b"%d %d" % (number, count) for count in range(20)]
+                writer.write(b"".join(encode_frame(request(ECHO, body=body)) for body in bodies))
+            assert (await single.ask(request(ECHO, body=b"single"))).body == b"single"
+            await until(lambda: len(served) == 8 * 20 + 1, "all are served")
+        for _, writer in busy:
+            writer.close()
+    assert served.index(b"single") < 20, "a turn of the others is three requests, not some of each"
+    for number in range(8):
+        own = [body for body in served if body.startswith(b"%d " % number)]
+        assert own == [b"%d %d" % (number, count) for count in range(20)]
