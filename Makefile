@@ -10,7 +10,7 @@ LOCKED = $(PIP) install --quiet --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup develop installed tools data java services check static format bytecode platform wheel test \
-	test-interpreted test-pythons bench spark-kills bench-abuse bench-frozen bench-dashboard bench-spark bench-growth bench-turns fuzz \
+	test-interpreted test-pythons bench spark-kills bench-abuse bench-frozen bench-dashboard bench-spark bench-growth bench-turns bench-cold fuzz \
 	soak soak-steady demo screenshots reference site diagrams lock audit release
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo "make bench-abuse   latency of a well-behaved client while others are abusive; three minutes"
 	@echo "make bench-frozen  what senders experience when a broker freezes and dies, with either client"
 	@echo "make bench-turns delays of the event loop, with 10,000 topics; six minutes"
+	@echo "make bench-cold what sends wait for while consumers read 20 GB from the disk; four minutes"
 	@echo "make bench-dashboard response times of pages with 5,000 topics and 3,000 groups; a minute"
 	@echo "make bench-spark cost of Spark reads and the archive, compared with their peers; eight minutes"
 	@echo "make spark-kills streams into Parquet, lake and topics while their driver is killed 20 times; 25 minutes"
@@ -202,6 +203,10 @@ bench-abuse: installed tools platform
 # TURNS="--seconds 60 --queues 1000" is a shorter one.
 bench-turns: installed tools platform
 	$(MEASURED) $(BIN)/python bench/loop_turns.py $(TURNS)
+
+# COLD="--gigabytes 4" is a shorter one.
+bench-cold: installed tools platform
+	$(MEASURED) $(BIN)/python -m bench.cold $(COLD)
 
 bench-frozen: installed tools java platform
 	$(MEASURED) $(BIN)/python bench/frozen.py

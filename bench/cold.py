@@ -158,7 +158,15 @@ def measure(directory: Path, arguments: argparse.Namespace) -> None:
                 drop(directory / "store")
             reading = None
             if way != "alone":
-                command = [sys.executable, "-m", "bench.cold", "--read", address, "--seconds", str(arguments.seconds + WARM_UP_S)]
+                command = [
+                    sys.executable,
+                    "-m",
+                    "bench.cold",
+                    "--read",
+                    address,
+                    "--seconds",
+                    str(arguments.seconds + WARM_UP_S),
+                ]
                 reading = subprocess.Popen(["nice", "-n", "19", *command], stdout=subprocess.PIPE, text=True)
             uvloop.run(send(address, arguments.rate, WARM_UP_S))
             cpu = cpu_seconds([pid])
@@ -169,10 +177,9 @@ def measure(directory: Path, arguments: argparse.Namespace) -> None:
         p50, p99, p999 = (times[int(len(times) * share)] * 1e3 for share in (0.5, 0.99, 0.999))
         alone = alone or p99
         rate = len(times) / arguments.seconds
-        print(
-            f"{way:8} {p50:8.2f} {p99:8.2f} {p999:8.2f} {times[-1] * 1e3:8.2f} {rate:8,.0f} {read_rate:9,.0f} {cpu:6.2f}"
-            f"  p99 {p99 / alone:.2f} of that alone", flush=True,
-        )  # fmt: skip
+        worst, ratio = times[-1] * 1e3, p99 / alone
+        row = f"{way:8} {p50:8.2f} {p99:8.2f} {p999:8.2f} {worst:8.2f} {rate:8,.0f} {read_rate:9,.0f} {cpu:6.2f}"
+        print(f"{row}  p99 {ratio:.2f} of that alone", flush=True)
 
 
 def main() -> int:

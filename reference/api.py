@@ -42,7 +42,7 @@ SECTIONS = (
     ("Messages, results, statuses", ("orbitmq.message", "orbitmq.client.core.model", "orbitmq.wire")),
     ("Who consumes which queue", ("orbitmq.client.core.allocation",)),
     ("Hooks and callbacks", ("orbitmq.client.core.hooks", "orbitmq.client.core.transaction_end",
-                             "orbitmq.client.queue_listeners", "orbitmq.client.core.outgoing_message")),
+                             "orbitmq.client.queue_listeners", "orbitmq.client.core.outgoing")),
     ("Traces", ("orbitmq.client.core.trace",)),
 )  # fmt: skip
 """Sections of a long list of names, by the module that defines them. The rest comes last."""
