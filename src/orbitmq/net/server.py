@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 from collections import Counter, deque
@@ -82,7 +83,7 @@ class Server:
         try:
             server = await loop.create_server(self._open, host or None, port, backlog=BACKLOG, start_serving=False)
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
+            reason = os.strerror(error.errno or errno.EADDRNOTAVAIL)  # asyncio of 3.13 gives no number then
             raise ConfigurationError(f"cannot listen on {host or '*'}:{port}: {reason}") from error
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
