@@ -77,6 +77,27 @@ def test_a_hook_sees_every_attempt_of_every_way_to_send() -> None:
     run(scenario())
 
 
+def test_what_a_hook_returns_does_not_matter(caplog: pytest.LogCaptureFixture) -> None:
+    class Counter(Recorder):
+        def before(self, context: SendContext | ConsumeContext) -> int:  # type: ignore[override]
+            super().before(context)
+            return 5
+
+        def after(self, context: SendContext | ConsumeContext) -> int:  # type: ignore[override]
+            super().after(context)
+            return 6
+
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address) as producer:
+            seen = Counter()
+            producer.add_send_hook(seen)
+            await producer.send(Message("T", b"x"))
+            assert len(seen.sends) == 1
+
+    run(scenario())
+    assert "hook_failed" not in caplog.text
+
+
 def test_a_forbidden_send_fails_at_once_and_nothing_is_sent() -> None:
     class Forbidden(Exception):
         pass

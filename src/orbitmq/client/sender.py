@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from orbitmq.client.background import one_round
-from orbitmq.client.core.hooks import ForbiddenHook, SendContext, SendHook, each, message_kind
+from orbitmq.client.core.hooks import (
+    ForbiddenHook,
+    SendContext,
+    SendHook,
+    call_after,
+    call_before,
+    each,
+    message_kind,
+)
 from orbitmq.client.core.latency import PROBE_LOOK_S, PROBE_TIMEOUT_MS, FaultTable
 from orbitmq.client.core.model import SendResult, SendStatus
 from orbitmq.client.core.outgoing import Outgoing
@@ -253,13 +261,13 @@ class MessageSender:
                 forbid(context)
         except Exception as reason:  # the application's
             raise _Forbidden(reason) from reason
-        each(self._hooks, lambda hook, seen: hook.before(seen), context)
+        each(self._hooks, call_before, context)
         return context
 
     def _end(self, context: SendContext, result: SendResult | None, error: BaseException | None) -> None:
         context.cost_ms = self._instance.clock.now_ms() - context.began_ms
         context.result, context.error = result, error
-        each(self._hooks, lambda hook, seen: hook.after(seen), context)
+        each(self._hooks, call_after, context)
 
     def _stored_in(self, queue: MessageQueue, queue_id: int) -> MessageQueue:
         stored = queue if queue.queue_id == queue_id else replace(queue, queue_id=queue_id)
