@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from functools import partial
 
 import pytest
 
@@ -143,3 +145,21 @@ async def test_connections_share_the_time_of_one_turn() -> None:
     assert turn.ends(loop, 10.0003) == ends, "the second connection has what the first one left"
     await asyncio.sleep(0)
     assert turn.ends(loop, 20.0) > 20.0, "the next turn has time of its own"
+
+
+async def test_connections_without_time_have_their_turns_in_a_line() -> None:
+    """One that is not done goes to the end of it."""
+    loop, turn, served = asyncio.get_running_loop(), TurnTime(), list[str]()
+
+    def busy(name: str) -> None:
+        served.append(name)
+        ends = turn.ends(loop, time.monotonic())
+        while time.monotonic() <= ends:
+            pass
+        if len(served) < 10:
+            turn.wait(loop, partial(busy, name))
+
+    for name in "abc":
+        turn.wait(loop, partial(busy, name))
+    await until(lambda: len(served) >= 10)
+    assert "".join(served[:10]) == "abcabcabca"

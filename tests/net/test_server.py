@@ -272,6 +272,10 @@ async def test_a_single_request_is_served_before_what_many_connections_have_at_o
             await until(lambda: len(served) == 8 * 20 + 1, "all are served")
         for _, writer in busy:
             writer.close()
+    last = {
+        number: max(at for at, body in enumerate(served) if body.startswith(b"%d " % number)) for number in range(8)
+    }
+    assert min(last.values()) > 8 * 20 // 2, "none is done before the others had their turns"
     assert served.index(b"single") < 20, "a turn of the others is three requests, not some of each"
     for number in range(8):
         own = [body for body in served if body.startswith(b"%d " % number)]

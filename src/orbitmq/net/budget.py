@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
 from typing import Final, Protocol
 
 from orbitmq.runtime.refusals import Limit, Refusals
@@ -18,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 # bytes of each kind: 64 of the largest frames, and more than is in flight in normal operation
 MEMORY_MAX: Final = 1 << 30
-TURN_SECONDS: Final = 0.0005
+TURN_SECONDS: Final = 0.0005  # some fifty sends, or fifteen pulls: about what a send alone takes there and back
 COUNTED_FROM: Final = 64 << 10  # bytes of one kind: less is what any connection may hold between two reads
 
 
@@ -65,23 +68,38 @@ class Budget:
 
 class TurnTime:
     """How long connections with many requests may take together in one turn of the event loop, so that one with a
-    single request does not wait for all of them.
+    single request does not wait for all of them. Those that get no time wait in a line.
     """
 
     def __init__(self) -> None:
         self._ends = 0.0
         self._has_begun = False
+        self._waiting: deque[Callable[[], object]] = deque()
 
     def ends(self, loop: asyncio.AbstractEventLoop, now: float) -> float:
-        """When nothing more should begin in this turn; `now` is in seconds of any clock."""
+        """When nothing more should begin in this turn; `now` is monotonic time."""
         if not self._has_begun:
             self._ends = now + TURN_SECONDS
             self._has_begun = True
-            loop.call_soon(self._end)
+            loop.call_soon(self._end, loop)
         return self._ends
 
-    def _end(self) -> None:
+    def wait(self, loop: asyncio.AbstractEventLoop, go_on: Callable[[], object]) -> None:
+        """Have `go_on` called in a later turn, after those that wait already."""
+        self._waiting.append(go_on)
+        self.ends(loop, monotonic())
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The turn is over. The next one belongs to those that wait."""
         self._has_begun = False
+        try:
+            for _ in range(len(self._waiting)):
+                self._waiting.popleft()()
+                if self._has_begun and monotonic() > self._ends:
+                    break
+        finally:
+            if self._waiting:
+                self.ends(loop, monotonic())
 
 
 class Budgets:

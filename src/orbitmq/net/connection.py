@@ -224,16 +224,16 @@ class Connection(asyncio.Protocol):
         nothing.
         """
         self._in_turn = True
-        if waited_ms > self._router.patience_ms and (busy_ms := self._counted_ms(waited_ms)) > self._router.patience_ms:
-            commands = [frame for frame in map(self._decoded, commands) if not self._refuse_overdue(frame, busy_ms)]
-        begun, last = monotonic(), len(commands)
-        ends = begun
-        if last > 1 and self._flow.serving:
+        begun = ends = monotonic()
+        if len(commands) > 1 and self._flow.serving:
             ends = self._budgets.turn.ends(self.loop, begun)
             if begun > ends:
                 self._in_turn = False
                 self._wait_for_turn(commands, waited_ms)
                 return
+        if waited_ms > self._router.patience_ms and (busy_ms := self._counted_ms(waited_ms)) > self._router.patience_ms:
+            commands = [frame for frame in map(self._decoded, commands) if not self._refuse_overdue(frame, busy_ms)]
+        last = len(commands)
         for count, command in enumerate(commands, 1):
             if not isinstance(command, SendFrame) and command.flag & FLAG_RESPONSE:
                 self._resolve(command)
@@ -277,7 +277,9 @@ class Connection(asyncio.Protocol):
     def _wait_for_turn(self, rest: list[Frame], waited_ms: float) -> None:
         self._leave(rest, waited_ms)
         self._regulate()
-        self._go_on_soon()
+        if not self._goes_on:
+            self._goes_on = True
+            self._budgets.turn.wait(self.loop, self._go_on)
 
     def _go_on_soon(self) -> None:
         if not self._goes_on:
