@@ -83,7 +83,7 @@ class MasterWatch:
         self._refused: dict[str, tuple[str, float]] = {}  # slave -> reason, and time of the report
         self._slaves: dict[str, set[str]] = {}  # name server -> addresses it had for slaves
         self._looking: asyncio.Task[None] | None = None
-        self._has_new_slave = False
+        self._new_slave = asyncio.Event()
         self._doing: set[asyncio.Task[None]] = set()
 
     def add_to(self, router: Router) -> None:
@@ -228,15 +228,19 @@ class MasterWatch:
         loop = asyncio.get_running_loop()
         soon_ends, next_look = loop.time() + SOON_SECONDS, loop.time()
         while not self.superseded:
-            if loop.time() >= next_look or self._has_new_slave:  # they list the slaves that are asked after a pause
-                self._has_new_slave = False
+            if loop.time() >= next_look or self._new_slave.is_set():  # they list the slaves to be asked after a pause
+                self._new_slave.clear()
                 next_look = loop.time() + ROUND_LATER_SECONDS
                 await asyncio.gather(*map(self._look_at, self._name_servers))
             asked = {address for address, other in self.others.items() if other.may_be_asked}
             known = asked | {self._record.known.former_master} - {"", self._address()}
             for address in known:
                 await self._exchange(address)
-            await asyncio.sleep(ROUND_SECONDS if loop.time() < soon_ends else ROUND_LATER_SECONDS)
+            await asyncio.sleep(ROUND_SECONDS)
+            if loop.time() >= soon_ends:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(ROUND_LATER_SECONDS - ROUND_SECONDS):
+                        await self._new_slave.wait()
 
     async def _exchange(self, address: str) -> bool:
         """Report this master to the broker at `address` and evaluate its response. Returns whether it responds."""
@@ -271,7 +275,7 @@ class MasterWatch:
         if other.epoch >= EPOCH_MAX or max(len(other.broker_addr), len(other.refusal)) > TEXT_LENGTH_MAX:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "no broker has such an epoch, address or reason")
         if not other.is_master and other.broker_addr not in self._listed_slaves:
-            self._has_new_slave = True
+            self._new_slave.set()
         if other.is_master or other.epoch > self.epoch:
             self._judge(other.broker_addr, other, may_be_asked=False)
         if other.refusal and not other.is_master:
