@@ -33,6 +33,7 @@ MESSAGE_BYTES = 1280  # in the log
 FILE_BYTES = 1 << 30
 LOADED_FILES = 6
 WARM_UP_S = 3.0
+SILENT_S = 30.0
 WAYS = ("alone", "cold", "warm")
 
 
@@ -54,8 +55,10 @@ class Reader(Follower):
         if answer.code == ResponseCode.SUCCESS:
             self._offsets[number] = answer.field("nextBeginOffset")
             self._meter.delivered += self._offsets[number] - before
-        else:
+        elif answer.code == ResponseCode.PULL_NOT_FOUND:  # the end
             self._offsets[number] = 0
+        else:
+            raise RuntimeError(f"a pull was refused: {answer.remark}")
         self._ask(number)
 
 
@@ -88,6 +91,8 @@ async def send(address: str, rate: int, seconds: float) -> Meter:
     while (due := begun + number / rate) < begun + seconds:
         if (pause := due - time.perf_counter()) > 0:
             await asyncio.sleep(pause)
+        if time.perf_counter() > begun + seconds + SILENT_S:
+            raise RuntimeError(f"the broker has not responded to {len(peers)} sends for {SILENT_S:g} s")
         if free:
             go(free.pop(), due)
             number += 1

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.broker.broker import Broker
+from orbitmq.message.flags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION
 from orbitmq.store.files import MappedFile
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import ViewMessageHeader
@@ -139,6 +140,47 @@ async def test_a_slave_that_begins_late_gets_what_has_been_read(tmp_path: Path, 
         await caught_up(slave, master)
         assert files(slave) == files(master)
         assert threading.get_ident() not in disk.threads
+
+
+async def test_a_commit_that_comes_while_a_pull_is_read_is_not_undone(tmp_path: Path, disk: Disk) -> None:
+    async with backlog(tmp_path) as (broker, client):
+        pulling = asyncio.create_task(
+            client.pull("T", sys_flag=PULL_COMMIT_OFFSET | PULL_SUBSCRIPTION, commit_offset=3)
+        )
+        await until(lambda: disk.threads, "a thread reads")
+        group = "readers"
+        assert broker.offsets.query(group, "T", 0) == 3
+        broker.offsets.commit(group, "T", 0, 7)
+        disk.may_read.set()
+        await pulling
+        assert broker.offsets.query(group, "T", 0) == 7
+
+
+async def test_a_disk_that_never_tells_what_it_has_brought_does_not_hold_up_delivery(
+    tmp_path: Path, disk: Disk, turned_clock: LoopFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MappedFile, "resident_end", lambda _file, start, _size: start)
+    disk.may_read.set()
+    time = Time()
+    async with backlog(tmp_path, time) as (broker, client):
+        await time.pass_by(1, while_disks_stand=True)
+        await until(lambda: broker.store.max_offset("T", 0) == 11, "it is delivered")
+        assert len(await client.read("T")) == 11
+        assert (await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(offset=0))).code == 0
+        async with running(made_slave(tmp_path / "slave", broker, **OPTIONS)) as slave:
+            await caught_up(slave, broker)
+
+
+async def test_a_place_inside_a_message_has_nobody_read_the_whole_log(tmp_path: Path, disk: Disk) -> None:
+    """Any four bytes there may pass for a size."""
+    disk.may_read.set()
+    broker = made_broker(tmp_path / "master", None, mappedFileSizeCommitLog=str(64 * MIB))
+    async with running(broker), client_of(broker) as client:
+        await client.send("T", b"\x03\xff\xff\xff" * 100)
+        await fill(client)
+        answer = await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(offset=200))
+        assert answer.code in (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
+        assert max(size for _, _, size in disk.fetched) <= 16 * MIB
 
 
 def test_what_the_kernel_has_dropped_is_fetched(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from orbitmq.net.connection import Answer, Connection, Handler
 from orbitmq.store.cold import Pages, Then, fetch
 from orbitmq.wire.command import Command
 
-READERS_MAX: Final = 4  # a disk serves several reads at a time; one that hangs must not take the threads of others
+READERS_MAX: Final = 4  # a disk serves several reads at a time; if it hangs, what is in memory is served all the same
 
 
 class ColdReads:
@@ -32,7 +32,7 @@ class ColdReads:
         reading.add_done_callback(partial(_done, then))
 
     def stop(self) -> None:
-        """Read nothing more. Does not wait for a disk."""
+        """Begin no further read."""
         self._readers.shutdown(wait=False, cancel_futures=True)
 
 

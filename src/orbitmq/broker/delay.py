@@ -78,6 +78,7 @@ class DelayedDelivery:
         self._waits_for: dict[int, int] = {}  # level -> offset of a blocking message that was logged
         self._resting: dict[int, int] = {}  # level that failed -> time of the next attempt
         self._awaiting: set[int] = set()  # levels whose next message has no room in its queue, or is not in memory
+        self._fetched_places: dict[int, int] = {}  # level -> message that was brought into memory
         self._room_made = asyncio.Event()  # for one of them
         self._lines = Refusals()
         self._changed = False
@@ -196,9 +197,12 @@ class DelayedDelivery:
 
     def _must_fetch(self, level: int, physical_offset: int) -> bool:
         """Whether the next message has left memory; then the level waits for it."""
-        if self._fetch is None or not (absent := self._store.absent_unit(physical_offset)):
+        if self._fetch is None or self._fetched_places.get(level) == physical_offset:
+            return False
+        if not (absent := self._store.absent_unit(physical_offset)):
             return False
         self._awaiting.add(level)
+        self._fetched_places[level] = physical_offset  # once: some file systems never tell that it is there
         self._fetch(absent, partial(self._fetched, level))
         return True
 

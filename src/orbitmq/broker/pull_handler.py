@@ -62,6 +62,7 @@ _CODES = {
 }
 _REMARKS = {status: status.name for status in GetStatus}
 _CORRECTED = frozenset(GetStatus) - {GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING}
+ASKED_MAX: Final = 2
 _NOT_YET = (GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.NO_MESSAGE_IN_QUEUE)  # at a slave, which may be behind
 _EMPTY = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
 
@@ -113,30 +114,24 @@ class PullHandler:
         self._failed = router.failed
 
     def pull(self, connection: Connection, command: Command) -> Command | None:
-        """First run of a pull: commits the offset it carries, and may hold it. Neither before what it reads is in
-        memory.
-        """
+        """First run of a pull: commits the offset it carries, and may hold it."""
+        return self._pull(ASKED_MAX, connection, command)
+
+    def _pull(self, asked: int, connection: Connection, command: Command) -> Command | None:
+        """Up to `asked` times what it reads is brought into memory first: queue entries, then what they lead to."""
         header = command.header(PullMessageHeader)
         wanted = self._check(header)
-        absent = self._store.absent_entries(header.topic, header.queue_id, header.queue_offset, wanted)
-        if absent:
-            self._cold.serve_later(connection, command, absent, self._pull)
-            return None
-        return self._run(connection, command, header, wanted)
-
-    def _pull(self, connection: Connection, command: Command) -> Command | None:
-        header = command.header(PullMessageHeader)
-        return self._run(connection, command, header, self._check(header))
-
-    def _run(
-        self, connection: Connection, command: Command, header: PullMessageHeader, wanted: Selection
-    ) -> Command | None:
         if self._resumption.is_on and (moved := self._moved(connection, header)) is not None:
             return self._answer(command, header, moved, ResponseCode.PULL_OFFSET_MOVED)
         commit_offset = self._offset_to_commit(connection, header)
-        result = self._read(connection, header, wanted)
-        if header.sys_flag & PULL_COMMIT_OFFSET and not self._is_slave:
+        absent = self._store.absent_entries(header.topic, header.queue_id, header.queue_offset, wanted) if asked else []
+        result = None if absent else self._read(connection, header, wanted)
+        # Not when it runs again: the group may have committed more since.
+        if header.sys_flag & PULL_COMMIT_OFFSET and not self._is_slave and asked == ASKED_MAX:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, commit_offset)
+        if result is None:
+            self._cold.serve_later(connection, command, absent, partial(self._pull, asked - 1))
+            return None
         code = _code_of(result, header.queue_offset)
         comes_later = code == ResponseCode.PULL_NOT_FOUND or (not self._corrects and result.status in _NOT_YET)
         may_wait = comes_later and header.sys_flag & PULL_SUSPEND

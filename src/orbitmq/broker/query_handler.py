@@ -38,6 +38,7 @@ from orbitmq.wire.headers import (
 )
 from orbitmq.wire.requests import RequestCode
 
+VIEWED_MAX = 2
 ANSWER_SIZE_MAX = FRAME_SIZE_MAX - (64 << 10)  # bytes of messages; a peer would refuse a longer frame
 
 
@@ -119,14 +120,14 @@ class QueryHandler:
 
     def view_message(self, connection: Connection, command: Command) -> Command | None:
         """One stored unit by its place in the commit log, which clients read out of an offset message id."""
-        header = command.header(ViewMessageHeader)
-        if absent := self._store.absent_unit(header.offset):
-            self._cold.serve_later(connection, command, absent, self._view)
-            return None
-        return self._view(connection, command)
+        return self._view(VIEWED_MAX, connection, command)
 
-    def _view(self, _connection: Connection, command: Command) -> Command:
+    def _view(self, asked: int, connection: Connection, command: Command) -> Command | None:
+        """Up to `asked` times what is read is brought into memory first: the head, then what it says there is."""
         header = command.header(ViewMessageHeader)
+        if asked and (absent := self._store.absent_unit(header.offset)):
+            self._cold.serve_later(connection, command, absent, partial(self._view, asked - 1))
+            return None
         unit = self._store.unit_at(header.offset)
         if unit is None or len(unit) > ANSWER_SIZE_MAX:  # inside a message any four bytes may pass for a size
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"no message can be read at offset {header.offset}")

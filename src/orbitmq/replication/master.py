@@ -48,6 +48,7 @@ class SlaveLink(asyncio.Protocol):
         self._heard = self._wrote = 0.0
         self.host = self.address = ""
         self.place: int | None = None  # unknown before the first report
+        self._fetched_place = -1
         self.acknowledged = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -145,8 +146,9 @@ class SlaveLink(asyncio.Protocol):
             piece = self._owner.piece(place)
             if piece is None:
                 break
-            if self._owner.must_fetch(place, len(piece), self._fetched):
-                self._fetches = True
+            self.place = place
+            if place != self._fetched_place and self._owner.must_fetch(place, len(piece), self._fetched):
+                self._fetches, self._fetched_place = True, place  # once: some file systems never tell that it is there
                 break
             self._transport.writelines((HEAD.pack(place, len(piece)), piece))
             place += len(piece)

@@ -1,13 +1,14 @@
 """What of the store may have to come from the disk: asked of the kernel before the event loop reads it.
 
 A page that is missed stops the thread that touches it, with the interpreter lock held, until the disk has brought it:
-every connection would wait. Only what is not near the end of its file is asked for; what was written last is in memory.
+every connection would wait. What was written a moment ago is in memory, and not asked for.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from orbitmq.message.unit import INT32
@@ -18,7 +19,9 @@ from orbitmq.store.queue import ENTRY_SIZE, ConsumeQueue
 HOT_BYTES: Final = 64 << 20  # at the end of the log
 HOT_ENTRIES: Final = 200  # at the end of a queue: about a page
 GAP_MAX: Final = 128 << 10  # messages of other queues between two of a pull; these come along
-AHEAD_BYTES: Final = 2 << 20  # read ahead of a message that was missed: its reader wants the next ones soon
+AHEAD_BYTES: Final = 2 << 20  # read ahead at most, behind what was missed: its reader wants what follows soon,
+AHEAD_TIMES: Final = 8  # and so many times as much as this; messages of a topic may lie far apart
+UNIT_BYTES_MAX: Final = 16 << 20  # no response holds a larger message
 QUEUE_AHEAD_BYTES: Final = 64 << 10
 HEAD_BYTES: Final = 64 << 10  # of a message whose size is not known yet
 WINDOW: Final = 1 << 20  # bytes that are asked for together
@@ -53,12 +56,13 @@ class ColdPages:
     def __init__(self, log: CommitLog, now: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._now = now
-        self._seen: dict[tuple[MappedFile, int], float] = {}  # windows that were in memory -> until when that counts
+        self._opened_at = 0
+        self._seen: dict[tuple[Path, int], float] = {}  # windows that were in memory -> until when that counts
 
     def entries(self, queue: ConsumeQueue, offset: int, size: int) -> list[Pages]:
         """What is absent of `size` bytes of queue entries from `offset` on."""
         start = offset * ENTRY_SIZE
-        if queue.readable - start <= HOT_ENTRIES * ENTRY_SIZE:
+        if queue.readable - start <= HOT_ENTRIES * ENTRY_SIZE and self.is_hot(queue.max_physical_offset - 1):
             return []
         file = queue.files.find(start)
         return [] if file is None else self._absent(file, start % queue.files.file_size, size, QUEUE_AHEAD_BYTES)
@@ -81,15 +85,25 @@ class ColdPages:
             return []
         if absent := self._absent_units(place, place + HEAD_BYTES):
             return absent
-        return self._absent_units(place, place + max(0, INT32.unpack(head)[0]))
+        size = min(INT32.unpack(head)[0], UNIT_BYTES_MAX)  # inside a message any four bytes may pass for a size
+        return self._absent_units(place, place + size) if size > HEAD_BYTES else []
+
+    def opened(self) -> None:
+        """The log is open: what is there need not be in memory."""
+        self._opened_at = self._log.end
+
+    @property
+    def hot_from(self) -> int:
+        """The place of the log from which on everything was written a moment ago."""
+        return max(self._log.end - HOT_BYTES, self._opened_at)
 
     def is_hot(self, place: int) -> bool:
-        """Whether a place of the log was written a moment ago."""
-        return self._log.end - place <= HOT_BYTES
+        return place >= self.hot_from
 
     def _absent_units(self, start: int, end: int) -> list[Pages]:
         file = self._log.files.find(start) if start >= 0 and not self.is_hot(start) else None
-        return [] if file is None else self._absent(file, start % self._log.files.file_size, end - start, AHEAD_BYTES)
+        ahead = min(AHEAD_BYTES, AHEAD_TIMES * (end - start))
+        return [] if file is None else self._absent(file, start % self._log.files.file_size, end - start, ahead)
 
     def _absent(self, file: MappedFile, start: int, size: int, ahead: int) -> list[Pages]:
         end = min(start + size, file.size)
@@ -100,7 +114,7 @@ class ColdPages:
 
     def _has_window(self, file: MappedFile, number: int) -> bool:
         """Whether all of a window of the file is in memory: its readers come back for what follows."""
-        now, key = self._now(), (file, number)
+        now, key = self._now(), (file.path, number)  # not the file: its memory is free once nobody holds it
         if self._seen.get(key, 0.0) > now:
             return True
         start = number * WINDOW

@@ -173,6 +173,7 @@ class MessageStore:
             self._fs.make_directory(self.options.root)
             self._lock = self._fs.lock(self.options.root / "lock")
             self._load()
+            self._cold.opened()
         except OSError as error:
             self._let_go()
             raise StoreError(f"the store directory {self.options.root} cannot be used: {error}") from error
@@ -562,7 +563,7 @@ class MessageStore:
         if queue is None:
             zero = QueueOffset(0)
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, zero, zero, zero, [])
-        return pull_batch.get(self._log, queue, offset, max_count, wanted, self._limits)
+        return pull_batch.get(self._log, queue, offset, max_count, wanted, self._limits, self._cold.hot_from)
 
     def absent_entries(self, topic: str, queue_id: int, offset: int, wanted: Selection = EVERYTHING) -> list[Pages]:
         """What `get` reads of the disk before it returns: `fetch` it first. Empty if all of it is in memory."""

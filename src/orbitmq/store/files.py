@@ -189,12 +189,12 @@ class MappedFile:
         """Up to where the map can be read from `start` on without the disk: `start + size` at the most, which is also
         the answer if the kernel does not tell.
         """
-        first = start - start % PAGE
+        first = start - start % mmap.PAGESIZE
         try:
             pages = memory.resident_pages(self.data, first, start + size - first)
         except OSError:
             return start + size
-        return min(first + pages * PAGE, start + size)
+        return min(first + pages * mmap.PAGESIZE, start + size)
 
     def fetch(self, start: int, size: int, ahead: int) -> None:
         """Bring these bytes into memory, and have the kernel begin with `ahead` more. For any thread; waits for the

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from orbitmq.store.cold import HOT_BYTES
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.extended_queue import ADDRESS_MAX, Extension
 from orbitmq.store.options import StoreOptions
@@ -96,9 +95,12 @@ class BatchLimits:
 
 
 def get(
-    log: CommitLog, queue: ConsumeQueue, offset: int, max_count: int, selection: Selection, limits: BatchLimits
-) -> GetResult:
-    """Returns messages of `queue` from `offset` on that match the selection."""
+    log: CommitLog, queue: ConsumeQueue, offset: int, max_count: int, selection: Selection, limits: BatchLimits,
+    hot_from: int = 0,
+) -> GetResult:  # fmt: skip
+    """Returns messages of `queue` from `offset` on that match the selection. From `hot_from` on the log was written a
+    moment ago.
+    """
     low, high = queue.min_offset, queue.readable_offset
     if (outside := _outside(offset, low, high)) is not None:
         status, following = outside
@@ -107,7 +109,7 @@ def get(
     if view is None:
         following = (offset // _entries_a_file(queue) + 1) * _entries_a_file(queue)
         return GetResult(GetStatus.OFFSET_FOUND_NULL, QueueOffset(following), low, high, [])
-    return _scan(log, queue, view, offset, max_count, selection, limits, low, high)
+    return _scan(log, queue, view, offset, max_count, selection, limits, low, high, hot_from)
 
 
 def _outside(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
@@ -125,7 +127,7 @@ def _outside(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
 
 def _scan(
     log: CommitLog, queue: ConsumeQueue, view: memoryview, offset: int, max_count: int, selection: Selection,
-    limits: BatchLimits, low: QueueOffset, high: QueueOffset,
+    limits: BatchLimits, low: QueueOffset, high: QueueOffset, hot_from: int,
 ) -> GetResult:  # fmt: skip
     buffers: list[memoryview] = []
     matcher, look = selection
@@ -144,7 +146,7 @@ def _scan(
     is_run = False
     status = GetStatus.NO_MATCHED_MESSAGE
     memory_start: i64 = log.end - limits.memory_bytes
-    hot_start: i64 = log.end - HOT_BYTES
+    hot_start: i64 = hot_from
     places: list[int] = []
     for place, size, code in ENTRY.iter_unpack(view[: max(SCAN_BYTES_MIN, ENTRY_SIZE * max_count)]):
         if count:
