@@ -10,8 +10,8 @@ LOCKED = $(PIP) install --quiet --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup develop installed tools data java services check static format bytecode platform wheel test \
-	test-interpreted test-pythons bench spark-kills bench-abuse bench-frozen bench-dashboard bench-spark bench-growth bench-turns bench-cold fuzz \
-	soak soak-steady demo screenshots reference site diagrams lock audit release
+	test-interpreted test-pythons bench spark-kills bench-abuse bench-frozen bench-dashboard bench-spark bench-growth \
+	bench-turns bench-cold fuzz soak soak-steady demo screenshots reference site diagrams lock audit release
 
 help:
 	@echo "make setup      install orbitmq into .venv, compiled if there is a C compiler; run .venv/bin/orbitmq"

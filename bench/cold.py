@@ -22,8 +22,8 @@ from typing import Any
 
 import uvloop
 
-from bench.growth_load import Answer, Follower, Meter, Peer, Place, Senders, _connect, cpu_seconds, pull_frame
-from bench.loop_turns import free_port
+from bench.growth_load import Answer, Follower, Meter, Peer, Place, Senders, connect, cpu_seconds, pull_frame
+from bench.loop_turns import launched
 from orbitmq.wire.codes import ResponseCode
 
 TOPIC, QUEUES = "growth-00000", 8
@@ -66,7 +66,7 @@ async def read(address: str, seconds: float) -> dict[str, Any]:
     places: list[Place] = [(TOPIC, queue) for queue in range(QUEUES)]
     meter = Meter()
     for number in range(READERS):
-        (peer,) = await _connect(address, 1)
+        (peer,) = await connect(address, 1)
         Reader(peer, f"cold-readers-{number}", places, meter).go()
     await asyncio.sleep(seconds)
     return {"delivered": meter.delivered / seconds}
@@ -74,7 +74,7 @@ async def read(address: str, seconds: float) -> dict[str, Any]:
 
 async def send(address: str, rate: int, seconds: float) -> Meter:
     """One connection for each of many sends in flight: they wait for the broker, not for one another."""
-    peers = await _connect(address, 50)
+    peers = await connect(address, 50)
     senders, meter = Senders([("sent-00000", queue) for queue in range(QUEUES)]), Meter(is_open=True)
     free = list(peers)
     begun = time.perf_counter()
@@ -104,23 +104,10 @@ async def send(address: str, rate: int, seconds: float) -> Meter:
 
 @contextmanager
 def broker(directory: Path) -> Iterator[tuple[int, str]]:
-    port = 20_000 + free_port() % 9000
-    options = {
-        "brokerName": "cold", "listenPort": port, "fastListenPort": free_port(), "brokerIP1": "127.0.0.1",
-        "storePathRootDir": directory / "store", "mappedFileSizeCommitLog": FILE_BYTES,
-        "diskMaxUsedSpaceRatio": 95,
-    }  # fmt: skip
-    path = directory / "broker.conf"
-    path.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
-    with (directory / "log").open("w") as log:
-        process = subprocess.Popen([sys.executable, "-m", "orbitmq", "broker", "-c", str(path)], stderr=log)
-        try:
-            time.sleep(2)
-            yield process.pid, f"127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            process.wait(120)
-            print("\n".join(line for line in (directory / "log").read_text().splitlines() if "loop_stalled" in line))
+    """A running one: process and address."""
+    options = {"mappedFileSizeCommitLog": FILE_BYTES, "diskMaxUsedSpaceRatio": 95}
+    with launched(directory, options) as (pid, port):
+        yield pid, f"127.0.0.1:{port}"
 
 
 def drop(store: Path) -> None:

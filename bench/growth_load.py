@@ -279,7 +279,7 @@ class Pullers:
         return self._count if answer.code == ResponseCode.SUCCESS else 0
 
 
-async def _connect(address: str, count: int) -> list[Peer]:
+async def connect(address: str, count: int) -> list[Peer]:
     host, _, port = address.rpartition(":")
     loop = asyncio.get_running_loop()
     return [(await loop.create_connection(Peer, host, int(port)))[1] for _ in range(count)]
@@ -290,11 +290,11 @@ async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
     meter = Meter()
     if arguments.work == "fill":
         return await _fill(arguments, places, meter)
-    peers = [peer for address in arguments.address for peer in await _connect(address, arguments.connections)]
+    peers = [peer for address in arguments.address for peer in await connect(address, arguments.connections)]
     pullers = Pullers(places, arguments.depth, arguments.batch)
     ask, take = (pullers.next, pullers.taken) if arguments.work == "pull" else (Senders(places).next, sent)
     for number in range(arguments.groups):
-        (peer,) = await _connect(arguments.address[0], 1)
+        (peer,) = await connect(arguments.address[0], 1)
         Follower(peer, f"growth-followers-{number}", places, meter).go()
     lanes = [Lane(peers[i :: arguments.in_flight], ask, take, meter) for i in range(arguments.in_flight)]
     for lane in lanes:
@@ -335,7 +335,7 @@ async def _fill(arguments: argparse.Namespace, places: Sequence[Place], meter: M
         meter.refusal = "" if sent(answer) else answer.remark
         return not meter.refusal
 
-    await asyncio.gather(*map(fill, await _connect(arguments.address[0], FILL_CONNECTIONS)))
+    await asyncio.gather(*map(fill, await connect(arguments.address[0], FILL_CONNECTIONS)))
     return meter.row(time.perf_counter() - began, cpu_seconds(arguments.pids) - cpu)
 
 

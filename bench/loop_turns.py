@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -31,11 +31,13 @@ from orbitmq.operations.topics import create_topic
 from orbitmq.wire.headers import SendMessageV2Header
 from orbitmq.wire.objects import encode
 from orbitmq.wire.requests import RequestCode
+from tests.support.process import wait_until
 
 BUCKET = re.compile(r'orbitmq_event_loop_delay_seconds_bucket\{[^}]*clock="(\w+)"[^}]*le="([^"]+)"[^}]*\} (\S+)')
 LISTED = 500  # topics of one request
 CHANGE_SECONDS = 10.0
 BODY = b"x" * 200
+START_S = 120.0
 
 
 def free_port() -> int:
@@ -45,24 +47,41 @@ def free_port() -> int:
 
 
 @contextmanager
-def broker(directory: Path) -> Iterator[tuple[int, int, int]]:
-    """A running one: process, port, and port of its figures."""
-    port, figures = free_port(), free_port()
-    options = {
-        "brokerName": "turns", "listenPort": port, "fastListenPort": free_port(), "brokerIP1": "127.0.0.1",
-        "storePathRootDir": directory / "store", "archiveGuard": "true", "metricsExporterType": "PROM",
-        "metricsPromExporterPort": figures, "mappedFileSizeCommitLog": 256 << 20,
+def launched(directory: Path, options: Mapping[str, object]) -> Iterator[tuple[int, int]]:
+    """A broker that serves, with these options besides: process and port."""
+    port = free_port()
+    known = {
+        "brokerName": directory.name, "listenPort": port, "fastListenPort": free_port(), "brokerIP1": "127.0.0.1",
+        "storePathRootDir": directory / "store",
     }  # fmt: skip
     path = directory / "broker.conf"
-    path.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
+    path.write_text("".join(f"{key}={value}\n" for key, value in {**known, **options}.items()))
     with (directory / "log").open("w") as log:
         process = subprocess.Popen([sys.executable, "-m", "orbitmq", "broker", "-c", str(path)], stderr=log)
         try:
-            yield process.pid, port, figures
+            wait_until(lambda: serves(port), START_S, f"the broker of {path} to serve")
+            yield process.pid, port
         finally:
             process.terminate()
             process.wait(120)
             print("\n".join(line for line in (directory / "log").read_text().splitlines() if "loop_stalled" in line))
+
+
+def serves(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def broker(directory: Path) -> Iterator[tuple[int, int, int]]:
+    """A running one: process, port, and port of its figures."""
+    figures = free_port()
+    options = {
+        "archiveGuard": "true", "metricsExporterType": "PROM", "metricsPromExporterPort": figures,
+        "mappedFileSizeCommitLog": 256 << 20,
+    }  # fmt: skip
+    with launched(directory, options) as (pid, port):
+        yield pid, port, figures
 
 
 def header(topic: str, queue_id: int) -> SendMessageV2Header:
