@@ -47,6 +47,6 @@ def _serve(connection: Connection, command: Command, handler: Handler, error: Ba
         if error is not None:
             raise error
         answer = handler(connection, command)
-    except Exception as failure:
+    except Exception as failure:  # an error becomes the response, as in a handler that is called at once
         answer = connection.failed(command, failure)
     connection.complete(command, answer)

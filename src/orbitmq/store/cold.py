@@ -80,7 +80,7 @@ class ColdPages:
         return found + self._absent_units(start, end)
 
     def unit(self, place: int) -> list[Pages]:
-        """What is absent of the unit at a place; its head tells its size."""
+        """The absent pages of the unit at a place, whose head has its size."""
         if self.is_hot(place) or (head := self._log.slice(place, INT32.size)) is None:
             return []
         if absent := self._absent_units(place, place + HEAD_BYTES):
@@ -114,7 +114,7 @@ class ColdPages:
 
     def _has_window(self, file: MappedFile, number: int) -> bool:
         """Whether all of a window of the file is in memory: its readers come back for what follows."""
-        now, key = self._now(), (file.path, number)  # not the file: its memory is free once nobody holds it
+        now, key = self._now(), (file.path, number)  # not the file, whose memory would stay mapped
         if self._seen.get(key, 0.0) > now:
             return True
         start = number * WINDOW
