@@ -149,6 +149,22 @@ def test_with_nothing_left_it_is_a_fresh_start(tmp_path: Path) -> None:
     assert recover(path, parse) == (None, "")
 
 
+def test_a_file_that_is_first_saved_while_it_is_read_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, look = tmp_path / "state.json", Path.is_file
+
+    def saved_after_the_look(place: Path) -> bool:
+        monkeypatch.setattr(Path, "is_file", look)
+        found = look(place)
+        save_with_backup(path, "<1>")
+        return found
+
+    monkeypatch.setattr(Path, "is_file", saved_after_the_look)
+    assert load(path) is None
+    assert load(path) == "<1>"
+
+
 @pytest.mark.parametrize("damage", ["empty", "cut", "not text"])
 def test_a_damaged_file_never_replaces_a_good_backup(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "topics.json"

@@ -91,15 +91,15 @@ def load_with_backup(path: Path, parse: Callable[[str], T]) -> T | None:
     StoreDamaged if one exists and none can be read: an empty table would silently lose the file's content.
     """
     backup = backup_of(path)
+    if not (path.is_file() or backup.is_file()):  # asked first: a file that its owner saves meanwhile is not damaged
+        return None
     for place in (path, backup):
         value = _parsed(place, parse)
         if value is not None:
             if place is backup:
                 _log.error("event=state_file_replaced path=%s by=%s reason=%s", path, backup, _fault(path))
             return value
-    if path.is_file() or backup.is_file():
-        raise StoreDamaged(f"{path} cannot be read; repair or remove it, and its backup {backup.name}")
-    return None
+    raise StoreDamaged(f"{path} cannot be read; repair or remove it, and its backup {backup.name}")
 
 
 def recover(path: Path, parse: Callable[[str], T]) -> Recovered[T]:
