@@ -2,6 +2,7 @@
 
 Each measurement is a separate process with one producer or consumer, and the results are that process's: what a
 message costs the application. The client that speaks gRPC works at a broker of 5.3.3, the only one that understands it.
+Two clients of Kafka do the same work at a broker of Kafka: another system, for orientation, and in no ratio.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import accumulate, repeat
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from bench import peers
+from bench import kafka, peers
 from bench.proxy import JavaProxy
 from bench.report import bars
 from bench.systems import LOAD_JVM, OURS, RIVAL, Measurement, both
@@ -36,11 +39,14 @@ READS = "client-reads"
 QUEUES = 8
 BACKLOG = 100_000  # messages that the fastest reads within two seconds
 PROXY_BACKLOG = 4000
+KAFKA_BACKLOG = 500_000  # one client reads ahead by 64 MiB, which should be a small part of what is measured
 SECONDS, WARM_UP = 1.5, 0.5
 JAVA_SECONDS, JAVA_WARM_UP = 2, 2  # whole ones, and its code must have been compiled
 TIMEOUT_S = 60
+FILL_TIMEOUT_S = 180  # filling Kafka takes ten seconds on an idle machine
 SETTLE_S = 0.3
 PROXY = "RocketMQ 5.3.3, proxy"
+KAFKA = f"Kafka {kafka.VERSION}, another system"
 PROXY_JVM = ("-server", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=1g")
 
 
@@ -63,11 +69,12 @@ WORKS = {
     "client-poll": Work("lite pull, 32 a pull", ("poll",), ("poll",)),
 }
 _READING = ("client-push", "client-poll")
+_NO_ONEWAY_NO_BATCH = ("client-sync", "client-sync16", "client-async", *_READING)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where clients work: the address they are given, the name server, and what can be read there."""
+    """Where clients work: the address they are given, the name server if there is one, and what can be read there."""
 
     endpoint: str
     namesrv: str
@@ -159,13 +166,10 @@ CLIENTS = (
     Client(OUR_CLIENT, _python("ours")),
     Client("orbitmq, threads", _python("threads")),
     Client(peers.CPP.name, _python("over_cpp", peers.CPP.python)),
-    Client(
-        peers.GRPC.name,
-        _python("over_grpc", peers.GRPC.python),
-        ("client-sync", "client-sync16", "client-async", "client-push", "client-poll"),
-        (PROXY,),
-    ),
+    Client(peers.GRPC.name, _python("over_grpc", peers.GRPC.python), _NO_ONEWAY_NO_BATCH, (PROXY,)),
     Client("Java client 4.9.7", _measure_java),
+    Client(peers.AIOKAFKA.name, _python("over_aiokafka", peers.AIOKAFKA.python), _NO_ONEWAY_NO_BATCH, (KAFKA,)),
+    Client(peers.CONFLUENT.name, _python("over_confluent", peers.CONFLUENT.python), _NO_ONEWAY_NO_BATCH, (KAFKA,)),
 )
 
 Results = dict[str, dict[str, dict[str, list[Measurement]]]]  # work -> client -> place -> rounds
@@ -174,18 +178,18 @@ Results = dict[str, dict[str, dict[str, list[Measurement]]]]  # work -> client -
 def measure(names: Sequence[str], rounds: int, directory: Path | None, say: Callable[[str], None]) -> dict[str, Any]:
     """The chosen rows, and what was found out about the packages."""
     problems: dict[str, str] = {}
-    for peer in (peers.CPP, peers.GRPC, *peers.OTHERS):
+    for peer in (peers.CPP, peers.GRPC, peers.AIOKAFKA, peers.CONFLUENT, *peers.OTHERS):
         say(f"installing {peer.name}")
         problem = peer.problem()
         say(f"{peer.name} ({peer.what}): {'runs' if problem is None else problem}")
         if problem is not None:
             problems[peer.name] = f"{peer.what}: {problem}"
-    clients = [client for client in CLIENTS if client.name not in problems]
+    steps = list(_steps(names, [client for client in CLIENTS if client.name not in problems]))
     results: Results = {}
     failures: list[str] = []
     with ExitStack() as stack:
-        found = dict(_places(stack, directory, any(PROXY in client.places for client in clients), say))
-        for work, client, name in _steps(names, clients):
+        found = dict(_places(stack, directory, {name: client for _, client, name in steps}, say))
+        for work, client, name in steps:
             for _ in range(rounds):
                 try:
                     row = _one(client, found[name], work)
@@ -205,19 +209,34 @@ def _steps(names: Sequence[str], clients: Sequence[Client]) -> Iterator[tuple[st
 
 
 def _places(
-    stack: ExitStack, directory: Path | None, proxy: bool, say: Callable[[str], None]
+    stack: ExitStack, directory: Path | None, wanted: Mapping[str, Client], say: Callable[[str], None]
 ) -> Iterator[tuple[str, Place]]:
+    """Both brokers, and of the others those that are wanted; with each, one of the clients that work there."""
     say("starting the brokers")
     for name, side in stack.enter_context(both(SETTINGS["plain"], directory)).items():
         place = Place(side.broker.namesrv_address, side.broker.namesrv_address)
         place.fill()
         yield name, place
-    if proxy:
+    if PROXY in wanted:
         names = stack.enter_context(JavaNameServer(ROCKETMQ_5))
         broker = stack.enter_context(JavaProxy(names.address, jvm=PROXY_JVM))
         place = Place(broker.endpoint, names.address, PROXY_BACKLOG)
         place.fill()
         yield PROXY, place
+    if KAFKA in wanted:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-", dir=directory)))
+        broker_of_kafka = stack.enter_context(kafka.KafkaBroker(home, QUEUES))
+        place = Place(broker_of_kafka.address, "", KAFKA_BACKLOG)
+        _fill_by(wanted[KAFKA], place)
+        yield KAFKA, place
+
+
+def _fill_by(client: Client, place: Place) -> None:
+    """Where Java's load program knows no way in: let the client send until there is enough."""
+    stored = accumulate(client.measure(place, "client-async", READS)["total"] for _ in repeat(None))
+    wait_until(
+        lambda: next(stored) >= place.backlog, FILL_TIMEOUT_S, f"{client.name} to send {place.backlog:,} messages"
+    )
 
 
 def _one(client: Client, place: Place, work: str) -> Measurement:
@@ -298,10 +317,12 @@ def notes(report: Mapping[str, Any]) -> list[str]:
     """What a reader of the table has to know."""
     return [
         f"clients: windows of {SECONDS} s (Java: {JAVA_SECONDS} s), warmed up; a process each, whose CPU is shown",
-        "orbitmq's asyncio client runs on uvloop, its synchronous one with a thread a sender",
+        "orbitmq's asyncio client and aiokafka run on uvloop, orbitmq's synchronous one with a thread a sender",
         "consumers find all messages there; one that speaks gRPC has to acknowledge each by itself",
         f"{peers.CPP.name} says 1 where RocketMQ wants true: each of its batches is stored as one message, on both",
         "send_oneway: errors are the messages that were handed over and not stored",
         "at the proxy orbitmq's figures for the ratio are those at RocketMQ 4.9.7",
+        "Kafka is another system, for orientation and in no ratio: one broker, topics of as many partitions as queues",
+        "clients of Kafka gather messages into batches by themselves: their oneway sends and batches are left out",
         *(f"not measured: {name}, {problem}" for name, problem in report["problems"].items()),
     ]

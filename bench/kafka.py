@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.support.process import ChildProcess, Daemon, ProcessFailed, accepts, free_port, write_properties
 
 ROOT = Path(__file__).parents[1]
+VERSION = "4.1.1"
 _POM = Path(__file__).parent / "kafka" / "pom.xml"
 _GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classpath"
 # What Spark has not got already, of all that its source for Kafka names.
@@ -22,10 +23,10 @@ JVM = ("-Xmx512m", "-Xms512m", "-XX:+UseG1GC")
 @functools.cache
 def class_path(profile: str) -> tuple[str, ...]:
     """The jars of a profile of the POM, resolved by Maven once. ProcessFailed with what it said when it cannot."""
-    kept = ROOT / "var" / "bench" / f"kafka-{profile}-classpath.txt"
+    kept = ROOT / "var" / "bench" / f"kafka-{VERSION}-{profile}-classpath.txt"
     if not kept.exists() or not Path(kept.read_text().split(":")[0]).exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
-        own = f"-P{profile}", f"-Dmdep.outputFile={kept}", "-DincludeScope=runtime"
+        own = f"-P{profile}", f"-Dkafka.version={VERSION}", f"-Dmdep.outputFile={kept}", "-DincludeScope=runtime"
         command = ["mvn", "-q", "-B", "-f", str(_POM), _GOAL, *own]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

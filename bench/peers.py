@@ -1,4 +1,5 @@
-"""Python clients for RocketMQ on PyPI, each in a separate environment below var/bench, at a fixed version.
+"""Python clients on PyPI, for RocketMQ and for Kafka, each in an environment of its own below var/bench, at a fixed
+version.
 
 Nothing in orbitmq depends on them. One that cannot be installed or imported is reported with the reason.
 """
@@ -23,6 +24,7 @@ class Peer:
     version: str
     module: str
     what: str
+    beside: tuple[str, ...] = ()  # other packages that its load program needs
 
     @property
     def name(self) -> str:
@@ -39,8 +41,8 @@ class Peer:
         usable = ("-c", f"import {self.module}")
         if self._fails(*usable) is None:
             return None
-        install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{self.package}=={self.version}")
-        return self._fails(*install) or self._fails(*usable)
+        install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        return self._fails(*install, f"{self.package}=={self.version}", *self.beside) or self._fails(*usable)
 
     def _fails(self, *arguments: str) -> str | None:
         done = subprocess.run(
@@ -51,6 +53,8 @@ class Peer:
 
 CPP = Peer("rocketmq", "0.4.4", "rocketmq.client", "the C++ client behind ctypes, its library in the wheel")
 GRPC = Peer("rocketmq-python-client", "5.1.2", "rocketmq", "gRPC, through the proxy of RocketMQ 5.3.3")
+AIOKAFKA = Peer("aiokafka", "0.14.0", "aiokafka, uvloop", "Kafka's protocol on asyncio", ("uvloop==0.23.0",))
+CONFLUENT = Peer("confluent-kafka", "2.16.1", "confluent_kafka", "librdkafka behind an extension of C")
 OTHERS = (
     Peer("rocketmq-client-python", "2.0.0", "rocketmq.client", "the C++ client behind ctypes, library not included"),
     Peer("pyrocketmq", "0.3.4", "pyrocketmq.client.producer", "the Java client inside this process, by JPype"),

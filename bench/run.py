@@ -3,7 +3,7 @@
 Both brokers run all the time, on loopback, with their default settings except for what a row says; during a measurement
 only one of them works. Prints a table and writes it with all single measurements below var/bench; a run of all rows
 writes bench.txt and bench.json below docs/performance as well. It needs an otherwise idle machine, and half an
-hour; `--only client`, the rows of clients, takes less than four.
+hour; `--only client`, the rows of clients, takes five.
 """
 
 from __future__ import annotations
