@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from orbitmq.errors import BodyError, BodyTooLarge, MessageIllegal
 from orbitmq.message import batch_loops
-from orbitmq.message.batch import TAGS_START, PackedBatch, encode_batch, pack_batch, pack_by_struct
+from orbitmq.message.batch import ENTRY, TAGS_START, PackedBatch, encode_batch, pack_batch, pack_by_struct
 from orbitmq.message.flags import BORN_HOST_V6, STORE_HOST_V6
 from orbitmq.message.java_hash import tags_code
 from orbitmq.message.properties import find_property
@@ -33,7 +34,7 @@ def test_item_of_the_sheet() -> None:
     assert encode_batch([(0, b"hi", text)]) == data
     assert decode_batch(data) == [BatchItem(0, b"hi", text.encode())]
     assert packed(data).texts() == [text.encode()]
-    assert packed(data).codes == [ord("A")]
+    assert list(packed(data).codes()) == [ord("A")]
 
 
 @given(ITEMS)
@@ -68,18 +69,21 @@ def test_a_batch_is_stored_as_its_messages_would_be(
         sizes.append(len(units[-1]))
     bodies_size = sum(len(body) for _, body, _ in items)
     made = packed(encode_batch(items), common.encode(), sys_flag)
-    assert (made.units, made.sizes, made.texts(), made.bodies_size) == (b"".join(units), sizes, texts, bodies_size)
-    assert made.codes == [tags_code(find_property(text, TAGS_START)) for text in texts]
+    codes = [tags_code(find_property(text, TAGS_START)) for text in texts]
+    places = list(accumulate(sizes, initial=1000))[:-1]
+    assert (made.units, made.texts(), made.bodies_size) == (b"".join(units), texts, bodies_size)
+    assert list(ENTRY.iter_unpack(made.entries)) == list(zip(places, sizes, codes, strict=True))
+    assert (made.message_count, list(made.places()), list(made.codes())) == (len(units), places, codes)
 
 
 TEXTS = st.lists(st.sampled_from(["TAGS\x01", "TAGS", "KEYS\x01k", "\x01", "\x02", "a", "é", "長"]), max_size=9).map(
     "".join
 )
-MADE = tuple[object, ...] | type[Exception]
+MADE = tuple[bytes, bytes, int] | type[Exception]
 
 
 def made_by(
-    pack: Callable[..., tuple[object, ...]], data: bytes, common: bytes, sys_flag: int, size_max: int = 1 << 40
+    pack: Callable[..., tuple[bytes, bytes, int]], data: bytes, common: bytes, sys_flag: int, size_max: int = 1 << 40
 ) -> MADE:
     empty = unit_of(sys_flag, (0, 0), b"", b"")
     try:
@@ -124,7 +128,8 @@ def test_both_ways_read_the_tags_that_count(text: str, value: bytes | None) -> N
     for pack in (batch_loops.pack, pack_by_struct):
         made = made_by(pack, batch, b"", 0)
         assert isinstance(made, tuple)
-        assert made[3] == [tags_code(value)] == [tags_code(find_property(text.encode(), TAGS_START))]
+        codes = PackedBatch(*made).codes()
+        assert codes == (tags_code(value),) == (tags_code(find_property(text.encode(), TAGS_START)),)
 
 
 def test_both_ways_stop_before_units_that_take_too_much_room() -> None:

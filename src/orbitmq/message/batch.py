@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from functools import cache
-from itertools import accumulate
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 from orbitmq.errors import BodyError, BodyTooLarge, MessageIllegal
@@ -22,9 +21,10 @@ from orbitmq.message.batch_loops import COPIED_MAX, IS_COMPILED, pack
 from orbitmq.message.checksum import CRC_MASK, crc32
 from orbitmq.message.java_hash import tags_code
 from orbitmq.message.properties import NAME_END, PROPERTIES_SIZE_MAX, TAGS, find_property
-from orbitmq.message.unit import HEADS, INT32, PROPERTIES_LENGTH, SYS_FLAG_LOW_BYTE
+from orbitmq.message.unit import HEADS, INT32, PROPERTIES_LENGTH, SYS_FLAG_LOW_BYTE, properties_of
 
 ITEM_HEAD: Final = struct.Struct(">i8xii")  # size, flag, body size
+ENTRY: Final[struct.Struct] = struct.Struct(">qiq")  # of a queue: physical offset of a message, its size, its tag hash
 ITEM_OVERHEAD: Final = ITEM_HEAD.size + PROPERTIES_LENGTH.size
 PAIR_END: Final = b"\x02"
 TAGS_START: Final = (TAGS + NAME_END).encode()
@@ -49,18 +49,37 @@ def encode_batch(items: Iterable[tuple[int, bytes, str]]) -> bytes:
 
 
 class PackedBatch(NamedTuple):
-    """The units of a batch; for each message its size there, that of its properties, and its tag hash."""
+    """The units of a batch, the entry of each message, and the size of all bodies."""
 
     units: bytes | bytearray
-    sizes: list[int]
-    text_sizes: list[int]
-    codes: list[int]
+    entries: bytes | bytearray
     bodies_size: int
 
+    @property
+    def message_count(self) -> int:
+        """Messages."""
+        return len(self.entries) // ENTRY.size
+
+    def places(self) -> tuple[int, ...]:
+        """The physical offset of each message."""
+        return _places(self.message_count).unpack(self.entries)
+
+    def codes(self) -> tuple[int, ...]:
+        """The tag hash of each message."""
+        return _codes(self.message_count).unpack(self.entries)
+
     def texts(self) -> list[bytes]:
-        """The properties of each message, with which its unit ends."""
-        ends = accumulate(self.sizes)
-        return [bytes(self.units[end - size : end]) for end, size in zip(ends, self.text_sizes, strict=True)]
+        """The properties of each message."""
+        texts, at = [], 0
+        for _, size, _ in ENTRY.iter_unpack(self.entries):
+            texts.append(properties_of(self.units, at))
+            at += size
+        return texts
+
+    def entries_with(self, codes: Iterable[int]) -> bytes:
+        """The entries with other codes than the tag hashes."""
+        entries = ENTRY.iter_unpack(self.entries)
+        return b"".join([ENTRY.pack(place, size, code) for (place, size, _), code in zip(entries, codes, strict=True)])
 
 
 def pack_batch(
@@ -86,7 +105,7 @@ def pack_by_struct(
     queue_offset: int,
     physical_offset: int,
     size_max: int,
-) -> tuple[bytes, list[int], list[int], list[int], int]:
+) -> tuple[bytes, bytes, int]:
     """`batch_loops.pack` for where that is not compiled, in one pass: batches are how the highest rates come in."""
     magic, shared = empty_unit[MAGIC_AT : MAGIC_AT + 4], empty_unit[SHARED_AT : head_size - INT32.size]
     topic = empty_unit[head_size : -PROPERTIES_LENGTH.size]  # with its length
@@ -97,9 +116,7 @@ def pack_by_struct(
     common_after_pair = PAIR_END + common if common else b""
     before_text, last_text_size = b"", -1  # topic and length of the properties, which are as long as the last as a rule
     parts: list[bytes | memoryview] = []
-    sizes: list[int] = []
-    text_sizes: list[int] = []
-    codes: list[int] = []
+    entries: list[bytes] = []
     overhead, end = len(empty_unit), len(items)
     offset, place = queue_offset, physical_offset
     position = bodies_size = 0
@@ -128,16 +145,24 @@ def pack_by_struct(
             parts.append(body)
             parts.append(before_text)
             parts.append(text)
-            sizes.append(size)
-            text_sizes.append(text_size)
-            codes.append(tags_code(find_property(text, TAGS_START)))
+            entries.append(ENTRY.pack(place, size, tags_code(find_property(text, TAGS_START))))
             offset += 1
             place += size
             bodies_size += body_size
             position = item_end
     except struct.error as error:
         raise BodyError(f"the batch item at {position} is truncated") from error
-    return b"".join(parts), sizes, text_sizes, codes, bodies_size
+    return b"".join(parts), b"".join(entries), bodies_size
+
+
+@lru_cache(maxsize=64)
+def _places(count: int) -> struct.Struct:
+    return struct.Struct(">" + "q12x" * count)
+
+
+@lru_cache(maxsize=64)
+def _codes(count: int) -> struct.Struct:
+    return struct.Struct(">" + "12xq" * count)
 
 
 @cache

@@ -22,6 +22,7 @@ _ITEM_HEAD = 20
 _ITEM_FLAG = 12
 _ITEM_BODY_SIZE = 16
 _TEXT_LENGTH = 2
+_ENTRY_SIZE = 20
 _TEXT_SIZE_MAX = PROPERTIES_SIZE_MAX
 _UNIT_CRC = 8
 _UNIT_FLAG = 16
@@ -48,9 +49,9 @@ def pack(
     queue_offset: int,
     physical_offset: int,
     size_max: int,
-) -> tuple[bytearray, list[int], list[int], list[int], int]:
-    """What `batch.pack_batch` makes of the items: the units, and of each its size, that of its properties and the hash
-    of its tags; the size of all bodies. `head_size` is that of the fields up to and including the length of the body.
+) -> tuple[bytearray, bytearray, int]:
+    """What `batch.pack_batch` makes of the items: the units, their entries, and the size of all bodies. `head_size` is
+    that of the fields up to and including the length of the body.
     """
     bytes_ = items
     unit = empty_unit
@@ -58,11 +59,12 @@ def pack(
     length = len(items)
     overhead = len(empty_unit)
     more_size = len(common)
-    out = bytearray(_measure(items, length, overhead, more_size, size_max))
+    count = _Count()
+    out = bytearray(_measure(items, length, overhead, more_size, size_max, count))
     out_ = out
-    sizes: list[int] = []
-    text_sizes: list[int] = []
-    codes: list[int] = []
+    entries = bytearray(_ENTRY_SIZE * count.items)
+    entry = entries
+    entry_at = 0
     offset = queue_offset
     start = physical_offset
     position = 0
@@ -95,18 +97,26 @@ def pack(
             end = _copy(out_, end, more, 0, more_size)
         _put2(out_, text_start - _TEXT_LENGTH, end - text_start)
         _put4(out_, at, end - at)
-        sizes.append(end - at)
-        text_sizes.append(end - text_start)
-        codes.append(_code_of(out_, text_start, end))
+        _put8(entry, entry_at, start + at)
+        _put4(entry, entry_at + 8, end - at)
+        _put8(entry, entry_at + 12, _code_of(out_, text_start, end))
+        entry_at += _ENTRY_SIZE
         at = end
         offset += 1
         bodies_size += body_size
         position = text_end
-    return out, sizes, text_sizes, codes, bodies_size
+    return out, entries, bodies_size
 
 
-def _measure(data: bytes, length: int, overhead: int, more_size: int, size_max: int) -> int:
-    """The size of all units, before there is room for any. Raises what `pack_batch` raises."""
+class _Count:
+    """How many messages there are."""
+
+    def __init__(self) -> None:
+        self.items = 0
+
+
+def _measure(data: bytes, length: int, overhead: int, more_size: int, size_max: int, count: _Count) -> int:
+    """The size of all units, before there is room for any; counts them. Raises what `pack_batch` raises."""
     position = 0
     total = 0
     while position < length:
@@ -127,6 +137,7 @@ def _measure(data: bytes, length: int, overhead: int, more_size: int, size_max: 
         total += overhead + body_size + text_size
         if total > size_max:
             raise BodyTooLarge(f"the messages of the batch are larger than {size_max} bytes")
+        count.items += 1
         position = end
     return total
 

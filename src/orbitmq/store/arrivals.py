@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from orbitmq.message.batch import ENTRY, PackedBatch
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.positions import PhysicalOffset
 from orbitmq.store.queue import ENTRY_SIZE, ConsumeQueue
@@ -55,7 +56,7 @@ class Arrivals:
             self._on_arrival(queue.topic, queue.queue_id, queue_offset + 1, (code,), now_ms)
 
     def add_run(
-        self, queue: ConsumeQueue, queue_offset: int, ends: Sequence[int], codes: Sequence[int], now_ms: int
+        self, queue: ConsumeQueue, queue_offset: int, batch: PackedBatch, codes: Sequence[int], now_ms: int
     ) -> None:
         """The same for messages that follow one another in the log and in their queue, from `queue_offset` on."""
         if self._at_once:
@@ -63,8 +64,9 @@ class Arrivals:
             if self._on_arrival is not None:
                 self._on_arrival(queue.topic, queue.queue_id, queue_offset + 1, codes, now_ms)
             return
-        for next_offset, (end, code) in enumerate(zip(ends, codes, strict=True), queue_offset + 1):
-            self._unseen.append(_Unseen(end, queue, next_offset * ENTRY_SIZE, next_offset, code, now_ms))
+        entries = ENTRY.iter_unpack(batch.entries)
+        for next_offset, ((place, size, _), code) in enumerate(zip(entries, codes, strict=True), queue_offset + 1):
+            self._unseen.append(_Unseen(place + size, queue, next_offset * ENTRY_SIZE, next_offset, code, now_ms))
 
     def show(self, limit: PhysicalOffset) -> None:
         """Make messages that end at `limit` or before readable, and report their arrival."""

@@ -100,24 +100,19 @@ class Dispatcher:
         self.store_timestamp = store_timestamp
         return code
 
-    def enter_run(
-        self,
-        queue: ConsumeQueue,
-        places: Sequence[int],
-        batch: PackedBatch,
-        store_timestamp: int,
-    ) -> list[int]:
+    def enter_run(self, queue: ConsumeQueue, batch: PackedBatch, store_timestamp: int) -> Sequence[int]:
         """The same for new messages that follow one another in the log; they become the last of the queue."""
-        codes = batch.codes
+        codes: Sequence[int] = batch.codes()
+        entries = batch.entries
         if queue.topic in self._entry_codes:
             codes = [self.code_of(queue, text, store_timestamp) for text in batch.texts()]
-        fields = codes
+            entries = batch.entries_with(codes)
         if (extended := queue.extended) is not None:
-            fields = [
+            entries = batch.entries_with(
                 self._extend(queue, extended, code, text, store_timestamp)
                 for code, text in zip(codes, batch.texts(), strict=True)
-            ]
-        queue.put_run(places, batch.sizes, fields)
+            )
+        queue.put_run(entries)
         self.store_timestamp = store_timestamp
         return codes
 

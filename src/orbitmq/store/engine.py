@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterator, Mapping
-from itertools import accumulate, islice, starmap
-from typing import Final, cast
+from itertools import islice, starmap
+from typing import Final
 
 from orbitmq.errors import BodyTooLarge, MessageIllegal, StoreError, StorePoisoned
 from orbitmq.message.batch import PackedBatch, pack_batch
@@ -417,7 +417,7 @@ class MessageStore:
         if batch.bodies_size > self.options.max_message_size:
             limit = self.options.max_message_size
             return illegal(f"the bodies of the batch have {batch.bodies_size} bytes, maxMessageSize is {limit}")
-        if (refusal := self._find_room(total, [queue], len(batch.sizes), at_once=at_once)) is not None:
+        if (refusal := self._find_room(total, [queue], batch.message_count, at_once=at_once)) is not None:
             return refusal
         if self._log.end != offset:  # it is written to the next file
             offset, batch = self._log.end, self._packed(record, queue, now_ms)
@@ -425,12 +425,11 @@ class MessageStore:
         self._log.append(batch.units, now_ms)
         if self._wakes_flusher:
             self._wake_flusher()
-        *places, _ = ends = cast("list[PhysicalOffset]", list(accumulate(batch.sizes, initial=offset)))
-        codes = self._dispatcher.enter_run(queue, places, batch, now_ms)
-        self._arrivals.add_run(queue, first, ends[1:], codes, now_ms)
-        self.put_count += len(places)
+        codes = self._dispatcher.enter_run(queue, batch, now_ms)
+        self._arrivals.add_run(queue, first, batch, codes, now_ms)
+        self.put_count += batch.message_count
         self.put_bytes += total
-        return PutResult(PutStatus.PUT_OK, offset, first, total, now_ms, record.store_host, tuple(places))
+        return PutResult(PutStatus.PUT_OK, offset, first, total, now_ms, record.store_host, batch.places())
 
     def _packed(self, record: PutRecord, queue: ConsumeQueue, now_ms: int) -> PackedBatch:
         """The units of a batch for the places that are next."""

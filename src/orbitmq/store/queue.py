@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import logging
 import mmap
-import struct
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from orbitmq.message import batch
 from orbitmq.store.extended_queue import NOTHING_FLUSHED, ExtendedQueue, Extension, is_address
 from orbitmq.store.files import MappedFile, check_spare_files
 from orbitmq.store.numbered import NumberedFiles, file_name
@@ -27,7 +27,7 @@ from orbitmq.store.positions import NO_OFFSET, QueueOffset
 
 _log = logging.getLogger(__name__)
 
-ENTRY: Final = struct.Struct(">qiq")
+ENTRY: Final = batch.ENTRY
 ENTRY_SIZE: Final = ENTRY.size
 FILLER: Final = ENTRY.pack(0, 0x7FFFFFFF, 0)  # for messages that had expired before the queue was created
 FILLER_SIZE: Final = 0x7FFFFFFF
@@ -116,9 +116,9 @@ class ConsumeQueue:
         self.end += ENTRY_SIZE
         self.max_physical_offset = physical_offset + size
 
-    def put_run(self, places: Sequence[int], sizes: Sequence[int], codes: Sequence[int]) -> None:
-        """Enter new messages, one behind the other in the log. OSError when the disk is full."""
-        entries = b"".join(map(ENTRY.pack, places, sizes, codes))
+    def put_run(self, entries: bytes | bytearray) -> None:
+        """Add the entries of new messages, one behind the other in the log. OSError when the disk is full."""
+        place, size, _ = ENTRY.unpack_from(entries, len(entries) - ENTRY_SIZE)
         while entries:
             if self.end >= self.limit:
                 self.make_room()
@@ -126,7 +126,7 @@ class ConsumeQueue:
             self._data[position : position + step] = entries[:step]
             self.end += step
             entries = entries[step:]
-        self.max_physical_offset = places[-1] + sizes[-1]
+        self.max_physical_offset = place + size
 
     def has_room(self, count: int) -> bool:
         """Whether so many entries fit below `limit`."""

@@ -63,7 +63,7 @@ class PutResult(msgspec.Struct, gc=False):
     size: int = 0
     store_timestamp: int = 0
     store_host: bytes = b""
-    places: tuple[PhysicalOffset, ...] = ()
+    places: tuple[int, ...] = ()
     reason: str = ""
 
     @property
