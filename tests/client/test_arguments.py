@@ -8,6 +8,7 @@ import inspect
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock, Mock, create_autospec
 
@@ -435,6 +436,22 @@ def test_a_listener_of_the_wrong_shape_is_refused_when_it_is_set(kind: type[Any]
     for setting in (consumer.set_listener, consumer.on_message, consumer.on_message_orderly):
         with pytest.raises(ConfigurationError, match=f"listener {text}"):
             setting(listener)
+
+
+def test_an_ordinary_callback_is_taken_without_a_look_at_its_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That costs more than the send with which it comes."""
+
+    def tell(_name: str, _result: object, _error: object) -> None: ...
+
+    class Teller:
+        def tell(self, _result: object, _error: object) -> None: ...
+
+    def look(_callback: object) -> inspect.Signature:
+        raise AssertionError("the signature was asked for")
+
+    monkeypatch.setattr(inspect, "signature", look)
+    for callback in (lambda _result, _error: None, partial(tell, "name"), Teller().tell):
+        assert KINDS["SendCallback"].accept(callback) is callback
 
 
 def test_listeners_of_the_right_shape_are_taken() -> None:

@@ -457,6 +457,35 @@ def test_a_burst_waits_for_its_turn_and_its_time_begins_then() -> None:
     run(scenario())
 
 
+def test_a_send_whose_first_attempt_needs_no_wait_makes_no_task() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address) as producer:
+            await producer.send(Message("T", b"warm"))
+            tasks = asyncio.all_tasks()
+            sent = [producer.send_async(Message("T", b"x")) for _ in range(3)]
+            assert asyncio.all_tasks() == tasks
+            assert {result.status for result in await asyncio.gather(*sent)} == {SendStatus.SEND_OK}
+
+    run(scenario())
+
+
+def test_a_cancelled_send_makes_room_for_others() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address, async_in_flight_max=1) as producer:
+            await producer.send(Message("T", b"warm"))
+            system.answers[RequestCode.SEND_MESSAGE_V2] = silence()
+            sent = asyncio.create_task(producer.send(Message("T", b"x")))
+            await until(lambda: system.count(RequestCode.SEND_MESSAGE_V2) == 2)
+            begun = producer.send_async(Message("T", b"y"))  # waits for room
+            sent.cancel()
+            await until(lambda: system.count(RequestCode.SEND_MESSAGE_V2) == 3)
+            begun.cancel()
+            system.answers.clear()
+            assert (await producer.send(Message("T", b"z"))).status is SendStatus.SEND_OK
+
+    run(scenario(), IdleLoop)
+
+
 WAYS: dict[str, Callable[[TransactionProducer[None], float | None], Awaitable[object]]] = {
     "send": lambda producer, timeout: producer.send(Message("T", b"x"), timeout=timeout),
     "send to a queue": lambda producer, timeout: producer.send(Message("T", b"x"), sharding_key="k", timeout=timeout),

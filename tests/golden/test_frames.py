@@ -12,10 +12,11 @@ from orbitmq.wire import headers, headers_admin, headers_namesrv
 from orbitmq.wire.codes import LANGUAGES, ResponseCode, SerializeType
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import FrameDecoder, encode_frame
-from orbitmq.wire.header import Header, Int32, Int64, to_ext
+from orbitmq.wire.header import Header, Int32, Int64
 from orbitmq.wire.header_codec import decode_json_header
 from orbitmq.wire.headers import PullMessageHeader, SendMessageHeader, SendMessageV2Header
 from orbitmq.wire.requests import RequestCode
+from orbitmq.wire.text_map import to_ext
 from tests.support.frames import all_frames, files, frames
 from tests.support.golden import vectors
 

@@ -10,10 +10,10 @@ from orbitmq.errors import HeaderError
 from orbitmq.wire import command as command_module
 from orbitmq.wire.codes import VERSION, SerializeType
 from orbitmq.wire.command import Command, next_opaque, request
-from orbitmq.wire.header import to_ext
 from orbitmq.wire.header_codec import decode_binary_header, decode_json_header, encode_binary_header, encode_json_header
 from orbitmq.wire.headers import GetConsumerListByGroupHeader, PullMessageHeader, SendMessageV2Header
 from orbitmq.wire.requests import RequestCode
+from orbitmq.wire.text_map import to_ext
 
 
 def test_numbers_wrap_into_the_negative_at_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:

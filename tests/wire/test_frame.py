@@ -13,9 +13,9 @@ from orbitmq.errors import FrameError, HeaderError
 from orbitmq.wire.codes import LANGUAGES, SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder, encode_frame
-from orbitmq.wire.header import to_ext
 from orbitmq.wire.headers import PullMessageHeader, SendMessageV2Header
 from orbitmq.wire.requests import RequestCode
+from orbitmq.wire.text_map import to_ext
 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT16 = st.integers(-(1 << 15), (1 << 15) - 1)

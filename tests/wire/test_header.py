@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from orbitmq.errors import HeaderError
-from orbitmq.wire.header import from_ext, to_ext
+from orbitmq.wire.header import from_ext
 from orbitmq.wire.headers import SendMessageV2Header
 from orbitmq.wire.headers_admin import CreateTopicHeader
 from orbitmq.wire.headers_namesrv import DeleteTopicFromNamesrvHeader, RegisterBrokerHeader
+from orbitmq.wire.text_map import to_ext
 
 SEND = SendMessageV2Header("g", "T", "TBW102", 4, 1, 0, 1_700_000_000_000, 0)
 SEND_EXT = {"a": "g", "b": "T", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700000000000", "h": "0"}

@@ -34,7 +34,14 @@ from orbitmq.client.core.selection import LEAST_LATENCY, QueueChooser
 from orbitmq.client.in_flight import InFlightLimit
 from orbitmq.client.instance import Instance
 from orbitmq.client.loops import is_failure
-from orbitmq.client.sender import ANYWHERE, MessageSender, SendTarget, probe_regularly
+from orbitmq.client.sender import (
+    ANYWHERE,
+    FirstAttempt,
+    MessageSender,
+    SendTarget,
+    Single,
+    probe_regularly,
+)
 from orbitmq.client.settings import ProducerSettings, complete
 from orbitmq.client.trace_dispatcher import SendTraceHook, TraceDispatcher, trace_dispatcher
 from orbitmq.errors import MessageIllegal, RequestTimeout, TooManyRequestsError
@@ -129,6 +136,8 @@ class Producer(Client):
         self._traces: TraceDispatcher | None = None
         self._background = Background(self._name())
         self._in_flight: set[asyncio.Task[SendResult] | asyncio.Task[MessageExt]] = set()
+        self._entering: set[asyncio.Task[SendResult]] = set()  # those that are not in flight yet
+        self._attempts: set[FirstAttempt] = set()  # of asynchronous sends without a task
 
     async def send(
         self,
@@ -155,8 +164,15 @@ class Producer(Client):
         TooManyRequestsError when the time is over; its text says if nothing was sent.
         """
         deliver = self._checked(message, queue, sharding_key, selector, arg)
-        ends = None if timeout is None else end_of(timeout)
-        return await self._in_turn(deliver, len(message.body), self._usual_rules, ends)
+        attempt = self._first_attempt(deliver, len(message.body), self._usual_rules) if timeout is None else None
+        if attempt is None:
+            ends = None if timeout is None else end_of(timeout)
+            return await self._in_turn(deliver, len(message.body), self._usual_rules, ends)
+        try:
+            return await attempt.result
+        except asyncio.CancelledError:
+            attempt.abandon()
+            raise
 
     def send_async(
         self,
@@ -169,9 +185,8 @@ class Producer(Client):
         arg: A | None = None,
         timeout: float | None = None,
     ) -> asyncio.Future[SendResult]:
-        """Start to send and return a future for the result at once: a task, unless the producer makes batches
-        (`linger_ms`). `callback(result, error)` is called with the outcome, one of the two being None, on the event
-        loop, where it must not block.
+        """Start to send and return a future for the result at once. `callback(result, error)` is called with the
+        outcome, one of the two being None, on the event loop, where it must not block.
 
         Errors are those of `send`, but only network failures are retried, `async_retry_times` times, on another broker
         or at the chosen queue; the response of a broker is final. At most `async_in_flight_max` messages are in flight;
@@ -182,16 +197,40 @@ class Producer(Client):
         """
         deliver = self._checked(message, queue, sharding_key, selector, arg)
         self._check_room()
-        size = len(message.body)
+        tell = None if callback is None else partial(_call_back, CALLBACK.accept(callback))
+        result: asyncio.Future[SendResult] | None = None
         # Not past earlier sends that wait for room: messages of a queue keep the order of the calls.
-        is_first = timeout is None and not self._in_flight
-        if type(deliver) is Batched and is_first and self._in_flight_limit.try_enter(size):
-            tell = None if callback is None else partial(_call_back, CALLBACK.accept(callback))
-            result = deliver.begin(self._async_rules, size)
-            if tell is not None:
-                result.add_done_callback(tell)
-            return result
-        return self._begin_send(deliver, size, timeout, callback)
+        if timeout is None and not self._entering:
+            result = self._begun(deliver, len(message.body))
+        if result is None:
+            result = self._begin_send(deliver, len(message.body), timeout)
+        if tell is not None:
+            result.add_done_callback(tell)
+        return result
+
+    def _begun(self, deliver: Delivery, size: int) -> asyncio.Future[SendResult] | None:
+        """The future of an asynchronous send that needs no task; None, and nothing is done, for others."""
+        if type(deliver) is Batched:
+            return deliver.begin(self._async_rules, size) if self._in_flight_limit.try_enter(size) else None
+        attempt = self._first_attempt(deliver, size, self._async_rules)
+        if attempt is None:
+            return None
+        if not attempt.done():  # it may have failed at once
+            self._attempts.add(attempt)
+        return attempt.result
+
+    def _first_attempt(self, deliver: Delivery, size: int, rules: RetryRules) -> FirstAttempt | None:
+        if type(deliver) is not Single or not self._in_flight_limit.try_enter(size):
+            return None
+
+        def ended(attempt: FirstAttempt) -> None:
+            self._in_flight_limit.leave(size)
+            self._attempts.discard(attempt)
+
+        attempt = deliver.begin(rules, ended)
+        if attempt is None:
+            self._in_flight_limit.leave(size)
+        return attempt
 
     def _checked(
         self,
@@ -227,7 +266,11 @@ class Producer(Client):
         sender = self._running_sender
         self._check_room()
         deliver, size = self._delivery_of_batch(sender, messages, queue)
-        return self._begin_send(deliver, size, timeout, callback)
+        tell = None if callback is None else partial(_call_back, CALLBACK.accept(callback))
+        task = self._begin_send(deliver, size, timeout)
+        if tell is not None:
+            task.add_done_callback(tell)
+        return task
 
     def _delivery_of_batch(
         self, sender: MessageSender, messages: Sequence[Message], queue: MessageQueue | None
@@ -245,15 +288,12 @@ class Producer(Client):
         is_plain = self._around is nullcontext
         return self._delivery(sender, packed, target) if is_plain else deliver_inside, len(packed.body)
 
-    def _begin_send(
-        self, deliver: Delivery, size: int, timeout: float | None, callback: SendCallback | None
-    ) -> asyncio.Task[SendResult]:
+    def _begin_send(self, deliver: Delivery, size: int, timeout: float | None) -> asyncio.Task[SendResult]:
         ends = None if timeout is None else end_of(timeout)
-        tell = None if callback is None else partial(_call_back, CALLBACK.accept(callback))
         task = asyncio.get_running_loop().create_task(self._in_turn(deliver, size, self._async_rules, ends))
+        self._entering.add(task)
+        task.add_done_callback(self._entering.discard)
         self._note(task)
-        if tell is not None:
-            task.add_done_callback(tell)
         return task
 
     async def _in_turn(self, deliver: Delivery, size: int, rules: RetryRules, ends: float | None) -> SendResult:
@@ -268,6 +308,8 @@ class Producer(Client):
                     f"timed out before there was room in flight, so nothing was sent: {self._in_flight_limit} "
                     "(async_in_flight_max); send fewer messages at a time, or increase the timeout"
                 ) from None
+        if self._entering and (task := asyncio.current_task()) is not None:
+            self._entering.discard(task)
         try:
             if ends is not None:
                 rules = rules.with_timeout(_left_ms(ends))
@@ -276,7 +318,7 @@ class Producer(Client):
             self._in_flight_limit.leave(size)
 
     def _check_room(self) -> None:
-        unfinished = len(self._in_flight) + (0 if self._batcher is None else self._batcher.begun)
+        unfinished = len(self._in_flight) + len(self._attempts) + (0 if self._batcher is None else self._batcher.begun)
         if unfinished >= self._settings["async_sends_max"]:
             raise TooManyRequestsError(
                 f"{unfinished} sends are unfinished, which is the limit (async_sends_max); wait until some "
@@ -454,7 +496,7 @@ class Producer(Client):
             return partial(self._deliver_or_keep, self._outbox, sender, packed, target)
         if self._batcher is not None and not packed.batch:
             return Batched(self._batcher, packed, target)
-        return partial(sender.send, packed, target=target)
+        return Single(sender, packed, target)
 
     async def _deliver_or_keep(
         self, outbox: Outbox, sender: MessageSender, packed: Outgoing, target: SendTarget, rules: RetryRules
@@ -517,10 +559,11 @@ class Producer(Client):
         await self._background.stop()
         if self._batcher is not None:
             self._batcher.hurry()
-        if self._in_flight:
-            _, late = await asyncio.wait(set(self._in_flight), timeout=CLOSE_S)
-            for task in late:
-                task.cancel()
+        unfinished = {*self._in_flight, *(attempt.result for attempt in self._attempts)}
+        if unfinished:
+            _, late = await asyncio.wait(unfinished, timeout=CLOSE_S)
+            for one in late:
+                one.cancel()
         if self._batcher is not None:
             await self._batcher.finish(CLOSE_S)
         if self._sender is not None:

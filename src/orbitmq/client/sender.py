@@ -28,8 +28,10 @@ from orbitmq.errors import BrokerError, ClientError, OrbitMQError, RemotingError
 from orbitmq.message.model import MASTER_ID, MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
+from orbitmq.net.remoting import RequestInFlight
 from orbitmq.operations import offsets, sends
 from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.command import Command
 from orbitmq.wire.headers import SendMessageV2Header
 
 _log = logging.getLogger(__name__)
@@ -112,13 +114,92 @@ class MessageSender:
         turns = self._chooser.turns(message.topic)
         turn = turns.take(len(queues))
         try:
-            return await self._try(message, loop, None if is_free else target, turn, queues)
-        except OrbitMQError:
-            if loop.last_broker is not None and is_free:  # its other queues are next, and no better
-                turn.leave(queues, loop.last_broker)
-            raise
+            return await self._finish(message, loop, None if is_free else target, turn, queues)
         finally:
             turns.give_back(turn)
+
+    def begin(
+        self, message: Outgoing, rules: RetryRules, when_ended: Callable[[FirstAttempt], object]
+    ) -> FirstAttempt | None:
+        """`send` to any queue, if its first attempt needs no wait: without the coroutines and the task that cost more
+        than the rest of a send. None, and nothing is done, otherwise.
+        """
+        known = self._instance.routes.publish(message.topic)
+        watched = self._hooks or self._forbidden or self._chooser.measures
+        if known is None or watched or rules.timeout_ms < 1:
+            return None
+        queues, turns = known.queues, self._chooser.turns(message.topic)
+        turn = turns.take(len(queues))
+        queue = turn.select(queues)
+        address = self._instance.routes.known_master(queue)
+        if address is not None:
+            now_ms = self._now_ms()
+            attempt = FirstAttempt(self, message, rules, now_ms, turn, queues, queue, address, when_ended)
+            header, timeout_ms = self._header(message, queue), rules.limit(rules.timeout_ms, rules.attempts)
+            try:
+                request = sends.ask(self._instance.remoting, address, header, message.body, timeout_ms, attempt)
+            except Exception as error:
+                self.take_failure(attempt, error)
+                return attempt
+            if request is not None:
+                attempt.request = request
+                return attempt
+        turns.give_back(turn)
+        return None
+
+    def take_response(self, attempt: FirstAttempt, response: Command) -> None:
+        """The first attempt has a response."""
+        try:
+            reply = sends.reply_of(response, attempt.address)
+        except OrbitMQError as error:
+            self.take_failure(attempt, error)
+            return
+        result = self._result(attempt.message, attempt.queue, reply)
+        if result.status is SendStatus.SEND_OK:
+            attempt.give(result)
+            attempt.end()
+            return
+        loop = attempt.loop()
+        self._go_on(attempt, loop, ended=loop.stored(result))
+
+    def take_failure(self, attempt: FirstAttempt, error: Exception) -> None:
+        """The first attempt failed."""
+        if isinstance(error, OrbitMQError):
+            loop = attempt.loop()
+            self._go_on(attempt, loop, ended=not loop.failed(error))
+            return
+        if not attempt.result.done():
+            attempt.result.set_exception(error)
+        attempt.end()
+
+    def _go_on(self, attempt: FirstAttempt, loop: SendLoop, *, ended: bool) -> None:
+        if attempt.result.done():  # the caller has cancelled
+            attempt.end()
+            return
+        rest = self._finish(attempt.message, loop, None, attempt.turn, attempt.queues, ended=ended)
+        attempt.follow(asyncio.get_running_loop().create_task(rest))
+
+    def ended(self, attempt: FirstAttempt) -> None:
+        """The outcome of the attempt is known."""
+        self._chooser.turns(attempt.message.topic).give_back(attempt.turn)
+
+    async def _finish(
+        self,
+        message: Outgoing,
+        loop: SendLoop,
+        target: SendTarget | None,
+        turn: RoundRobin,
+        queues: Sequence[MessageQueue],
+        *,
+        ended: bool = False,
+    ) -> SendResult:
+        """The outcome, after the attempts that `loop` knows; `ended`: there are no others."""
+        try:
+            return loop.outcome() if ended else await self._try(message, loop, target, turn, queues)
+        except OrbitMQError:
+            if loop.last_broker is not None and target is None:  # its other queues are next, and no better
+                turn.leave(queues, loop.last_broker)
+            raise
 
     async def _try(
         self,
@@ -129,7 +210,7 @@ class MessageSender:
         queues: Sequence[MessageQueue],
     ) -> SendResult:
         queue: MessageQueue | None = None
-        now_ms = loop.started_ms
+        now_ms = self._now_ms() if loop.brokers else loop.started_ms
         while (left_ms := loop.time_left(now_ms)) is not None:
             if target is None:
                 queue = self._chooser.choose(turn, queues, loop.last_broker, now_ms)
@@ -238,7 +319,13 @@ class MessageSender:
             if context is not None:
                 self._end(context, None, error)
             raise
-        result = SendResult(
+        result = self._result(message, queue, reply)
+        if context is not None:
+            self._end(context, result, None)
+        return result
+
+    def _result(self, message: Outgoing, queue: MessageQueue, reply: sends.SendReply) -> SendResult:
+        return SendResult(
             STATUSES[reply.code],
             message.msg_id,
             reply.offset_msg_id,
@@ -248,9 +335,6 @@ class MessageSender:
             reply.trace_on,
             reply.transaction_id,
         )
-        if context is not None:
-            self._end(context, result, None)
-        return result
 
     def _begin(self, message: Outgoing, queue: MessageQueue, address: str, *, oneway: bool = False) -> SendContext:
         """Exceptions of a forbidding hook go to the sender, without another attempt."""
@@ -319,6 +403,100 @@ class MessageSender:
 
     def _now_ms(self) -> int:
         return int(asyncio.get_running_loop().time() * 1000)  # a budget must not jump with the wall clock
+
+
+class Single:
+    """A message that is checked and packed; called with rules it is sent, as a `Delivery`."""
+
+    def __init__(self, sender: MessageSender, message: Outgoing, target: SendTarget) -> None:
+        self._sender = sender
+        self._message = message
+        self._target = target
+
+    async def __call__(self, rules: RetryRules) -> SendResult:
+        return await self._sender.send(self._message, rules, self._target)
+
+    def begin(self, rules: RetryRules, when_ended: Callable[[FirstAttempt], object]) -> FirstAttempt | None:
+        """`MessageSender.begin`; None for a message that may not go to any queue."""
+        return self._sender.begin(self._message, rules, when_ended) if self._target.is_free else None
+
+
+class FirstAttempt:
+    """A send that `MessageSender.begin` has begun; `result` is the future of its outcome. Its connection gives it the
+    response, as it would a future.
+    """
+
+    def __init__(
+        self,
+        sender: MessageSender,
+        message: Outgoing,
+        rules: RetryRules,
+        started_ms: int,
+        turn: RoundRobin,
+        queues: Sequence[MessageQueue],
+        queue: MessageQueue,
+        address: str,
+        when_ended: Callable[[FirstAttempt], object],
+    ) -> None:
+        self.message = message
+        self.rules = rules
+        self.started_ms = started_ms
+        self.turn = turn
+        self.queues = queues
+        self.queue = queue
+        self.address = address
+        self.request: RequestInFlight | None = None
+        self.result: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+        self._sender = sender
+        self._when_ended = when_ended
+        self._has_ended = False
+
+    def done(self) -> bool:
+        return self._has_ended
+
+    def set_result(self, response: Command) -> None:
+        self._sender.take_response(self, response)
+
+    def set_exception(self, error: Exception) -> None:
+        self._sender.take_failure(self, error)
+
+    def loop(self) -> SendLoop:
+        """The loop after this attempt."""
+        loop = SendLoop(self.rules, self.started_ms, self.message.topic)
+        loop.attempt(self.queue.broker_name)
+        return loop
+
+    def abandon(self) -> None:
+        """Nobody waits for the outcome any more."""
+        if self.request is not None:
+            self.request.forget()
+        self.end()
+
+    def end(self) -> None:
+        """Give back what the send has taken."""
+        if not self._has_ended:
+            self._has_ended = True
+            self._sender.ended(self)
+            self._when_ended(self)
+
+    def follow(self, rest: asyncio.Task[SendResult]) -> None:
+        """The outcome is that of a task."""
+        rest.add_done_callback(self._take_over)
+        self.result.add_done_callback(lambda _: rest.cancel())
+
+    def _take_over(self, rest: asyncio.Task[SendResult]) -> None:
+        if rest.cancelled():
+            self.result.cancel()
+        elif (error := rest.exception()) is None:
+            self.give(rest.result())
+        elif not self.result.done():
+            self.result.set_exception(error)
+        self.end()
+
+    def give(self, result: SendResult) -> None:
+        """The outcome, unless the caller has cancelled."""
+        if not self.result.done():
+            self.result.set_result(result)
 
 
 async def probe_regularly(instance: Instance, faults: FaultTable) -> None:

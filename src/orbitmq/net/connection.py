@@ -55,6 +55,19 @@ SendTaker = Callable[["Connection", SendFrame], bytes | None]
 """Handles a common send and returns the frame of its response, empty for none. None: it has done nothing."""
 
 
+class Asker(Protocol):
+    """Who gets the response to a request: a future, or what has its methods."""
+
+    def done(self) -> bool:
+        """Whether it wants none any more."""
+
+    def set_result(self, response: Command, /) -> None:
+        """Take the response."""
+
+    def set_exception(self, error: Exception, /) -> None:
+        """There is no response."""
+
+
 class RequestRouter(Protocol):
     """What a connection needs of `net.routing.Router`."""
 
@@ -110,7 +123,7 @@ class Connection(asyncio.Protocol):
         self._gathers = False  # a part of _out is too large to be joined
         self._in_turn = False
         self._writable: asyncio.Future[None] | None = None  # what callers wait for while the peer takes nothing
-        self._calls: dict[int, tuple[asyncio.Future[Command], asyncio.TimerHandle]] = {}
+        self._calls: dict[int, tuple[Asker, asyncio.TimerHandle]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._cut_off: asyncio.TimerHandle | None = None
         self.loop = asyncio.get_running_loop()
@@ -460,17 +473,32 @@ class Connection(asyncio.Protocol):
             timeout_ms = await self.wait_writable(timeout_ms)
         if not self.is_open:
             raise SendRequestError(f"connection to {self.address} is closed")
-        opaque = command.opaque
-        assert opaque is not None, "a request has a number"
         future: asyncio.Future[Command] = self.loop.create_future()
-        timer = self.loop.call_later(timeout_ms / 1000, self._time_out, opaque, timeout_ms)
-        self._calls[opaque] = (future, timer)
+        opaque = self.ask(command, timeout_ms, future)
         try:
-            self.send(command)
             return await future
         finally:
-            timer.cancel()
-            self._calls.pop(opaque, None)
+            self.forget(opaque)
+
+    def ask(self, command: Command, timeout_ms: float, asker: Asker) -> int:
+        """Send a request over an open connection. `asker` gets the response, or one of the errors of `call`, unless it
+        is `done` before. Returns the number for `forget`.
+        """
+        opaque = command.opaque
+        assert opaque is not None, "a request has a number"
+        self._calls[opaque] = (asker, self.loop.call_later(timeout_ms / 1000, self._time_out, opaque, timeout_ms))
+        try:
+            self.send(command)
+        except BaseException:
+            self.forget(opaque)
+            raise
+        return opaque
+
+    def forget(self, opaque: int) -> None:
+        """Nobody waits for the response any more."""
+        entry = self._calls.pop(opaque, None)
+        if entry is not None:
+            entry[1].cancel()
 
     async def wait_writable(self, timeout_ms: float) -> float:
         """Return the milliseconds left once the peer takes bytes again; RemotingTimeout when it does not."""

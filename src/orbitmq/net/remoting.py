@@ -13,10 +13,10 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from orbitmq.errors import ConnectError, HookFailed, InvalidStateError, OrbitMQError, RemotingTimeout
-from orbitmq.net.connection import Connection
+from orbitmq.net.connection import Asker, Connection
 from orbitmq.net.routing import Router
 from orbitmq.wire.command import FLAG_ONEWAY, Command
 
@@ -38,6 +38,17 @@ class RpcHook(Protocol):
 
     def after(self, address: str, request: Command, response: Command, /) -> None:
         """Called with the response. Not called for requests without a response."""
+
+
+class RequestInFlight(NamedTuple):
+    """A request in flight."""
+
+    connection: Connection
+    number: int
+
+    def forget(self) -> None:
+        """Nobody waits for the response any more."""
+        self.connection.forget(self.number)
 
 
 class Remoting:
@@ -96,6 +107,19 @@ class Remoting:
         if self._hooks:
             self._show(address, command, response)
         return response
+
+    def ask(self, address: str, command: Command, timeout_ms: float, asker: Asker) -> RequestInFlight | None:
+        """`call` if that needs no wait and nobody looks at the response on its way to `asker`. None, and nothing is
+        sent, if there is no open connection, its peer does not read at the moment, or there are hooks.
+        """
+        if self._direct is not None:
+            address = self._direct(address, command)
+        connection = self._usable(address)
+        if connection is None or not connection.takes_more or self._hooks:
+            return None
+        if self._changes:
+            self._prepare(address, command)
+        return RequestInFlight(connection, connection.ask(command, timeout_ms, asker))
 
     async def oneway(self, address: str, command: Command, timeout_ms: float = CONNECT_TIMEOUT_MS) -> None:
         """Send a oneway request; ConnectError if there is no connection."""

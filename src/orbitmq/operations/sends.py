@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from orbitmq.errors import BrokerError
 from orbitmq.message.properties import MSG_TYPE, NAME_END
-from orbitmq.net.remoting import Remoting
+from orbitmq.net.connection import Asker
+from orbitmq.net.remoting import Remoting, RequestInFlight
 from orbitmq.operations.call import LANGUAGE, call, oneway
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
@@ -45,6 +47,20 @@ async def send(
     message was not stored, or the reply not delivered.
     """
     response = await call(remoting, address, _code(header), header, body, timeout_ms=timeout_ms, accept=STORED)
+    return _reply(response)
+
+
+def ask(
+    remoting: Remoting, address: str, header: SendMessageV2Header, body: bytes, timeout_ms: float, asker: Asker
+) -> RequestInFlight | None:
+    """`send` if that needs no wait, None otherwise. `asker` gets the response, which `reply_of` reads."""
+    return remoting.ask(address, request(_code(header), header, body, language=LANGUAGE), timeout_ms, asker)
+
+
+def reply_of(response: Command, address: str) -> SendReply:
+    """The response of `ask`. BrokerError as in `send`."""
+    if response.code not in STORED:
+        raise BrokerError(response.code, response.remark, address)
     return _reply(response)
 
 

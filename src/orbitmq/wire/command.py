@@ -8,7 +8,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from orbitmq.wire.codes import VERSION
-from orbitmq.wire.header import Header, from_ext, to_ext
+from orbitmq.wire.header import Header, from_ext
+from orbitmq.wire.text_map import to_ext
 
 FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2

@@ -6,7 +6,7 @@ spelling if it differs. On the wire every value is text: integers in decimal, bo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
@@ -41,7 +41,10 @@ def from_ext(kind: type[H], ext: Mapping[str, str | None] | None) -> H:
     except msgspec.ValidationError:
         pass
     else:
-        if not _truths(kind) or not any(ext.get(wire) == "1" for wire in true_fields(header)):
+        for _, wire in _truths(kind):
+            if ext.get(wire) == "1":  # msgspec reads it as true, Java does not
+                break
+        else:
             return header
     try:
         return msgspec.convert(_as_java_reads(kind, ext), kind, strict=False)
@@ -64,19 +67,6 @@ def _truths(kind: type[Header]) -> tuple[tuple[str, str], ...]:
 def _declared(kind: type[Header]) -> tuple[tuple[str, str, Any], ...]:
     """Name, wire name and type of each field, cached: msgspec reads all annotations at each call, for 0.1 ms."""
     return tuple((field.name, field.encode_name, field.type) for field in msgspec.structs.fields(kind))
-
-
-_TEXTS: dict[type, Callable[[Any], str]] = {bool: {True: "true", False: "false"}.__getitem__}
-"""How values become text that `str` would write otherwise. A table, for each request has a dozen of them."""
-
-
-def to_ext(header: Header) -> dict[str, str]:
-    """The text map of a header; fields that are None are left out."""
-    return {
-        name: _TEXTS.get(type(value), str)(value)
-        for name, value in zip(header.__struct_encode_fields__, msgspec.structs.astuple(header), strict=True)
-        if value is not None
-    }
 
 
 def _as_java_reads(kind: type[Header], ext: Mapping[str, str | None]) -> dict[str, str]:

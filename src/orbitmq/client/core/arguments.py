@@ -15,6 +15,7 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import PurePath
+from types import FunctionType, MethodType
 from typing import Any, TypeVar, cast
 
 from orbitmq.client.core.model import LocalTransactionState
@@ -153,6 +154,23 @@ def _is(asks: Callable[[Any], bool], body: Any) -> bool:
         return False
 
 
+_RUNS_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+
+
+def _surely_takes(value: Any, count: int) -> bool:
+    """Whether it is a plain function of so many arguments, also bound. To ask for a signature costs more than a send
+    with a callback.
+    """
+    if type(value) is functools.partial:
+        return not value.keywords and _surely_takes(value.func, count + len(value.args))
+    if type(value) is MethodType:
+        return _surely_takes(value.__func__, count + 1)
+    if type(value) is not FunctionType or value.__dict__:  # which may hold another signature
+        return False
+    code = value.__code__
+    return code.co_argcount == count and not code.co_kwonlyargcount and not code.co_flags & _RUNS_LATER
+
+
 class IsFunction(ArgumentKind):
     """Something that can be called with these arguments; `may_wait` lets it be a coroutine function."""
 
@@ -163,6 +181,8 @@ class IsFunction(ArgumentKind):
         self._may_wait = may_wait
 
     def accept(self, value: Any) -> Any:
+        if _surely_takes(value, self._count):
+            return value
         if not callable(value):
             raise _Wrong
         bodies = (value, getattr(value, "__call__", value))  # noqa: B004 - an object may have a coroutine as its call

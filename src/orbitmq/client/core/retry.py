@@ -53,6 +53,10 @@ class RetryRules:
     network_only: bool = False
     """Java's rules for asynchronous sends: only network errors are retried, also at a chosen queue."""
 
+    def limit(self, left_ms: int, more: int) -> int:
+        """Milliseconds for an attempt when so many are left, and so many attempts."""
+        return min(left_ms, self.attempt_max_ms) if more > 1 and self.attempt_max_ms > 0 else left_ms
+
     def with_timeout(self, timeout_ms: int) -> RetryRules:
         """The same within another time."""
         return replace(self, timeout_ms=timeout_ms)
@@ -84,7 +88,7 @@ class SendLoop:
         more = self.rules.attempts - len(self.brokers)
         if self._out_of_time or more <= 0:
             return None
-        return min(left, self.rules.attempt_max_ms) if more > 1 and self.rules.attempt_max_ms > 0 else left
+        return self.rules.limit(left, more)
 
     def attempt(self, broker: str) -> None:
         """An attempt at `broker` begins."""
