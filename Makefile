@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup develop installed tools data java services check static format bytecode platform wheel test \
 	test-interpreted test-pythons bench spark-kills bench-abuse bench-frozen bench-dashboard bench-spark bench-growth \
-	bench-turns bench-cold fuzz soak soak-steady demo screenshots reference site diagrams lock audit release
+	bench-turns bench-cold bench-cores fuzz soak soak-steady demo screenshots reference site diagrams lock audit release
 
 help:
 	@echo "make setup      install orbitmq into .venv, compiled if there is a C compiler; run .venv/bin/orbitmq"
@@ -27,6 +27,7 @@ help:
 	@echo "make bench-frozen  what senders experience when a broker freezes and dies, with either client"
 	@echo "make bench-turns delays of the event loop, with 10,000 topics; six minutes"
 	@echo "make bench-cold what sends wait for while consumers read 20 GB from the disk; four minutes"
+	@echo "make bench-cores what a message costs each of 1 to 4 brokers of one machine; two and a half minutes"
 	@echo "make bench-dashboard response times of pages with 5,000 topics and 3,000 groups; a minute"
 	@echo "make bench-spark cost of Spark reads and the archive, compared with their peers; eight minutes"
 	@echo "make spark-kills streams into Parquet, lake and topics while their driver is killed 20 times; 25 minutes"
@@ -207,6 +208,10 @@ bench-turns: installed tools platform
 # COLD="--gigabytes 4" is a shorter one.
 bench-cold: installed tools platform
 	$(MEASURED) $(BIN)/python -m bench.cold $(COLD)
+
+# CORES="--brokers 2 --pinned" compares brokers with a core each to brokers that the system places.
+bench-cores: installed tools platform
+	$(MEASURED) $(BIN)/python -m bench.cores $(CORES)
 
 bench-frozen: installed tools java platform
 	$(MEASURED) $(BIN)/python bench/frozen.py

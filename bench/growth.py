@@ -185,7 +185,7 @@ def grow_groups(bench: Bench, steps: Sequence[float]) -> None:
 def grow_brokers(bench: Bench, steps: Sequence[float]) -> None:
     """Broker processes of `orbitmq host`; the load is the same and goes to all of them."""
     for step in map(int, steps):
-        with _host(bench.directory, step) as target:
+        with hosted(bench.directory, step) as target:
             bench.fill({OURS: target}, 1, QUEUES, FILLED // QUEUES)
             for address, pid in zip(target.addresses[1:], target.pids[1:], strict=True):
                 bench.fill({OURS: Target((address,), (pid,))}, 1, QUEUES, FILLED // QUEUES)
@@ -194,7 +194,8 @@ def grow_brokers(bench: Bench, steps: Sequence[float]) -> None:
 
 
 @contextlib.contextmanager
-def _host(directory: Path | None, count: int) -> Iterator[Target]:
+def hosted(directory: Path | None, count: int) -> Iterator[Target]:
+    """So many brokers, each with the topic."""
     with tempfile.TemporaryDirectory(prefix="growth-", dir=directory) as place:
         home = Path(place)
         for number in range(count):
@@ -203,9 +204,14 @@ def _host(directory: Path | None, count: int) -> Iterator[Target]:
         words = (ORBITMQ, "host", "--brokers", count, "--data-dir", home / "data", *ports)
         with ChildProcess([*map(str, words)], output=home / "host.out") as host:
             host.wait_for(lambda: "  data " in host.output(), READY_S, "all brokers to be ready")
-            places = re.findall(r"^  broker-\d+ +(\S+)$", host.output(), re.MULTILINE)
-            pids = dict(re.findall(r"event=node_ready node='(broker-\d+)' pid=(\d+)", host.errors()))
-            yield Target(tuple(places), tuple(int(pids[f"broker-{number}"]) for number in range(count)))
+            host.wait_for(lambda: len(_pids(host)) == count, READY_S, "the log, which a thread writes")
+            places, pids = re.findall(r"^  broker-\d+ +(\S+)$", host.output(), re.MULTILINE), _pids(host)
+            yield Target(tuple(places), tuple(pids[f"broker-{number}"] for number in range(count)))
+
+
+def _pids(host: ChildProcess) -> dict[str, int]:
+    ready = re.findall(r"event=node_ready node='(broker-\d+)' pid=(\d+)", host.errors())
+    return {name: int(pid) for name, pid in ready}
 
 
 Grow = Callable[[Bench, Sequence[float]], None]

@@ -76,11 +76,16 @@ class Side:
         wait_until(lambda: not first.exists(), FIRST_REMOVAL_S, f"{first} to be removed")
 
     def memory(self) -> dict[str, int]:
-        """MiB of the process: its own (anonymous) and all resident, which counts the mapped log files."""
+        """MiB of the process."""
         assert self.broker.process is not None
-        status = Path(f"/proc/{self.broker.process.pid}/status").read_text().splitlines()
-        kib = {line.split(":")[0]: int(line.split()[1]) for line in status if line.startswith(("RssAnon", "VmRSS"))}
-        return {"own": kib["RssAnon"] // 1024, "resident": kib["VmRSS"] // 1024}
+        return memory_of(self.broker.process.pid)
+
+
+def memory_of(pid: int) -> dict[str, int]:
+    """MiB of a process: its own (anonymous) and all resident, which counts the mapped log files."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    kib = {line.split(":")[0]: int(line.split()[1]) for line in status if line.startswith(("RssAnon", "VmRSS"))}
+    return {"own": kib["RssAnon"] // 1024, "resident": kib["VmRSS"] // 1024}
 
 
 @contextlib.contextmanager
