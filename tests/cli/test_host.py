@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from subprocess import SubprocessError
@@ -21,9 +22,10 @@ from orbitmq.cli.host import PORT_STEP, ports
 from orbitmq.client import Message
 from orbitmq.client.sync import LitePullConsumer, Producer
 from orbitmq.errors import ConfigurationError
+from orbitmq.runtime.options import read_properties
 from tests.support.commands import orbitmq
 from tests.support.orbit_process import ORBITMQ
-from tests.support.process import ChildProcess, accepts, wait_until
+from tests.support.process import ChildProcess, accepts, free_port, wait_until
 from tests.support.registration import is_registered
 
 PATIENCE_S = 90
@@ -33,7 +35,8 @@ PLACES = re.compile(r"^  (name server|\w+-\d+) +(\S+)$", re.MULTILINE)
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[ChildProcess]:
     config = tmp_path / "all.conf"
-    config.write_text("flushDiskType=SYNC_FLUSH\nbrokerIP1=127.0.0.1\n")
+    metrics = f"metricsExporterType=PROM\nmetricsPromExporterPort={free_port(1)}\n"
+    config.write_text(f"flushDiskType=SYNC_FLUSH\nbrokerIP1=127.0.0.1\n{metrics}")
     options = ("--brokers", 2, "--namesrv-port", 0, "--broker-port", 0, "--log-level", "info")
     child = ChildProcess(
         [*map(str, (ORBITMQ, "host", "--data-dir", tmp_path / "data", "-c", config, *options))],
@@ -88,6 +91,30 @@ def test_what_a_tool_tells_one_broker_is_that_broker_s_and_stays(started: ChildP
     kept = [(tmp_path / "data" / f"broker-{number}.conf").read_text() for number in range(2)]
     assert ["fileReservedTime=5" in text for text in kept] == [True, False]
     assert ["SYNC_FLUSH" in text for text in kept] == [True, True]
+
+
+def test_each_broker_serves_its_metrics_on_the_next_port(started: ChildProcess, tmp_path: Path) -> None:
+    _places(started)
+    first = int(read_properties(tmp_path / "all.conf")["metricsPromExporterPort"])
+    for number in range(2):
+        with urllib.request.urlopen(f"http://127.0.0.1:{first + number}/metrics", timeout=PATIENCE_S) as page:
+            assert f'node_id="broker-{number}"' in page.read().decode()
+
+
+def test_a_file_that_each_broker_has_already_is_no_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "all.conf"
+    config.write_text("metricsExporterType=PROM\nmetricsPromExporterPort=7000\n")
+    brokers = [host.broker(number, 0, tmp_path, "", "b") for number in range(3)]
+    for _ in range(2):
+        host._make_settings(tmp_path, brokers, config)
+    kept = [read_properties(tmp_path / f"b-{number}.conf")["metricsPromExporterPort"] for number in range(3)]
+    assert kept == ["7000", "7001", "7002"]
+    assert not capsys.readouterr().err
+    config.write_text("metricsExporterType=PROM\nmetricsPromExporterPort=8000\n")
+    host._make_settings(tmp_path, brokers, config)
+    assert capsys.readouterr().err.count("exists and differs") == 3
 
 
 def test_it_does_not_outlive_a_supervisor_that_is_killed(started: ChildProcess) -> None:

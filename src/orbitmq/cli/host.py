@@ -24,9 +24,10 @@ from subprocess import SubprocessError
 from orbitmq.cli.daemons import DATA_DIR, run_until_stopped, serve
 from orbitmq.cli.exit_codes import EXIT_CONFLICT, EXIT_FAILED, EXIT_REFUSED, EXIT_USAGE, one_line_errors
 from orbitmq.errors import ConfigurationError
+from orbitmq.metrics.options import MetricsOptions
 from orbitmq.runtime import logging
 from orbitmq.runtime.files import save_with_backup
-from orbitmq.runtime.options import read_properties
+from orbitmq.runtime.options import read_properties, rewrite_properties
 
 _log = log.getLogger(__name__)
 
@@ -44,6 +45,7 @@ OWN_KEYS = (
     "storePathCommitLog",
 )
 """Keys that each broker has of its own, and that the common file must not set."""
+METRICS_PORT = "metricsPromExporterPort"
 NAME_SERVER_SECONDS = 5.0  # brokers wait so long for the name server; else their first registration would be refused
 READY_SECONDS = 120.0  # includes the recovery of a large log
 STOP_SECONDS = 90.0  # a broker waits a minute for its disk
@@ -172,14 +174,22 @@ def _make_settings(home: Path, brokers: Sequence[HostedProcess], config: Path | 
     if given := [key for key in OWN_KEYS if key in template]:
         raise ConfigurationError(f"{config}: {', '.join(given)}: each of the brokers has its own; leave it out")
     home.mkdir(parents=True, exist_ok=True)
-    for node in brokers:
-        path = settings_path(home, node.name)
+    for number, node in enumerate(brokers):
+        path, own = settings_path(home, node.name), _metrics_port(template, number)
         if not path.exists():
-            save_with_backup(path, "" if config is None else config.read_text(encoding="utf-8"))
+            save_with_backup(path, "" if config is None else rewrite_properties(config, own))
             if config is not None:
                 shutil.copymode(config, path)  # it may hold secrets
-        elif config is not None and read_properties(path) != template:
+        elif config is not None and read_properties(path) != {**template, **own}:
             print(f"orbitmq host: {path} exists and differs: {config} is not read for {node.name}", file=sys.stderr)
+
+
+def _metrics_port(template: Mapping[str, str], number: int) -> dict[str, str]:
+    """The brokers after the first serve their metrics on the ports after that of the common file."""
+    metrics = MetricsOptions.parse(template)
+    if not (metrics.is_on and metrics.port and number):
+        return {}
+    return {METRICS_PORT: str(metrics.port + number)}
 
 
 async def _host(
