@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.broker.broker import Broker
+from orbitmq.message.batch import encode_batch
 from orbitmq.message.unit import decode_unit
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Answer
@@ -25,6 +26,17 @@ pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="interpreted brokers dec
 COUNT = 600
 TOPICS = ("T",) * 30 + ("Other", "SCHEDULE_TOPIC_XXXX", "no topic")
 OPTIONS = {"mappedFileSizeCommitLog": str(8 << 20), "mappedFileSizeConsumeQueue": str(20 * 30_000)}
+
+
+def batch(chance: random.Random) -> bytes:
+    """A few messages; now and then they are damaged, or none."""
+    items = [
+        (chance.randrange(3), chance.randbytes(chance.randrange(40)), "TAGS\x01t") for _ in range(chance.randrange(9))
+    ]
+    body = bytearray(encode_batch(items))
+    if body and not chance.randrange(8):
+        body[chance.randrange(len(body))] ^= 255
+    return bytes(body)
 
 
 def requests(seed: int) -> list[bytes]:
@@ -49,12 +61,16 @@ def requests(seed: int) -> list[bytes]:
         if not chance.randrange(20):
             del ext[chance.choice("abcdefgh")]
         flag = FLAG_ONEWAY if not chance.randrange(10) else 0
-        body = chance.randbytes(chance.choice([0, 1, 10, 100, 5000]))
+        body, code = chance.randbytes(chance.choice([0, 1, 10, 100, 5000])), 310
+        if not chance.randrange(6):
+            body, code, ext["m"] = batch(chance), 320, "true"
+            if chance.randrange(4):
+                ext["i"] = chance.choice(["WAIT\x01true", "", "é\x01é\x02", f"n\x01{number}"])
         kind = chance.randrange(2)
         header = (
-            json_header(ext, {"opaque": number, "flag": flag}, escapes=not chance.randrange(9))
+            json_header(ext, {"code": code, "opaque": number, "flag": flag}, escapes=not chance.randrange(9))
             if kind == JSON
-            else binary_header(ext, flag=flag, opaque=number)
+            else binary_header(ext, code, flag=flag, opaque=number)
         )
         frames.append(frame(header, kind, body))
     return frames
@@ -64,7 +80,7 @@ class Exchange:
     """The responses of a broker and what it stored; addresses, which are of the connection, are left out."""
 
     def __init__(self) -> None:
-        self.taken = 0
+        self.taken = self.batches_taken = 0
         self.answers: dict[int | None, Command] = {}
         self.units: list[object] = []
         self.entries: dict[tuple[str, int], list[object]] = {}
@@ -76,6 +92,7 @@ class Exchange:
         def counted(connection: Connection, sent: SendFrame) -> bytes | None:
             answer = taker(connection, sent)
             self.taken += answer is not None
+            self.batches_taken += answer is not None and sent.code == 320
             return answer
 
         broker.router.send_taker = counted
@@ -93,7 +110,7 @@ class Exchange:
             while len(self.answers) < len(expected):
                 for answer in decoder.feed(await reader.read(1 << 16)):
                     if answer.ext and "msgId" in answer.ext:
-                        answer.ext["msgId"] = answer.ext["msgId"][16:]
+                        answer.ext["msgId"] = ",".join(one[16:] for one in answer.ext["msgId"].split(","))
                     self.answers[answer.opaque] = answer
         writer.close()
         self._read(broker)
@@ -131,6 +148,7 @@ async def test_both_ways_store_and_answer_the_same(tmp_path: Path, seed: int) ->
         found.append(exchange)
     in_place, decoded = found
     assert in_place.taken > COUNT / 4
+    assert in_place.batches_taken > COUNT / 20
     assert in_place.answers == decoded.answers
     assert in_place.units == decoded.units
     assert in_place.entries == decoded.entries

@@ -107,8 +107,8 @@ def check(header: bytes, kind: int) -> bool:
         command.opaque, command.flag, command.version, typed.topic, typed.queue_id, typed.sys_flag,
         typed.born_timestamp, typed.flag, typed.reconsume_times or 0,
     )  # fmt: skip
-    assert command.code == 310
-    assert not typed.batch
+    assert (command.code, typed.batch) in ((310, False), (320, True))
+    assert found[11] == command.code
     text = typed.properties or ""
     properties = with_cluster(without_wait(text), "c").encode()
     assert made == (properties, tags_code(find_property(properties, b"TAGS\x01")))
@@ -117,14 +117,14 @@ def check(header: bytes, kind: int) -> bool:
 
 
 @pytest.mark.parametrize("kind", [JSON, BINARY])
-@given(ext=fields(), escapes=st.booleans())
-@example(ext=COMMON, escapes=False)
-def test_a_header_is_read_as_by_the_readable_codec(kind: int, ext: dict[str, str], escapes: bool) -> None:
-    check(json_header(ext, escapes=escapes) if kind == JSON else binary_header(ext), kind)
+@given(ext=fields(), escapes=st.booleans(), code=st.sampled_from([310, 320]))
+@example(ext=COMMON, escapes=False, code=310)
+def test_a_header_is_read_as_by_the_readable_codec(kind: int, ext: dict[str, str], escapes: bool, code: int) -> None:
+    check(json_header(ext, {"code": code}, escapes=escapes) if kind == JSON else binary_header(ext, code), kind)
 
 
 MEMBERS = {
-    "code": st.sampled_from([310, 10, 3100, "310", 310.0, None, -1]),
+    "code": st.sampled_from([310, 320, 10, 3100, "310", 310.0, None, -1]),
     "flag": st.sampled_from([0, 1, 2, 3, "2", 1 << 40]),
     "opaque": st.sampled_from([0, -1, -(2**31), 2**31, None, "7", 1.5]),
     "version": st.sampled_from([0, 401, "x", None]),
@@ -171,8 +171,16 @@ def test_a_damaged_binary_header_is_read_as_by_the_readable_codec(data: st.DataO
     ],
 )
 def test_common_sends_are_read_in_place(kind: int, text: str) -> None:
-    ext = {**COMMON, "i": text}
-    assert check(json_header(ext) if kind == JSON else binary_header(ext), kind)
+    for code, batch in ((310, "false"), (320, "true")):
+        ext = {**COMMON, "i": text, "m": batch}
+        assert check(json_header(ext, {"code": code}) if kind == JSON else binary_header(ext, code), kind)
+
+
+@pytest.mark.parametrize("kind", [JSON, BINARY])
+@pytest.mark.parametrize(("code", "batch"), [(310, "true"), (320, "false"), (10, "false")])
+def test_the_code_must_be_that_of_a_message_or_of_a_batch(kind: int, code: int, batch: str) -> None:
+    ext = {**COMMON, "m": batch}
+    assert not check(json_header(ext, {"code": code}) if kind == JSON else binary_header(ext, code), kind)
 
 
 @given(

@@ -136,7 +136,7 @@ class Broker:
             self.router.guard(self._access.check)
         self._limit_requests()
         if IS_COMPILED and role.is_master and self._access is None:
-            self.router.take_sends(RequestCode.SEND_MESSAGE_V2, self._sending.take)
+            self.router.take_sends((RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE), self._sending.take)
         self._periodic = Periodic()
         for seconds, job in self._jobs():
             self._periodic.every(seconds, job)

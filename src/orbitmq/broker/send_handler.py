@@ -6,6 +6,7 @@ search of the properties text and handled separately.
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 from collections.abc import Awaitable, Callable
@@ -91,6 +92,8 @@ def outcome_of(result: PutResult, disk_use: Callable[[], str]) -> tuple[int, str
     return code, f"{remark}{result.reason}" if result.reason else remark
 
 
+BATCH_PROPERTIES_MAX: Final = 200  # bytes of the properties of a batch that are kept decoded: a pair or two
+BATCH_PROPERTIES_KEPT: Final = 100
 _NO_ID: Final = "0" * 32  # in the place of an offset id with an IPv4 host
 _UNCOMMON: Final = TRANSACTION_MASK | BORN_HOST_V6 | STORE_HOST_V6
 
@@ -131,6 +134,7 @@ class SendHandler:
         """To be called when options have changed, since each send uses cached values."""
         self._opens_ms = self._options.start_accept_send_timestamp
         self._trace = "true" if self._options.trace_on else "false"
+        self._batch_properties: dict[tuple[bytes, int], bytes] = {}
         self._answers = tuple(self._around_fields(kind) for kind in (JSON, BINARY))
 
     def _around_fields(self, kind: int) -> tuple[bytes, bytes]:
@@ -148,7 +152,7 @@ class SendHandler:
         """Store a common send, and make the frame of its response, without an object for either. None, and nothing is
         done, for everything that is not common: `send_short` does it, or says why not.
         """
-        opaque, flag, _, name, queue_id, sys_flag, born, user_flag, times, start, end = frame.fields
+        opaque, flag, _, name, queue_id, sys_flag, born, user_flag, times, start, end, code = frame.fields
         topic = self._topics.table.get(name)
         if (
             topic is None
@@ -165,15 +169,17 @@ class SendHandler:
             or queue_id >= max(topic.read_queues, topic.write_queues)
         ):
             return None
+        if queue_id < 0:
+            queue_id = _any_queue(topic.write_queues)
+        if code == RequestCode.SEND_BATCH_MESSAGE:
+            return self._take_batch(connection, frame, queue_id)
         kind = frame.kind
         found = stored(frame.data, start, end, kind, self._cluster_pair)
         if found is None:
             return None
-        properties, code = found
-        if queue_id < 0:
-            queue_id = _any_queue(topic.write_queues)
+        properties, tags = found
         place = self._writing.put_common(
-            name, queue_id, frame.data, frame.body_start, frame.end, properties, code, user_flag, sys_flag, born,
+            name, queue_id, frame.data, frame.body_start, frame.end, properties, tags, user_flag, sys_flag, born,
             connection.peer_host, self.store_host, times,
         )  # fmt: skip
         if place is None:
@@ -182,6 +188,40 @@ class SendHandler:
             return b""
         head, tail = self._answers[kind]
         return respond(head, tail, kind, self.store_host, place[0], queue_id, place[1], opaque)
+
+    def _take_batch(self, connection: Connection, frame: SendFrame, queue_id: int) -> bytes | None:
+        opaque, flag, _, topic, _, sys_flag, born, user_flag, times, start, end, _ = frame.fields
+        properties = self._shared_by_batch(frame.data[start:end], frame.kind)
+        if properties is None:
+            return None
+        body = frame.data[frame.body_start : frame.end]
+        record = PutRecord(
+            topic, queue_id, body, properties, born, connection.peer_host, self.store_host, user_flag, sys_flag, times
+        )
+        try:
+            result = self._writing.put_batch(record, at_once=True)
+        except (RoomAwaited, OrbitMQError):  # nothing is stored; the handler of all others says why
+            return None
+        if flag & FLAG_ONEWAY:
+            return b""
+        command = Command(serialize_type=frame.kind, opaque=opaque)
+        return encode_frame(self.response(command, result, queue_id))
+
+    def _shared_by_batch(self, text: bytes, kind: int) -> bytes | None:
+        """The properties that are added to each message of a batch, from those of its header; nearly all batches of a
+        producer have the same. None if they cannot be read.
+        """
+        known = self._batch_properties.get((text, kind))
+        if known is not None:
+            return known
+        try:
+            properties = text.decode() if kind == BINARY else json.loads(b'"' + text + b'"')
+            shared = with_cluster(properties, self._options.broker_cluster_name).encode()
+        except ValueError:
+            return None
+        if len(text) <= BATCH_PROPERTIES_MAX and len(self._batch_properties) < BATCH_PROPERTIES_KEPT:
+            self._batch_properties[text, kind] = shared
+        return shared
 
     def send_long(self, connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
         return self._send(connection, command, SendMessageHeader)

@@ -75,8 +75,7 @@ class RequestRouter(Protocol):
     unsupported: Handler
     patience_ms: float
     send_taker: SendTaker | None
-    taken_code: int
-    taken_from: Handler | None
+    taken_from: dict[int, Handler]
 
     def overdue(self, command: Command, waited_ms: float) -> Command | None: ...
     def failed(self, command: Command, error: BaseException) -> Command: ...
@@ -105,7 +104,6 @@ class Connection(asyncio.Protocol):
         self._close_callbacks = [on_close] if on_close else []
         count_max = TURN_COMMANDS if serving else sys.maxsize
         self._take_send = router.send_taker if typed else None
-        self._taken_code = router.taken_code
         self._taken_from = router.taken_from
         self._decoder = FrameDecoder(
             size_max=frame_size_max, typed=typed, count_max=count_max, sends=self._take_send is not None
@@ -325,7 +323,7 @@ class Connection(asyncio.Protocol):
     def _serve_send(self, frame: SendFrame) -> None:
         answer: bytes | None = None
         # A handler that was wrapped or replaced since receives every request.
-        if self._take_send is not None and self._handlers.get(self._taken_code) is self._taken_from:
+        if self._take_send is not None and self._handlers.get(frame.code) is self._taken_from.get(frame.code):
             try:
                 answer = self._take_send(self, frame)
             except Exception as error:  # as in _serve

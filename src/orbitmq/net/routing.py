@@ -57,9 +57,8 @@ class Router:
         self._patience: dict[int, float] = {}
         self.send_taker: SendTaker | None = None
         """Handles common sends without decoding them. For connections that are made later."""
-        self.taken_code = 0
-        self.taken_from: Handler | None = None
-        """The handler of these sends; if it is no more, `send_taker` gets none."""
+        self.taken_from: dict[int, Handler] = {}
+        """The handlers of these sends; `send_taker` gets none of a code that has another one since."""
         self.patience_ms = math.inf
         """The shortest time after which a request may be refused because it has waited."""
 
@@ -70,9 +69,9 @@ class Router:
             row = self.requests[code] = request if isinstance(request, Request) else Request(request)
             self.handlers[code] = reduce(lambda inner, wrapper: wrapper(row, inner), self._wrappers, handler)
 
-    def take_sends(self, code: int, taker: SendTaker) -> None:
-        """Have `taker` handle the common requests of this code, as long as the code has the handler that it has now."""
-        self.send_taker, self.taken_code, self.taken_from = taker, code, self.handlers[code]
+    def take_sends(self, codes: Iterable[int], taker: SendTaker) -> None:
+        """Have `taker` handle the common requests of these codes, as long as they have the handlers they have now."""
+        self.send_taker, self.taken_from = taker, {int(code): self.handlers[code] for code in codes}
 
     def add_change(self, request: int, handler: Callable[[Connection, Command], Coroutine[Any, Any, Answer]]) -> None:
         """`add` for a handler that changes several things one after another: once begun it continues to its end, even

@@ -52,6 +52,11 @@ class SendFrame:
         """The serialization of its header."""
         return self.word >> 24
 
+    @property
+    def code(self) -> int:
+        """The code of its request."""
+        return self.fields[11]
+
 
 Frame = Command | SendFrame
 

@@ -2,12 +2,12 @@
 
 cimport cython
 
-cdef long long _CODE, _RESPONSE, _FIXED_SIZE, _INT_MAX, _DIGITS_MAX, _NEEDED, _TEXTS, _FLAGS, _INVALID, _WORD
+cdef long long _CODE, _BATCH_CODE, _RESPONSE, _FIXED_SIZE, _INT_MAX, _DIGITS_MAX, _NEEDED, _TEXTS, _FLAGS, _INVALID, _WORD
 cdef int _JSON, _QUOTE, _BACKSLASH, _COMMA, _COLON, _OPEN, _CLOSE, _MINUS, _ZERO, _NINE, _BLANK, _ASCII_END
 cdef int _NAME_END, _PAIR_END
 
 cdef class _Fields:
-    cdef long long seen, members, code, flag, opaque, version, topic_start, topic_end, queue_id, sys_flag, born
+    cdef long long seen, members, code, batch, flag, opaque, version, topic_start, topic_end, queue_id, sys_flag, born
     cdef long long user_flag, times, properties_start, properties_end
 
 @cython.locals(text=cython.p_const_uchar, fields=_Fields)

@@ -21,6 +21,7 @@ BINARY: Final = 1
 # Constants of this module, inlined where it is compiled.
 _JSON = 0
 _CODE = 310
+_BATCH_CODE = 320
 _RESPONSE = 1
 _FIXED_SIZE = 17
 _QUOTE = 34
@@ -45,14 +46,14 @@ _FLAGS = 0b1010000000000  # k and m
 _INVALID = -(1 << 62)
 
 
-SendFields = tuple[int, int, int, str, int, int, int, int, int, int, int]
+SendFields = tuple[int, int, int, str, int, int, int, int, int, int, int, int]
 """Opaque, flag and version of the command; topic, queue id, system flag, born timestamp, flag and reconsume times of
-the message; where its properties begin and end.
+the message; where its properties begin and end; the code of the command.
 """
 
 
 def read(data: bytes, start: int, end: int, kind: int) -> SendFields | None:
-    """The header of a SEND_MESSAGE_V2 of one message, from `start` to `end` of `data`."""
+    """The header of a SEND_MESSAGE_V2 of one message, or of a SEND_BATCH_MESSAGE, from `start` to `end` of `data`."""
     text = data
     fields = _Fields()
     if kind == _JSON:
@@ -60,12 +61,14 @@ def read(data: bytes, start: int, end: int, kind: int) -> SendFields | None:
             return None
     elif not _read_binary(text, start, end, fields):
         return None
-    if fields.seen & _NEEDED != _NEEDED or fields.code != _CODE or fields.flag & _RESPONSE:
+    if fields.seen & _NEEDED != _NEEDED or fields.flag & _RESPONSE:
+        return None
+    if fields.code != (_BATCH_CODE if fields.batch else _CODE):
         return None
     topic = data[fields.topic_start : fields.topic_end].decode("ascii")
     return (
         fields.opaque, fields.flag, fields.version, topic, fields.queue_id, fields.sys_flag, fields.born,
-        fields.user_flag, fields.times, fields.properties_start, fields.properties_end,
+        fields.user_flag, fields.times, fields.properties_start, fields.properties_end, fields.code,
     )  # fmt: skip
 
 
@@ -76,6 +79,7 @@ class _Fields:
         self.seen = 0
         self.members = 0
         self.code = 0
+        self.batch = 0
         self.flag = 0
         self.opaque = 0
         self.version = 0
@@ -123,7 +127,7 @@ def _read_json(text: bytes, start: int, end: int, fields: _Fields) -> bool:
             if value > _INT_MAX or value < -_INT_MAX - 1:
                 return False
             if member == 1:
-                if value != _CODE:
+                if value != _CODE and value != _BATCH_CODE:
                     return False
                 fields.code = value
             elif member == 4:
@@ -223,9 +227,11 @@ def _properties_string(text: bytes, at: int, end: int) -> int:
 
 def _read_binary(text: bytes, start: int, end: int, fields: _Fields) -> bool:
     """code i16, language u8, version i16, opaque i32, flag i32, remark length i32, then the fields with their size."""
-    if end - start < _FIXED_SIZE + 4 or _int16(text, start) != _CODE:
+    if end - start < _FIXED_SIZE + 4:
         return False
-    fields.code = _CODE
+    fields.code = _int16(text, start)
+    if fields.code != _CODE and fields.code != _BATCH_CODE:
+        return False
     fields.version = _int16(text, start + 3)
     fields.opaque = _int32(text, start + 5)
     fields.flag = _int32(text, start + 9)
@@ -278,7 +284,9 @@ def _take(text: bytes, letter: int, start: int, end: int, fields: _Fields) -> bo
     if mask & _FLAGS:  # k and m: a unit makes no difference to a topic that exists
         if end - start == 5 and _is(text, start, b"false", 5):
             return True
-        return letter == 107 and end - start == 4 and _is(text, start, b"true", 4)
+        if letter == 109:
+            fields.batch = 1
+        return end - start == 4 and _is(text, start, b"true", 4)
     if _number_end(text, start, end) != end:
         return False
     value = _number(text, start, end)
