@@ -54,6 +54,8 @@ def requests(seed: int) -> list[bytes]:
         ext["i"] = "".join(pairs)
         if not chance.randrange(12):
             ext["f"] = chance.choice(["1", "4", "8", "12", "16", "32", "x"])
+        if not chance.randrange(10):
+            ext["f"], ext["i"] = "4", f"TRAN_MSG\x01{chance.choice(['true', 'true', 'false'])}\x02{ext['i']}"
         if not chance.randrange(20):
             ext["m"] = "true"
         if not chance.randrange(20):
@@ -80,7 +82,7 @@ class Exchange:
     """The responses of a broker and what it stored; addresses, which are of the connection, are left out."""
 
     def __init__(self) -> None:
-        self.taken = self.batches_taken = 0
+        self.taken = self.batches_taken = self.halves_taken = 0
         self.answers: dict[int | None, Command] = {}
         self.units: list[object] = []
         self.entries: dict[tuple[str, int], list[object]] = {}
@@ -93,6 +95,7 @@ class Exchange:
             answer = taker(connection, sent)
             self.taken += answer is not None
             self.batches_taken += answer is not None and sent.code == 320
+            self.halves_taken += answer is not None and sent.code == 310 and sent.fields[5] == 4
             return answer
 
         broker.router.send_taker = counted
@@ -149,6 +152,7 @@ async def test_both_ways_store_and_answer_the_same(tmp_path: Path, seed: int) ->
     in_place, decoded = found
     assert in_place.taken > COUNT / 4
     assert in_place.batches_taken > COUNT / 20
+    assert in_place.halves_taken > COUNT / 50
     assert in_place.answers == decoded.answers
     assert in_place.units == decoded.units
     assert in_place.entries == decoded.entries

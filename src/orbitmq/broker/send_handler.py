@@ -6,12 +6,13 @@ search of the properties text and handled separately.
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
+
+import msgspec
 
 from orbitmq.broker.dead_letters import for_grave
 from orbitmq.broker.groups import Groups
@@ -22,7 +23,14 @@ from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.half import is_transactional
 from orbitmq.errors import BodyError, MessageError, OrbitMQError, RequestRejected, StoreError
 from orbitmq.message.config import MULTI_TAG, TopicConfig
-from orbitmq.message.flags import BORN_HOST_V6, MULTI_TAGS, PERM_WRITE, STORE_HOST_V6, TRANSACTION_MASK
+from orbitmq.message.flags import (
+    BORN_HOST_V6,
+    MULTI_TAGS,
+    PERM_WRITE,
+    STORE_HOST_V6,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+)
 from orbitmq.message.properties import (
     CLUSTER,
     DELAY,
@@ -92,10 +100,16 @@ def outcome_of(result: PutResult, disk_use: Callable[[], str]) -> tuple[int, str
     return code, f"{remark}{result.reason}" if result.reason else remark
 
 
-BATCH_PROPERTIES_MAX: Final = 200  # bytes of the properties of a batch that are kept decoded: a pair or two
-BATCH_PROPERTIES_KEPT: Final = 100
 _NO_ID: Final = "0" * 32  # in the place of an offset id with an IPv4 host
 _UNCOMMON: Final = TRANSACTION_MASK | BORN_HOST_V6 | STORE_HOST_V6
+
+
+def _decoded(text: bytes, kind: int) -> str | None:
+    """The text of a field that was read in place, None if it is none."""
+    try:
+        return text.decode() if kind == BINARY else msgspec.json.decode(b'"%s"' % text, type=str)
+    except (UnicodeDecodeError, msgspec.DecodeError):
+        return None
 
 
 def _any_queue(count: int) -> int:
@@ -134,7 +148,6 @@ class SendHandler:
         """To be called when options have changed, since each send uses cached values."""
         self._opens_ms = self._options.start_accept_send_timestamp
         self._trace = "true" if self._options.trace_on else "false"
-        self._batch_properties: dict[tuple[bytes, int], bytes] = {}
         self._answers = tuple(self._around_fields(kind) for kind in (JSON, BINARY))
 
     def _around_fields(self, kind: int) -> tuple[bytes, bytes]:
@@ -158,7 +171,7 @@ class SendHandler:
             topic is None
             or topic.order
             or topic.filter_type == MULTI_TAG
-            or sys_flag & _UNCOMMON
+            or sys_flag & _UNCOMMON not in (0, TRANSACTION_PREPARED)
             or self._opens_ms
             or self._writing.can_wait
             or self._writing.is_busy
@@ -171,8 +184,8 @@ class SendHandler:
             return None
         if queue_id < 0:
             queue_id = _any_queue(topic.write_queues)
-        if code == RequestCode.SEND_BATCH_MESSAGE:
-            return self._take_batch(connection, frame, queue_id)
+        if code == RequestCode.SEND_BATCH_MESSAGE or sys_flag & TRANSACTION_PREPARED:
+            return self._take_record(connection, frame, queue_id)
         kind = frame.kind
         found = stored(frame.data, start, end, kind, self._cluster_pair)
         if found is None:
@@ -189,39 +202,31 @@ class SendHandler:
         head, tail = self._answers[kind]
         return respond(head, tail, kind, self.store_host, place[0], queue_id, place[1], opaque)
 
-    def _take_batch(self, connection: Connection, frame: SendFrame, queue_id: int) -> bytes | None:
-        opaque, flag, _, topic, _, sys_flag, born, user_flag, times, start, end, _ = frame.fields
-        properties = self._shared_by_batch(frame.data[start:end], frame.kind)
-        if properties is None:
+    def _take_record(self, connection: Connection, frame: SendFrame, queue_id: int) -> bytes | None:
+        """The same for a batch, and for the half of a transaction."""
+        opaque, flag, _, topic, _, sys_flag, born, user_flag, times, start, end, code = frame.fields
+        text = _decoded(frame.data[start:end], frame.kind)
+        if text is None:
             return None
+        properties = with_cluster(text, self._options.broker_cluster_name)
         body = frame.data[frame.body_start : frame.end]
         record = PutRecord(
-            topic, queue_id, body, properties, born, connection.peer_host, self.store_host, user_flag, sys_flag, times
+            topic, queue_id, body, b"", born, connection.peer_host, self.store_host, user_flag, sys_flag, times
         )
         try:
-            result = self._writing.put_batch(record, at_once=True)
+            if code == RequestCode.SEND_BATCH_MESSAGE:
+                record.properties = properties.encode()
+                result = self._writing.put_batch(record, at_once=True)
+            elif is_transactional(text):
+                result = self._prepare(record, properties, True)
+            else:
+                return None
         except (RoomAwaited, OrbitMQError):  # nothing is stored; the handler of all others says why
             return None
         if flag & FLAG_ONEWAY:
             return b""
         command = Command(serialize_type=frame.kind, opaque=opaque)
         return encode_frame(self.response(command, result, queue_id))
-
-    def _shared_by_batch(self, text: bytes, kind: int) -> bytes | None:
-        """The properties that are added to each message of a batch, from those of its header; nearly all batches of a
-        producer have the same. None if they cannot be read.
-        """
-        known = self._batch_properties.get((text, kind))
-        if known is not None:
-            return known
-        try:
-            properties = text.decode() if kind == BINARY else json.loads(b'"' + text + b'"')
-            shared = with_cluster(properties, self._options.broker_cluster_name).encode()
-        except ValueError:
-            return None
-        if len(text) <= BATCH_PROPERTIES_MAX and len(self._batch_properties) < BATCH_PROPERTIES_KEPT:
-            self._batch_properties[text, kind] = shared
-        return shared
 
     def send_long(self, connection: Connection, command: Command) -> Answer | Awaitable[Answer]:
         return self._send(connection, command, SendMessageHeader)

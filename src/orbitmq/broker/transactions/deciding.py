@@ -158,7 +158,7 @@ class Deciding:
             return self._respond_when_durable(command, op)
         return _respond(command, ResponseCode.SUCCESS)
 
-    async def _respond_when_durable(self, command: Command, op: PutResult) -> Command:
+    async def _respond_when_durable(self, command: Command, op: PutResult) -> Answer:
         """A flush that takes too long is no failure: the decision is stored, as it is with RocketMQ."""
         await self._writing.durable(op)
         return _respond(command, ResponseCode.SUCCESS)
@@ -176,11 +176,13 @@ class Deciding:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, WRONG_LOG_OFFSET)
         return half
 
-    def _refusal(self, command: Command, result: PutResult) -> Command:
+    def _refusal(self, command: Command, result: PutResult) -> Answer:
         return _respond(command, *outcome_of(result, self._writing.disk_use))
 
 
-def _respond(command: Command, code: int, remark: str | None = None) -> Command:
+def _respond(command: Command, code: int, remark: str | None = None) -> Answer:
+    if command.is_oneway:  # as those of producers are: nobody is told
+        return None
     answer = command.response(code, remark)
     answer.ext = {}
     return answer
