@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from orbitmq.broker import held_pulls
-from orbitmq.broker.held_pulls import LOOKED_AT_MAX, PULL_SECONDS, HeldPull, HeldPulls
+from orbitmq.broker.held_pulls import LOOKED_AT_MAX, PULL_SECONDS, WIDE_FROM, WIDE_SECONDS, HeldPull, HeldPulls
 from orbitmq.store.pull_batch import EVERYTHING, CloserLook, Matcher, Selection
 from orbitmq.wire.command import request
 
@@ -125,6 +125,37 @@ def test_arrivals_are_gathered_for_about_the_time_that_many_pulls_take() -> None
     bench.ran.clear()
     wake()
     assert bench.ran[-3:] == late
+
+
+def test_a_pull_of_a_topic_that_many_groups_read_waits_for_what_is_gathered() -> None:
+    bench = Bench(10_000)
+    for _ in range(100):
+        bench.hold(0)
+    assert not bench.held.gathers("Orders")
+    bench.held.arrived("Orders", 0, 1, [RED])
+    bench.turn()
+    assert bench.held.gathers("Orders")
+    assert not bench.held.gathers("Other")
+    waits = HeldPull(Client(), request(11), 0, 30_000, EVERYTHING)  # type: ignore[arg-type]
+    assert bench.held.hold_for_gathered("Orders", 0, waits)
+    ((delay, wake),) = bench.timers
+    bench.now = delay
+    bench.ran.clear()
+    wake()
+    assert bench.ran == [waits], "it finds something, whatever arrives"
+    assert len(bench.held) == 0
+    bench.now += WIDE_SECONDS + delay
+    assert not bench.held.gathers("Orders")
+
+
+def test_few_groups_are_never_kept_waiting() -> None:
+    bench = Bench(10_000)
+    for queue in range(8):
+        for _ in range(WIDE_FROM - 1):
+            bench.hold(0, queue=queue)
+        bench.held.arrived("Orders", queue, 1, [RED])
+    bench.turn()
+    assert not bench.held.gathers("Orders")
 
 
 def test_nothing_is_gathered_behind_a_round_of_few_pulls_or_after_a_while() -> None:

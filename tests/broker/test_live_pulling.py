@@ -308,6 +308,33 @@ async def test_messages_of_one_turn_come_with_one_answer(tmp_path: Path) -> None
         assert found(await waiting) == (0, "FOUND", (4, 0, 4))
 
 
+async def test_pulls_of_a_topic_that_many_groups_read_are_answered_together(
+    tmp_path: Path, turned_clock: LoopFactory
+) -> None:
+    time = Time()
+    broker = made_broker(tmp_path, time.clock)
+    async with running(broker), client_of(broker) as client:
+
+        def follow(count: int) -> list[asyncio.Task[Command]]:
+            pulls = [client.pull("Orders", 0, 1, sys_flag=WAITING, max_msg_nums=9) for _ in range(count)]
+            return [asyncio.create_task(pull) for pull in pulls]
+
+        await fill(client, 1)
+        pulls = follow(held_pulls.WIDE_FROM)
+        await until(lambda: held(broker) == len(pulls))
+        await fill(client, 1)
+        await asyncio.gather(*pulls)
+        broker._pulling.held._gathers_until = asyncio.get_running_loop().time() + 0.5
+        pulls = follow(5)
+        await until(lambda: held(broker) == len(pulls))
+        full = await client.pull("Orders", 0, 0, sys_flag=WAITING, max_msg_nums=2)
+        assert found(full) == (0, "FOUND", (2, 0, 2)), "it waits for nothing: it cannot get more"
+        await fill(client, 1)
+        assert held(broker) == len(pulls)
+        await time.pass_by(0.5)
+        assert {found(await pull) for pull in pulls} == {(0, "FOUND", (3, 0, 3))}
+
+
 @pytest.mark.parametrize(("long_polling", "seconds"), [("true", 15), ("false", 1)])
 async def test_a_pull_waits_as_long_as_it_may_and_learns_that_nothing_came(
     tmp_path: Path, turned_clock: LoopFactory, long_polling: str, seconds: int

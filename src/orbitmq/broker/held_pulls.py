@@ -1,8 +1,9 @@
 """Long polling: pulls that found nothing wait here until a message they match arrives or their time is up.
 
 Arrivals of one turn of the event loop are handled together, so that a waiting consumer gets all of them in one
-response. When an arrival wakes many pulls, what arrives in about the time that these take is handled together, too:
-fifty groups that pull each message by itself would leave no time for sends. Waking ten thousand consumers for one
+response. When an arrival wakes many pulls, what arrives in about the time that these take is handled together, too, and
+pulls of these queues that come meanwhile wait for it: fifty groups that pull each message by itself would leave no time
+for sends. Waking ten thousand consumers for one
 message and checking fifty thousand queues are both done in turns. The caller passes the time and the function that
 runs a pull again.
 """
@@ -31,8 +32,10 @@ TURN_QUEUES = 500  # looked over before other work gets its turn: some 2 ms
 PULL_SECONDS: Final = (
     20e-6  # of the broker for a pull that is woken: to run it, to write its response, to read the next
 )
-GATHER_SECONDS_MAX: Final = 0.02  # how long arrivals wait for others at most
+GATHER_SECONDS_MAX: Final = 0.05  # how long arrivals wait for others at most
 GATHER_SECONDS_MIN: Final = 0.001  # what a timer can measure; rounds of fewer pulls are followed by others at once
+WIDE_FROM: Final = 20  # pulls of one queue that an arrival wakes: so many groups read it
+WIDE_SECONDS: Final = 1.0
 
 # New messages of one queue that a held pull with an expression is compared with in one turn; with more of them running
 # the pull is the shorter way.
@@ -52,6 +55,8 @@ class HeldPull:
     deadline_ms: int
     wanted: Selection
     weight: int = 1
+    is_due: bool = False
+    """Whether it finds something already, and waits only for what is gathered."""
 
 
 class HeldPulls:
@@ -85,6 +90,7 @@ class HeldPulls:
         self._running = False  # whether a turn is scheduled that runs ready pulls
         self._scanning = False
         self._arrived: dict[QueueKey, list[tuple[int, int]]] = {}
+        self._wide: dict[str, float] = {}  # topic of which an arrival woke many pulls -> until when it counts as such
 
     def __len__(self) -> int:
         return self._count
@@ -100,6 +106,26 @@ class HeldPulls:
         self._held.setdefault((topic, queue_id), []).append(pull)
         self._count += 1
         self._weight += pull.weight
+        return True
+
+    def gathers(self, topic: str) -> bool:
+        """Whether pulls of a topic are handled together: an arrival has just woken many of one queue."""
+        until = self._wide.get(topic)
+        if until is None:
+            return False
+        if until < self._now():
+            del self._wide[topic]
+            return False
+        return True
+
+    def hold_for_gathered(self, topic: str, queue_id: int, pull: HeldPull) -> bool:
+        """`hold` for a pull that finds something, until the arrivals of its topic are handled."""
+        if not self.hold(topic, queue_id, pull):
+            return False
+        pull.is_due = True
+        if not self._arrived:
+            self._wake_soon()
+        self._arrived.setdefault((topic, queue_id), [])
         return True
 
     def arrived(self, topic: str, queue_id: int, next_offset: int, codes: Sequence[int]) -> None:
@@ -122,11 +148,15 @@ class HeldPulls:
 
     def _wake(self) -> None:
         arrived, self._arrived = self._arrived, {}
+        now = self._now()
         for key, messages in arrived.items():
+            before = len(self._ready)
             self._release(key, _NewMessages(key, messages, self._unit).match)
+            if len(self._ready) - before >= WIDE_FROM:
+                self._wide[key[0]] = now + WIDE_SECONDS
         seconds = len(self._ready) * PULL_SECONDS
         if seconds >= GATHER_SECONDS_MIN:
-            self._gathers_until = self._now() + min(2 * seconds, GATHER_SECONDS_MAX)
+            self._gathers_until = now + min(2 * seconds, GATHER_SECONDS_MAX)
         self._run_ready()
 
     def scan(self, now_ms: int, newest_offset: Callable[[str, int], int]) -> None:
@@ -202,6 +232,8 @@ class _NewMessages:
         self._units: dict[int, memoryview | None] = {}
 
     def match(self, pull: HeldPull) -> bool:
+        if pull.is_due:
+            return True
         matcher, look = pull.wanted
         new = [offset for offset, code in self._messages if offset > pull.offset and (matcher is None or matcher(code))]
         if look is None or len(new) > min(LOOKED_AT_MAX, look.reads_max):

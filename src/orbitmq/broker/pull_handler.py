@@ -124,11 +124,16 @@ class PullHandler:
         if self._resumption.is_on and (moved := self._moved(connection, header)) is not None:
             return self._answer(command, header, moved, ResponseCode.PULL_OFFSET_MOVED)
         commit_offset = self._offset_to_commit(connection, header)
+        if asked == ASKED_MAX and header.sys_flag & PULL_SUSPEND and self.held.gathers(header.topic):
+            available = self._store.max_offset(header.topic, header.queue_id) - header.queue_offset
+            if 0 < available < header.max_msg_nums and self._hold(connection, command, header, wanted, gathered=True):
+                self._commit(header, commit_offset)
+                return None
         absent = self._store.absent_entries(header.topic, header.queue_id, header.queue_offset, wanted) if asked else []
         result = None if absent else self._read(connection, header, wanted)
         # Not when it runs again: the group may have committed more since.
-        if header.sys_flag & PULL_COMMIT_OFFSET and not self._is_slave and asked == ASKED_MAX:
-            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, commit_offset)
+        if asked == ASKED_MAX:
+            self._commit(header, commit_offset)
         if result is None:
             self._cold.serve_later(connection, command, absent, partial(self._pull, asked - 1))
             return None
@@ -143,14 +148,29 @@ class PullHandler:
             return None
         return answer
 
-    def _hold(self, connection: Connection, command: Command, header: PullMessageHeader, wanted: Selection) -> bool:
-        """Whether the pull is held; if not, the caller must respond."""
+    def _commit(self, header: PullMessageHeader, offset: int) -> None:
+        if header.sys_flag & PULL_COMMIT_OFFSET and not self._is_slave:
+            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, offset)
+
+    def _hold(
+        self,
+        connection: Connection,
+        command: Command,
+        header: PullMessageHeader,
+        wanted: Selection,
+        *,
+        gathered: bool = False,
+    ) -> bool:
+        """Whether the pull is held, with `gathered` until gathered arrivals are handled; if not, the caller must
+        respond.
+        """
         if len(header.topic) > TOPIC_LENGTH_MAX:
             return False  # the name of a light topic that no message can have
         _slim(command, header)
         weight = 1 if header.subscription is None else 1 + len(header.subscription) // EXPRESSION_SHARE
         held = HeldPull(connection, command, header.queue_offset, self._deadline(header), wanted, weight)
-        return self.held.hold(header.topic, header.queue_id, held)
+        hold = self.held.hold_for_gathered if gathered else self.held.hold
+        return hold(header.topic, header.queue_id, held)
 
     def _offset_to_commit(self, connection: Connection, header: PullMessageHeader) -> int:
         group, topic, queue_id, offset = header.consumer_group, header.topic, header.queue_id, header.commit_offset
