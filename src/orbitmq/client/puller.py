@@ -13,10 +13,10 @@ from orbitmq.errors import BrokerError, ClientError, RemotingError
 from orbitmq.filter.tags import wants
 from orbitmq.message.config import TAG, SubscriptionData
 from orbitmq.message.flags import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
+from orbitmq.message.message_loops import decode_messages
 from orbitmq.message.model import MASTER_ID, MessageExt, MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.properties import MAX_OFFSET, MIN_OFFSET, TRAN_MSG, UNIQ_KEY
-from orbitmq.message.unit import decode_units, message_of
 from orbitmq.operations import pulls as operations
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import PullMessageHeader
@@ -134,8 +134,7 @@ class Puller:
 def _messages(reply: operations.PullReply, queue: MessageQueue, subscription: SubscriptionData) -> list[MessageExt]:
     messages: list[MessageExt] = []
     limits = {MIN_OFFSET: str(reply.min_offset), MAX_OFFSET: str(reply.max_offset)}
-    for unit in decode_units(reply.body):
-        message = message_of(unit, queue.broker_name)
+    for message in decode_messages(reply.body, queue.broker_name):
         properties = message.properties
         if subscription.tags and not wants(subscription, message.tags):
             continue
