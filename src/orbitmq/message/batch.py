@@ -25,6 +25,9 @@ from orbitmq.message.unit import HEADS, INT32, PROPERTIES_LENGTH, SYS_FLAG_LOW_B
 
 ITEM_HEAD: Final = struct.Struct(">i8xii")  # size, flag, body size
 ENTRY: Final[struct.Struct] = struct.Struct(">qiq")  # of a queue: physical offset of a message, its size, its tag hash
+UNPACKED_TOGETHER_MAX: Final = (
+    1000  # messages of a batch: of each the struct that reads all needs 32 bytes, and is kept
+)
 ITEM_OVERHEAD: Final = ITEM_HEAD.size + PROPERTIES_LENGTH.size
 PAIR_END: Final = b"\x02"
 TAGS_START: Final = (TAGS + NAME_END).encode()
@@ -62,10 +65,14 @@ class PackedBatch(NamedTuple):
 
     def places(self) -> tuple[int, ...]:
         """The physical offset of each message."""
+        if self.message_count > UNPACKED_TOGETHER_MAX:
+            return tuple([place for place, _, _ in ENTRY.iter_unpack(self.entries)])
         return _places(self.message_count).unpack(self.entries)
 
     def codes(self) -> tuple[int, ...]:
         """The tag hash of each message."""
+        if self.message_count > UNPACKED_TOGETHER_MAX:
+            return tuple([code for _, _, code in ENTRY.iter_unpack(self.entries)])
         return _codes(self.message_count).unpack(self.entries)
 
     def texts(self) -> list[bytes]:

@@ -108,10 +108,10 @@ class Dispatcher:
             codes = [self.code_of(queue, text, store_timestamp) for text in batch.texts()]
             entries = batch.entries_with(codes)
         if (extended := queue.extended) is not None:
-            entries = batch.entries_with(
-                self._extend(queue, extended, code, text, store_timestamp)
-                for code, text in zip(codes, batch.texts(), strict=True)
-            )
+            addresses = []
+            for code, text in zip(codes, batch.texts(), strict=True):
+                addresses.append(self._extend(queue, extended, code, text, store_timestamp))
+            entries = batch.entries_with(addresses)
         queue.put_run(entries)
         self.store_timestamp = store_timestamp
         return codes
