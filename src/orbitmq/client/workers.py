@@ -281,6 +281,10 @@ class TaskWorkers(ListenerWorkers):
         self._waiting: deque[ListenerCall] = deque()
         self._tasks: dict[asyncio.Task[None], ListenerCall | None] = {}
         """Each task with its current call."""
+        self._starting = False
+        """Whether there is a task that has not begun. It starts the next one: a listener that waits for nothing needs
+        one or two, and not as many as there are calls.
+        """
 
     def _enqueue(self, call: ListenerCall) -> None:
         self._waiting.append(call)
@@ -288,15 +292,16 @@ class TaskWorkers(ListenerWorkers):
 
     def resize(self, count: int) -> None:
         self.count = count
-        for _ in self._waiting:
-            self._start_task()
+        self._start_task()
 
     def _start_task(self) -> None:
-        if len(self._tasks) < self.count:
+        if self._waiting and not self._starting and len(self._tasks) < self.count:
+            self._starting = True
             self._tasks[asyncio.get_running_loop().create_task(self._work())] = None
 
     async def _work(self) -> None:
         task = cast("asyncio.Task[None]", asyncio.current_task())
+        self._starting = False
         try:
             await self._run(task)
         finally:
@@ -309,6 +314,7 @@ class TaskWorkers(ListenerWorkers):
         turn_ends = loop.time() + TASK_TURN_S
         while self._waiting and len(self._tasks) <= self.count:
             call = self._tasks[task] = self._waiting.popleft()
+            self._start_task()
             if self._may_run(call):
                 await self._call(call)
             self._done(call)
