@@ -6,6 +6,7 @@ An offset is always the next one to consume.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from enum import Enum
 
 from orbitmq.message.javajson import dumps_pretty, loads
@@ -15,62 +16,72 @@ from orbitmq.wire.bodies import ConsumeFromWhere, QueueOffsets
 from orbitmq.wire.objects import from_plain, plain
 
 
+@dataclass(slots=True)
+class _Known:
+    """The offset of a queue. `own`: this consumer has set it, rather than the store."""
+
+    offset: int
+    own: bool = False
+
+
 class OffsetTable:
     """Queue -> offset. Concurrent listeners finish in any order, so the usual update never lowers an offset."""
 
     def __init__(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        self._offsets = dict(offsets or {})
-        self._own: set[MessageQueue] = set()
-        """Queues whose offset this consumer has set, rather than the store."""
+        self._known = {queue: _Known(offset) for queue, offset in (offsets or {}).items()}
 
     def __contains__(self, queue: object) -> bool:
-        return queue in self._offsets
+        return queue in self._known
 
     def read(self, queue: MessageQueue) -> int:
         """The offset, -1 when the table has none."""
-        return self._offsets.get(queue, -1)
+        known = self._known.get(queue)
+        return -1 if known is None else known.offset
 
     def raise_to(self, queue: MessageQueue, offset: int) -> None:
         """Set `offset` if it is higher than the known one."""
-        if offset > self._offsets.get(queue, -1):
-            self._offsets[queue] = offset
-            self._own.add(queue)
+        known = self._known.get(queue)
+        if known is None:
+            if offset >= 0:
+                self._known[queue] = _Known(offset, own=True)
+        elif offset > known.offset:  # once a message
+            known.offset = offset
+            known.own = True
 
     def learn(self, queue: MessageQueue, offset: int) -> None:
         """Note the stored `offset`; a higher known one stays. A broker returns 0 for a queue without offset, too; 0 is
         stored then, as by Java's client, or a group with an idle queue could not be reset.
         """
-        self._offsets[queue] = max(offset, self._offsets.get(queue, -1))
-        if self._offsets[queue] == 0:
-            self._own.add(queue)
+        known = self._known.setdefault(queue, _Known(offset))
+        known.offset = max(offset, known.offset)
+        known.own = known.own or known.offset == 0
 
     def set(self, queue: MessageQueue, offset: int) -> None:
         """Set `offset` even if it is lower: the application or an operator has reset it."""
-        self._offsets[queue] = offset
-        self._own.add(queue)
+        self._known[queue] = _Known(offset, own=True)
 
     def forget(self, queue: MessageQueue) -> None:
         """Remove a queue that belongs to another member."""
-        self._offsets.pop(queue, None)
-        self._own.discard(queue)
+        self._known.pop(queue, None)
 
     def of_topic(self, topic: str) -> dict[MessageQueue, int]:
         """The known offsets of the queues of a topic."""
-        return {queue: offset for queue, offset in self._offsets.items() if queue.topic == topic}
+        return {queue: known.offset for queue, known in self._known.items() if queue.topic == topic}
 
     def queues(self) -> list[MessageQueue]:
         """The queues with a known offset."""
-        return list(self._offsets)
+        return list(self._known)
 
     def of(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
         """The known offsets of `queues`."""
-        return {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
+        return {queue: self._known[queue].offset for queue in queues if queue in self._known}
 
     def own(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
         """The offsets of `queues` that this consumer advanced or set. An offset it only read belongs to another member,
         which may have committed since: storing it again would undo that.
         """
-        return {queue: self._offsets[queue] for queue in queues if queue in self._own}
+        known = {queue: self._known[queue] for queue in queues if queue in self._known}
+        return {queue: one.offset for queue, one in known.items() if one.own}
 
 
 def encode_file(offsets: Mapping[MessageQueue, int]) -> str:
