@@ -35,7 +35,7 @@ from orbitmq.errors import (
 )
 from orbitmq.message.properties import decode_properties
 from orbitmq.net.connection import Connection
-from orbitmq.wire.bodies import BrokerData, QueueData
+from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import SendMessageResponseHeader, SendMessageV2Header
@@ -484,6 +484,76 @@ def test_a_cancelled_send_makes_room_for_others() -> None:
             assert (await producer.send(Message("T", b"z"))).status is SendStatus.SEND_OK
 
     run(scenario(), IdleLoop)
+
+
+def test_a_cancelled_asynchronous_send_makes_room_at_once() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address, async_in_flight_max=1) as producer:
+            await producer.send(Message("T", b"warm"))
+            system.answers[RequestCode.SEND_MESSAGE_V2] = silence()
+            producer.send_async(Message("T", b"x")).cancel()
+            system.answers.clear()
+            began = asyncio.get_running_loop().time()
+            assert (await producer.send(Message("T", b"y"))).status is SendStatus.SEND_OK
+            assert asyncio.get_running_loop().time() == began, "not when the response would be overdue"
+
+    run(scenario(), IdleLoop)
+
+
+def test_a_thread_that_may_not_send_takes_no_room() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address, async_in_flight_max=1) as producer:
+            await producer.send(Message("T", b"warm"))
+            for _ in range(3):
+                with pytest.raises(RuntimeError, match="no running event loop"):
+                    await asyncio.to_thread(producer.send_async, Message("T", b"x"))
+            assert (await producer.send(Message("T", b"y"))).status is SendStatus.SEND_OK
+
+    run(scenario())
+
+
+class Watching:
+    def before(self, address: str, request: Command) -> None: ...
+
+    def after(self, address: str, request: Command, response: Command) -> None: ...
+
+
+def test_sends_take_the_queues_in_turn_whoever_looks_at_requests() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            producer = Producer("g", system.address)
+            producer.add_rpc_hook(Watching())
+            async with producer:
+                used = Counter([(await producer.send(Message("T", b"x"))).queue.queue_id for _ in range(16)])
+                assert set(used.values()) == {16 // len(used)}
+                assert len(used) == len(await producer.fetch_publish_queues("T"))
+
+    run(scenario())
+
+
+def test_after_a_failed_attempt_the_route_of_that_moment_counts() -> None:
+    async def scenario() -> None:
+        async with fake_system() as old, fake_system() as new, Producer("g", old.address) as producer:
+            await producer.send(Message("T", b"warm"))
+
+            def moved(connection: Connection, _command: Command) -> None:
+                producer._instance.routes._topics.clear()
+                connection.abort()
+
+            def route(_connection: Connection, command: Command) -> Command:
+                brokers = [BrokerData(addresses={0: new.address}, broker_name="new", cluster="C")]
+                queues = [QueueData(broker_name="new", perm=6, read_queues=1, write_queues=1)]
+                return command.response(
+                    0, body=encode_standard(TopicRouteData(broker_datas=brokers, queue_datas=queues))
+                )
+
+            old.answers[RequestCode.SEND_MESSAGE_V2] = moved
+            old.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = route
+            result = await producer.send(Message("T", b"x"))
+            assert result.queue.broker_name == "new"
+            assert old.count(RequestCode.SEND_MESSAGE_V2) == 2, "the first one, and the one that failed"
+
+    run(scenario())
 
 
 WAYS: dict[str, Callable[[TransactionProducer[None], float | None], Awaitable[object]]] = {

@@ -217,9 +217,11 @@ class Producer(Client):
             return None
         if not attempt.done():  # it may have failed at once
             self._attempts.add(attempt)
+            attempt.result.add_done_callback(attempt.give_up_if_cancelled)
         return attempt.result
 
     def _first_attempt(self, deliver: Delivery, size: int, rules: RetryRules) -> FirstAttempt | None:
+        asyncio.get_running_loop()  # a thread without one must fail before it takes room
         if type(deliver) is not Single or not self._in_flight_limit.try_enter(size):
             return None
 

@@ -124,26 +124,26 @@ class MessageSender:
         """`send` to any queue, if its first attempt needs no wait: without the coroutines and the task that cost more
         than the rest of a send. None, and nothing is done, otherwise.
         """
-        known = self._instance.routes.publish(message.topic)
-        watched = self._hooks or self._forbidden or self._chooser.measures
+        known, remoting = self._instance.routes.publish(message.topic), self._instance.remoting
+        watched = self._hooks or self._forbidden or self._chooser.measures or remoting.is_watched
         if known is None or watched or rules.timeout_ms < 1:
             return None
-        queues, turns = known.queues, self._chooser.turns(message.topic)
+        now_ms, queues, turns = self._now_ms(), known.queues, self._chooser.turns(message.topic)
         turn = turns.take(len(queues))
         queue = turn.select(queues)
         address = self._instance.routes.known_master(queue)
         if address is not None:
-            now_ms = self._now_ms()
             attempt = FirstAttempt(self, message, rules, now_ms, turn, queues, queue, address, when_ended)
-            header, timeout_ms = self._header(message, queue), rules.limit(rules.timeout_ms, rules.attempts)
+            timeout_ms = rules.limit(rules.timeout_ms, rules.attempts)
             try:
-                request = sends.ask(self._instance.remoting, address, header, message.body, timeout_ms, attempt)
+                request = sends.ask(remoting, address, self._header(message, queue), message.body, timeout_ms, attempt)
             except Exception as error:
                 self.take_failure(attempt, error)
                 return attempt
             if request is not None:
                 attempt.request = request
                 return attempt
+        turn.step_back()
         turns.give_back(turn)
         return None
 
@@ -151,10 +151,10 @@ class MessageSender:
         """The first attempt has a response."""
         try:
             reply = sends.reply_of(response, attempt.address)
-        except OrbitMQError as error:
+            result = self._result(attempt.message, attempt.queue, reply)
+        except Exception as error:  # the connection that calls this has others to serve
             self.take_failure(attempt, error)
             return
-        result = self._result(attempt.message, attempt.queue, reply)
         if result.status is SendStatus.SEND_OK:
             attempt.give(result)
             attempt.end()
@@ -210,7 +210,9 @@ class MessageSender:
         queues: Sequence[MessageQueue],
     ) -> SendResult:
         queue: MessageQueue | None = None
-        now_ms = self._now_ms() if loop.brokers else loop.started_ms
+        now_ms = loop.started_ms
+        if loop.brokers and target is None:  # the route may be another since the first attempt
+            now_ms, queues = self._now_ms(), await self._queues(message.topic)
         while (left_ms := loop.time_left(now_ms)) is not None:
             if target is None:
                 queue = self._chooser.choose(turn, queues, loop.last_broker, now_ms)
@@ -470,7 +472,14 @@ class FirstAttempt:
         """Nobody waits for the outcome any more."""
         if self.request is not None:
             self.request.forget()
+        if self.result.done() and not self.result.cancelled():
+            self.result.exception()  # else asyncio reports one that nobody has retrieved
         self.end()
+
+    def give_up_if_cancelled(self, result: asyncio.Future[SendResult]) -> None:
+        """A callback of `result`."""
+        if result.cancelled():
+            self.abandon()
 
     def end(self) -> None:
         """Give back what the send has taken."""

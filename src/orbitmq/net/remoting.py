@@ -76,6 +76,8 @@ class Remoting:
         self._sign = sign
         self.signs = sign is not None
         """Whether requests carry the signature of an account."""
+        self.is_watched = bool(self._hooks)
+        """Whether there are hooks, which see every response before its caller does."""
         self._direct = direct
         self._changes = bool(self._fields or self._hooks or sign)
         self._tls = tls
@@ -115,7 +117,7 @@ class Remoting:
         if self._direct is not None:
             address = self._direct(address, command)
         connection = self._usable(address)
-        if connection is None or not connection.takes_more or self._hooks:
+        if connection is None or not connection.takes_more or self.is_watched:
             return None
         if self._changes:
             self._prepare(address, command)

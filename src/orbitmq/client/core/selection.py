@@ -46,6 +46,10 @@ class RoundRobin:
                 return
             self._step(queues)
 
+    def step_back(self) -> None:
+        """The queue that was selected last is the next one: nothing was sent to it."""
+        self._next = (self._next - 1) & COUNTER_MASK
+
     def jump(self, start: int) -> None:
         """Go on elsewhere."""
         self._next = start & COUNTER_MASK
