@@ -148,6 +148,21 @@ def test_a_pull_of_a_topic_that_many_groups_read_waits_for_what_is_gathered() ->
     assert not bench.held.gathers("Orders")
 
 
+def test_other_topics_do_not_wait_for_what_is_gathered() -> None:
+    bench = Bench(10_000)
+    for _ in range(100):
+        bench.hold(0)
+    bench.held.arrived("Orders", 0, 1, [RED])
+    bench.turn()
+    bench.hold(1)
+    other = HeldPull(Client(), request(11), 0, 30_000, EVERYTHING)  # type: ignore[arg-type]
+    assert bench.held.hold("Other", 0, other)
+    bench.held.arrived("Orders", 0, 2, [RED])
+    bench.held.arrived("Other", 0, 1, [RED])
+    assert len(bench.timers) == len(bench.turns) == 1
+    assert bench.turn() == [other]
+
+
 def test_few_groups_are_never_kept_waiting() -> None:
     bench = Bench(10_000)
     for queue in range(8):

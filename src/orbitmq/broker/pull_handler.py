@@ -194,14 +194,21 @@ class PullHandler:
         self.held.scan(self._clock.now_ms(), self._store.max_offset)
 
     def _rerun(self, held: HeldPull) -> None:
-        """Second run: responds in any case."""
+        """Second run: a pull that was held because there was nothing responds in any case; what one finds that was held
+        for others may have left memory.
+        """
+        answer: Command | None
         try:
-            header = held.command.header(PullMessageHeader)
-            result = self._read(held.connection, header, self._check(header))
-            answer = self._answer(held.command, header, result, _code_of(result, header.queue_offset))
+            if held.is_due:
+                answer = self._pull(ASKED_MAX - 1, held.connection, held.command)
+            else:
+                header = held.command.header(PullMessageHeader)
+                result = self._read(held.connection, header, self._check(header))
+                answer = self._answer(held.command, header, result, _code_of(result, header.queue_offset))
         except Exception as error:  # an error becomes the response; the other held pulls get theirs
             answer = self._failed(held.command, error)
-        held.connection.send(answer)
+        if answer is not None:
+            held.connection.send(answer)
 
     def _read(self, connection: Connection, header: PullMessageHeader, wanted: Selection) -> GetResult:
         begun = self._timer()

@@ -162,8 +162,8 @@ class SendHandler:
         router.add((RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE), self.send_short)
 
     def take(self, connection: Connection, frame: SendFrame) -> bytes | None:
-        """Store a common send, and make the frame of its response, without an object for either. None, and nothing is
-        done, for everything that is not common: `send_short` does it, or says why not.
+        """Store a common send, and make the frame of its response, of a single message without an object for either.
+        None, and nothing is done, for everything that is not common: `send_short` does it, or says why not.
         """
         opaque, flag, _, name, queue_id, sys_flag, born, user_flag, times, start, end, code = frame.fields
         topic = self._topics.table.get(name)
