@@ -115,6 +115,9 @@ def test_a_file_that_each_broker_has_already_is_no_difference(
     config.write_text("metricsExporterType=PROM\nmetricsPromExporterPort=8000\n")
     host._make_settings(tmp_path, brokers, config)
     assert capsys.readouterr().err.count("exists and differs") == 3
+    config.write_text("metricsExporterType=PROM\nmetricsPromExporterPort=65534\n")
+    with pytest.raises(ConfigurationError, match="metricsPromExporterPort 65534 is too high: the next 2 are used, too"):
+        host._make_settings(tmp_path, brokers, config)
 
 
 def test_it_does_not_outlive_a_supervisor_that_is_killed(started: ChildProcess) -> None:

@@ -184,12 +184,17 @@ def _make_settings(home: Path, brokers: Sequence[HostedProcess], config: Path | 
             print(f"orbitmq host: {path} exists and differs: {config} is not read for {node.name}", file=sys.stderr)
 
 
+PORT_MAX = 65_535
+
+
 def _metrics_port(template: Mapping[str, str], number: int) -> dict[str, str]:
     """The brokers after the first serve their metrics on the ports after that of the common file."""
     metrics = MetricsOptions.parse(template)
     if not (metrics.is_on and metrics.port and number):
         return {}
-    return {METRICS_PORT: str(metrics.port + number)}
+    if (port := metrics.port + number) > PORT_MAX:
+        raise ConfigurationError(f"{METRICS_PORT} {metrics.port} is too high: the next {number} are used, too")
+    return {METRICS_PORT: str(port)}
 
 
 async def _host(
