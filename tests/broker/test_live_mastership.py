@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -433,6 +434,35 @@ async def test_a_master_soon_knows_a_slave_that_starts_after_it(
         master._registrar.abandon()  # it asks, too, but only every thirty seconds
         async with running(made_slave(tmp_path / "two", master, namesrvAddr=names)) as slave:
             await until(lambda: known._listed_slaves == {slave.address}, "the slave is known")
+
+
+async def test_a_slave_that_greets_before_it_registers_is_looked_for_until_it_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "ROUND_LATER_SECONDS", 1000.0)
+    monkeypatch.setattr(watch, "ROUND_SECONDS", 0.01)
+    async with name_server(tmp_path) as names, running(made_broker(tmp_path / "one", namesrvAddr=names)) as master:
+        known = master.watch
+        assert known is not None
+        await master.announced()
+        master._registrar.abandon()
+        looked = []
+        look = known._look_at
+
+        async def looking(server: str) -> None:
+            looked.append(server)
+            await look(server)
+
+        monkeypatch.setattr(known, "_look_at", looking)
+        known._greet("127.0.0.1:1")
+        await until(lambda: len(looked) > 3, "it is looked for again and again")
+        monkeypatch.setattr(known, "_listed", partial(_lists_slave, known, "127.0.0.1:1"))
+        await until(lambda: not known._new_slave.is_set(), "it was found")
+        assert known._greeted == {}
+
+
+async def _lists_slave(known: watch.MasterWatch, slave: str, server: str) -> None:
+    known._slaves[server] = {slave}
 
 
 async def test_an_answer_from_before_a_pause_does_not_count(tmp_path: Path) -> None:

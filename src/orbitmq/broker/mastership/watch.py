@@ -39,6 +39,8 @@ JUST_MS = 10_000  # since a promotion: its store is opened as a master's at once
 CONFIRM_SECONDS = 3.0
 TRIES, AGAIN_SECONDS = 2, 0.1  # a connection may have ended during the pause
 ROUND_SECONDS, ROUND_LATER_SECONDS = 1.0, 10.0
+GREETED_SECONDS = 30.0  # within which a slave registers
+GREETED_MAX = 16  # slaves; whoever reaches this broker can say that it is one
 SOON_SECONDS = 600.0  # after a start a former master may come back any moment
 # seconds; a refused slave reports every ten, another master is asked every ten or reports every thirty
 FORGOTTEN_SECONDS = 60.0
@@ -84,6 +86,7 @@ class MasterWatch:
         self._slaves: dict[str, set[str]] = {}  # name server -> addresses it had for slaves
         self._looking: asyncio.Task[None] | None = None
         self._new_slave = asyncio.Event()
+        self._greeted: dict[str, float] = {}  # slaves that no name server lists yet -> until when they are looked for
         self._doing: set[asyncio.Task[None]] = set()
 
     def add_to(self, router: Router) -> None:
@@ -229,9 +232,12 @@ class MasterWatch:
         soon_ends, next_look = loop.time() + SOON_SECONDS, loop.time()
         while not self.superseded:
             if loop.time() >= next_look or self._new_slave.is_set():  # they list the slaves to be asked after a pause
-                self._new_slave.clear()
                 next_look = loop.time() + ROUND_LATER_SECONDS
                 await asyncio.gather(*map(self._look_at, self._name_servers))
+                listed = self._listed_slaves
+                self._greeted = {slave: ends for slave, ends in self._greeted.items() if slave not in listed}
+                if all(ends <= loop.time() for ends in self._greeted.values()):
+                    self._new_slave.clear()
             asked = {address for address, other in self.others.items() if other.may_be_asked}
             known = asked | {self._record.known.former_master} - {"", self._address()}
             for address in known:
@@ -274,8 +280,8 @@ class MasterWatch:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"this is {self._name}, not {other.broker_name}")
         if other.epoch >= EPOCH_MAX or max(len(other.broker_addr), len(other.refusal)) > TEXT_LENGTH_MAX:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "no broker has such an epoch, address or reason")
-        if not other.is_master and other.broker_addr not in self._listed_slaves:
-            self._new_slave.set()
+        if not other.is_master:
+            self._greet(other.broker_addr)
         if other.is_master or other.epoch > self.epoch:
             self._judge(other.broker_addr, other, may_be_asked=False)
         if other.refusal and not other.is_master:
@@ -283,6 +289,12 @@ class MasterWatch:
         else:
             self._refused.pop(other.broker_addr, None)
         return command.response(ResponseCode.SUCCESS, header=self.own)
+
+    def _greet(self, slave: str) -> None:
+        """Look for a new slave at the name servers, each second until it has registered there."""
+        if slave not in self._listed_slaves and slave not in self._greeted and len(self._greeted) < GREETED_MAX:
+            self._greeted[slave] = asyncio.get_running_loop().time() + GREETED_SECONDS
+            self._new_slave.set()
 
     def note_registration(self, found: RegisterBrokerResponseHeader) -> None:
         """A name server's response to a registration: it names a later master if there is one."""
