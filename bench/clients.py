@@ -188,9 +188,16 @@ def measure(names: Sequence[str], rounds: int, directory: Path | None, say: Call
     results: Results = {}
     failures: list[str] = []
     with ExitStack() as stack:
-        found = dict(_places(stack, directory, {name: client for _, client, name in steps}, say))
+        wanted = {name: client for _, client, name in steps}
+        found = _brokers(stack, directory, say)
+        for name, opened in (PROXY, _proxy), (KAFKA, _kafka):
+            if name in wanted:
+                try:
+                    found[name] = opened(stack, directory, wanted[name])
+                except ProcessFailed as error:  # the rows of the others are worth having
+                    failures.append(f"{name}: {error}")
         for work, client, name in steps:
-            for _ in range(rounds):
+            for _ in range(rounds if name in found else 0):
                 try:
                     row = _one(client, found[name], work)
                 except ProcessFailed as error:
@@ -208,27 +215,29 @@ def _steps(names: Sequence[str], clients: Sequence[Client]) -> Iterator[tuple[st
                 yield work, client, name
 
 
-def _places(
-    stack: ExitStack, directory: Path | None, wanted: Mapping[str, Client], say: Callable[[str], None]
-) -> Iterator[tuple[str, Place]]:
-    """Both brokers, and of the others those that are wanted; with each, one of the clients that work there."""
+def _brokers(stack: ExitStack, directory: Path | None, say: Callable[[str], None]) -> dict[str, Place]:
     say("starting the brokers")
+    found = {}
     for name, side in stack.enter_context(both(SETTINGS["plain"], directory)).items():
-        place = Place(side.broker.namesrv_address, side.broker.namesrv_address)
-        place.fill()
-        yield name, place
-    if PROXY in wanted:
-        names = stack.enter_context(JavaNameServer(ROCKETMQ_5))
-        broker = stack.enter_context(JavaProxy(names.address, jvm=PROXY_JVM))
-        place = Place(broker.endpoint, names.address, PROXY_BACKLOG)
-        place.fill()
-        yield PROXY, place
-    if KAFKA in wanted:
-        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-", dir=directory)))
-        broker_of_kafka = stack.enter_context(kafka.KafkaBroker(home, QUEUES))
-        place = Place(broker_of_kafka.address, "", KAFKA_BACKLOG)
-        _fill_by(wanted[KAFKA], place)
-        yield KAFKA, place
+        found[name] = Place(side.broker.namesrv_address, side.broker.namesrv_address)
+        found[name].fill()
+    return found
+
+
+def _proxy(stack: ExitStack, _directory: Path | None, _client: Client) -> Place:
+    names = stack.enter_context(JavaNameServer(ROCKETMQ_5))
+    broker = stack.enter_context(JavaProxy(names.address, jvm=PROXY_JVM))
+    place = Place(broker.endpoint, names.address, PROXY_BACKLOG)
+    place.fill()
+    return place
+
+
+def _kafka(stack: ExitStack, directory: Path | None, client: Client) -> Place:
+    """Filled by one of the clients that work there."""
+    home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-", dir=directory)))
+    place = Place(stack.enter_context(kafka.KafkaBroker(home, QUEUES)).address, "", KAFKA_BACKLOG)
+    _fill_by(client, place)
+    return place
 
 
 def _fill_by(client: Client, place: Place) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import os
 import sys
 import time
@@ -73,6 +74,10 @@ class Window:
     def cost(self) -> float:
         return sum(self.cpu_micros) / len(self.cpu_micros)
 
+    def time(self, share: float) -> float:
+        """The time within which this share of the sends was answered."""
+        return self.times[int(len(self.times) * share)] if self.times else math.inf
+
 
 @dataclass
 class Host:
@@ -116,7 +121,7 @@ class Host:
         counts = [meter.messages for meter in self.meters]
         for meter in self.meters:
             meter.is_open = False
-        costs = [seconds * 1e6 / count for seconds, count in zip(spent, counts, strict=True)]
+        costs = [seconds * 1e6 / count if count else math.inf for seconds, count in zip(spent, counts, strict=True)]
         times = sorted(chain.from_iterable(meter.times for meter in self.meters))
         return Window(costs, times, busy, "; ".join(failures(work, self.meters)))
 
@@ -125,6 +130,8 @@ def failures(work: str, meters: Sequence[Meter]) -> Iterator[str]:
     """Why the figures of a window are none."""
     if errors := sum(meter.errors for meter in meters):
         yield f"{errors} sends were refused"
+    if not all(meter.messages for meter in meters):
+        yield "a broker has stored nothing"
     delivered, messages = sum(meter.delivered for meter in meters), sum(meter.messages for meter in meters)
     if work != "send" and delivered < 0.99 * messages:  # some are on their way when it begins, and when it ends
         yield f"{delivered} of {messages} messages were pulled"
@@ -179,7 +186,7 @@ def ratio(host: Host, first: Host, work: str) -> float:
 def row(host: Host, first: Host, work: str) -> list[str]:
     windows, pids = host.windows[work], host.target.pids
     costs = sorted(chain.from_iterable(one.cpu_micros for one in windows))
-    p50, p99 = (median(one.times[int(len(one.times) * share)] for one in windows) * 1e3 for share in (0.5, 0.99))
+    p50, p99 = (median(one.time(share) for one in windows) * 1e3 for share in (0.5, 0.99))
     own = max(memory_of(pid)["own"] for pid in pids)
     most_threads = max(len(threads(pid)) for pid in pids)
     cost, of_first = median(one.cost for one in windows), ratio(host, first, work)

@@ -111,11 +111,15 @@ def _headings(joint: str) -> list[str]:
         for heading in ("a second", "CPU µs each")
         for name in (*(f"{heading}{joint}{system}" for system in SYSTEMS), "ratio")
     ]
-    return ["work", *compared, *(f"p50 / p99 / p99.9 ms{joint}{system}" for system in SYSTEMS)]
+    return ["work", *compared, "floor, µs", *(f"p50 / p99 / p99.9 ms{joint}{system}" for system in SYSTEMS)]
 
 
 def _lines(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    lines = [(title(name), *_cells(row[RIVAL], row[OURS], WORKS[name].bars)) for name, row in report["rows"].items()]
+    floors = report["floors"]
+    lines = [
+        (title(name), *_cells(row[RIVAL], row[OURS], WORKS[name].bars, floors.get(WORKS[name].floor)))
+        for name, row in report["rows"].items()
+    ]
     if report["memory"]:  # else no setting was measured to its end
         lines += _process(report["start_seconds"], report["memory"])
     return lines
@@ -137,10 +141,11 @@ def title(name: str) -> str:
     return work.title if work.each == "messages" else f"{work.title}: {work.each}"
 
 
-def _cells(rival: Measurement, ours: Measurement, bars: Bars) -> tuple[str, ...]:
+def _cells(rival: Measurement, ours: Measurement, bars: Bars, floor: float | None) -> tuple[str, ...]:
     return (
         *_compared(rival["rate"], ours["rate"], "{:,.0f}", least=bars.rate),
         *_compared(rival["cpuMicros"], ours["cpuMicros"], "{:,.1f}", most=bars.cpu),
+        "" if floor is None else f"{floor:,.1f}",
         _times(rival),
         _times(ours) + _times_bar(rival, ours, bars.times),
     )

@@ -27,7 +27,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from bench import clients, memory  # noqa: E402
+from bench import clients, floors, memory  # noqa: E402
 from bench.report import error_notes, lag_notes, line, page, rows_of, table  # noqa: E402
 from bench.systems import READS, SYSTEMS, Measurement, Side, both  # noqa: E402
 from bench.works import BACKLOG, RARE_WARM_UP, ROLLING_FILE, SETTINGS, WORKS, Setting  # noqa: E402
@@ -119,6 +119,7 @@ class Run:
                 *self._fill_notes,
             ],
             "failures": failures,
+            "floors": floors.measure(self._say),
             "start_seconds": self._start_seconds,
             "memory": self._memory,
             "rows": rows_of(self._results),
@@ -221,6 +222,7 @@ def _notes(arguments: argparse.Namespace) -> list[str]:
             if arguments.fresh_memory
             else "memory was in use before, as it is on a machine that has run for a while"
         ),
+        "the floor is the CPU a message of a bare server on uvloop that answers with bytes that are ready",
         "CPU is user and system time of the broker process; start-up ends when the broker is registered",
         f"pulls, consumers and queries find {BACKLOG:,} messages; those are what a killed broker walks",
         "a killed broker finds no checkpoint, so that both look at their whole log; the process's start is in the time",

@@ -53,7 +53,8 @@ class Bars:
 @dataclass(frozen=True)
 class Work:
     """One row: arguments of the load generator; none for a row that is measured without it. `each` is what is counted,
-    where that is no message. `warm_up` is seconds before a measurement, where the usual ones are too few.
+    where that is no message. `warm_up` is seconds before a measurement, where the usual ones are too few. `floor` names
+    one of `bench.floors`.
     """
 
     title: str
@@ -62,25 +63,30 @@ class Work:
     each: str = "messages"
     bars: Bars = Bars()
     warm_up: int = 0
+    floor: str = ""
 
 
-SENDS, OTHERS = Bars(1.5, 1 / 2), Bars(1.2, 1 / 1.5)
+SENDS, OTHERS = Bars(1.6, 0.40), Bars(1.2, 1 / 1.5)
 START_BAR, MEMORY_BAR = 0.2, 0.1
 
 WORKS = {
-    "sync16": Work("sync send, 16 threads", ("sync", "--threads", 16), bars=SENDS),
-    "sync64": Work("sync send, 64 threads", ("sync", "--threads", 64), bars=SENDS),
-    "async": Work("async send, 512 in flight", ("async", "--threads", 4, "--in-flight", 512), bars=Bars(1.3, 1 / 1.5)),
-    "oneway": Work("oneway send", ("oneway", "--threads", 2), bars=Bars(1.0, 1 / 1.2)),
-    "batch": Work("batch send, 32 a batch", ("batch", "--threads", 4, "--batch", 32), bars=Bars(1.0, 1 / 1.3)),
-    "transaction": Work("transactions committed, 16 threads", ("transaction", "--threads", 16), bars=OTHERS),
+    "sync16": Work("sync send, 16 threads", ("sync", "--threads", 16), bars=SENDS, floor="sync"),
+    "sync64": Work("sync send, 64 threads", ("sync", "--threads", 64), bars=SENDS, floor="sync"),
+    "async": Work(
+        "async send, 512 in flight", ("async", "--threads", 4, "--in-flight", 512), bars=Bars(1.9, 0.33), floor="async"
+    ),
+    "oneway": Work("oneway send", ("oneway", "--threads", 2), bars=Bars(1.0, 0.30), floor="oneway"),
+    "batch": Work(
+        "batch send, 32 a batch", ("batch", "--threads", 4, "--batch", 32), bars=Bars(1.3, 0.70), floor="batch"
+    ),
+    "transaction": Work("transactions committed, 16 threads", ("transaction", "--threads", 16), bars=Bars(1.2, 0.60)),
     "delay": Work(
         "delayed and delivered, 16 threads", ("delay", "--threads", 16, "--count", DELAYED_COUNT), bars=OTHERS
     ),
     "latency": Work(
         "send to listener, 1 k/s", ("latency", "--rate", 1000), bars=Bars(cpu=1 / 3, times=0.5), warm_up=RARE_WARM_UP
     ),
-    "pull": Work("pull, 32 a request", ("pull", "--threads", 8), "backlog", bars=OTHERS),
+    "pull": Work("pull, 32 a request", ("pull", "--threads", 8), "backlog", bars=OTHERS, floor="pull"),
     "push": Work("push consume", ("push", "--count", PUSH_COUNT), "backlog", bars=OTHERS),
     "orderly": Work("orderly push consume", ("orderly", "--count", PUSH_COUNT), "backlog", bars=OTHERS),
     "query": Work("query by key", ("query", "--threads", 8, "--count", BACKLOG), "backlog", "queries"),

@@ -23,6 +23,7 @@ def reported(rows: dict[str, dict[str, list[dict[str, Any]]]]) -> dict[str, Any]
         "time": "2026-11-22T01:02:03Z",
         "notes": ["two cores", "the best of 3 rounds"],
         "rows": rows_of(rows),
+        "floors": {"sync": 3.14},
         "start_seconds": {RIVAL: 2.0, OURS: 0.5},
         "memory": {RIVAL: {"own": 1000, "resident": 2000}, OURS: {"own": 50, "resident": 500}},
     }
@@ -53,11 +54,12 @@ def cells_of(name: str, rival: dict[str, Any], ours: dict[str, Any]) -> list[str
 
 
 def test_ratios_are_ours_to_the_rivals_and_bars_stand_beside_them() -> None:
-    cells = cells_of("sync16", measured(1000), measured(1499, cpuMicros=5.0))
-    assert cells == ["1,000", "1,499", "1.50 ≥1.5 !", "10.0", "5.0", "0.50 ≤0.50", *["1.00 / 2.00 / 4.00"] * 2]
+    cells = cells_of("sync16", measured(1000), measured(1499, cpuMicros=4.0))
+    assert cells == ["1,000", "1,499", "1.50 ≥1.6 !", "10.0", "4.0", "0.40 ≤0.40", "3.1", *["1.00 / 2.00 / 4.00"] * 2]
     cells = cells_of("latency", measured(1000), measured(1000, cpuMicros=4.0, p50Micros=500.0))
     assert cells[2:] == [
-        "1.00", "10.0", "4.0", "0.40 ≤0.33 !", "1.00 / 2.00 / 4.00", "0.50 / 2.00 / 4.00 (0.50 ≤0.50) (1.00 ≤0.50 !)"
+        "1.00", "10.0", "4.0", "0.40 ≤0.33 !", "", "1.00 / 2.00 / 4.00",
+        "0.50 / 2.00 / 4.00 (0.50 ≤0.50) (1.00 ≤0.50 !)",
     ]  # fmt: skip
     assert "0.25 ≤0.20 !" in next(row for row in printed({}).splitlines() if "start-up" in row)
 
@@ -66,7 +68,7 @@ def test_a_row_without_times_or_processor_time_leaves_its_cells_empty() -> None:
     one = {"rate": 100.0, "cpuMicros": None, "errors": 0}
     text = printed({"recovery": {RIVAL: [one], OURS: [one]}})
     row = next(row for row in text.splitlines() if WORKS["recovery"].title in row)
-    assert [cell.strip() for cell in row.strip("│").split("│")][4:] == [""] * 5
+    assert [cell.strip() for cell in row.strip("│").split("│")][4:] == [""] * 6
     assert line("recovery", one) == "100 MiB of log/s, 0 errors"
 
 
@@ -74,9 +76,9 @@ def test_the_page_has_the_same_table_and_the_facts_of_the_run() -> None:
     told = page(reported({"sync16": {RIVAL: [measured(1000)], OURS: [measured(1499, cpuMicros=5.0)]}})).splitlines()
     assert told[0].startswith("Run of 2026-11-22: ")
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in told if row.startswith("|")]
-    assert {len(row) for row in rows} == {9}
+    assert {len(row) for row in rows} == {10}
     assert rows[0][1] == f"a second, {RIVAL}"
-    assert rows[2][:5] == ["sync send, 16 threads", "1,000", "1,499", "1.50 ≥1.5 !", "10.0"]
+    assert rows[2][:5] == ["sync send, 16 threads", "1,000", "1,499", "1.50 ≥1.6 !", "10.0"]
     assert [row[0] for row in rows[3:]] == ["start-up, s", "own memory, MiB", "resident memory, MiB"]
     assert told[-2:] == ["- two cores", "- the best of 3 rounds"]
 
@@ -89,8 +91,8 @@ def test_runs_stand_side_by_side_with_the_medians_of_all_their_rounds() -> None:
     told = runs.page([run("2026-11-22T01:02:03Z", 1400, 1300), run("2026-11-23T01:02:03Z", 1700, 1650)]).splitlines()
     assert told[0].startswith("Runs of 2026-11-22 01:02:03, 2026-11-23 01:02:03: ")
     assert told[4:] == [
-        "| sync send, 16 threads | a second | 1.40 ! | 1.70 | 1.52 ≥1.5 |",
-        "| sync send, 16 threads | CPU | 0.40 | 0.40 | 0.40 ≤0.50 |",
+        "| sync send, 16 threads | a second | 1.40 ! | 1.70 | 1.52 ≥1.6 ! |",
+        "| sync send, 16 threads | CPU | 0.40 | 0.40 | 0.40 ≤0.40 |",
     ]
 
 
