@@ -127,7 +127,7 @@ class Host:
 
 
 def failures(work: str, meters: Sequence[Meter]) -> Iterator[str]:
-    """Why the figures of a window are none."""
+    """Why a window has no valid figures."""
     if errors := sum(meter.errors for meter in meters):
         yield f"{errors} sends were refused"
     if not all(meter.messages for meter in meters):

@@ -1,6 +1,6 @@
-"""The package `aiokafka` of PyPI at a broker of Kafka under load, on uvloop: one row of figures.
+"""The package `aiokafka` of PyPI under load at a Kafka broker, on uvloop: one row of figures.
 
-It gathers into batches by itself, so that batches of a caller and sends without an answer would measure the same again.
+It gathers into batches by itself, so batches of a caller and sends without a response would measure the same again.
 """
 
 from __future__ import annotations

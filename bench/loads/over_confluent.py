@@ -1,6 +1,6 @@
-"""The package `confluent-kafka` of PyPI, librdkafka behind an extension of C, at a broker of Kafka under load: one row.
+"""The package `confluent-kafka` of PyPI, librdkafka behind an extension of C, under load at a Kafka broker: one row.
 
-It gathers into batches by itself, so that batches of a caller and sends without an answer would measure the same again.
+It gathers into batches by itself, so batches of a caller and sends without a response would measure the same again.
 """
 
 from __future__ import annotations

@@ -421,31 +421,35 @@ async def test_a_slave_that_is_just_being_promoted_is_waited_for_after_a_pause(
         assert former.store.commit_log_max_offset == end
 
 
+@asynccontextmanager
+async def master_that_waits_for_slaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[str, Broker, watch.MasterWatch]]:
+    """With the address of its name server. It looks there when a slave greets, and for no other reason."""
+    monkeypatch.setattr(watch, "ROUND_LATER_SECONDS", 1000.0)
+    monkeypatch.setattr(watch, "ROUND_SECONDS", 0.05)
+    async with name_server(tmp_path) as names, running(made_broker(tmp_path / "one", namesrvAddr=names)) as master:
+        assert master.watch is not None
+        await master.announced()
+        master._registrar.abandon()  # it asks, too, but only every thirty seconds
+        yield names, master, master.watch
+
+
 async def test_a_master_soon_knows_a_slave_that_starts_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only slaves that it knew before a pause are asked after it, whatever name servers list by then."""
-    monkeypatch.setattr(watch, "ROUND_LATER_SECONDS", 1000.0)
-    monkeypatch.setattr(watch, "ROUND_SECONDS", 0.05)
-    async with name_server(tmp_path) as names, running(made_broker(tmp_path / "one", namesrvAddr=names)) as master:
-        known = master.watch
-        assert known is not None
-        await master.announced()
-        master._registrar.abandon()  # it asks, too, but only every thirty seconds
-        async with running(made_slave(tmp_path / "two", master, namesrvAddr=names)) as slave:
-            await until(lambda: known._listed_slaves == {slave.address}, "the slave is known")
+    async with (
+        master_that_waits_for_slaves(tmp_path, monkeypatch) as (names, master, known),
+        running(made_slave(tmp_path / "two", master, namesrvAddr=names)) as slave,
+    ):
+        await until(lambda: known._listed_slaves == {slave.address}, "the slave is known")
 
 
 async def test_a_slave_that_greets_before_it_registers_is_looked_for_until_it_is_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "ROUND_LATER_SECONDS", 1000.0)
-    monkeypatch.setattr(watch, "ROUND_SECONDS", 0.01)
-    async with name_server(tmp_path) as names, running(made_broker(tmp_path / "one", namesrvAddr=names)) as master:
-        known = master.watch
-        assert known is not None
-        await master.announced()
-        master._registrar.abandon()
+    async with master_that_waits_for_slaves(tmp_path, monkeypatch) as (_, _, known):
         looked = []
         look = known._look_at
 

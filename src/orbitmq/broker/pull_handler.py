@@ -62,7 +62,7 @@ _CODES = {
 }
 _REMARKS = {status: status.name for status in GetStatus}
 _CORRECTED = frozenset(GetStatus) - {GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING}
-ASKED_MAX: Final = 2
+FETCHES_MAX: Final = 2  # of pages that are not in memory, for one pull: queue entries, then messages
 _NOT_YET = (GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.NO_MESSAGE_IN_QUEUE)  # at a slave, which may be behind
 _EMPTY = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
 
@@ -115,27 +115,29 @@ class PullHandler:
 
     def pull(self, connection: Connection, command: Command) -> Command | None:
         """First run of a pull: commits the offset it carries, and may hold it."""
-        return self._pull(ASKED_MAX, connection, command)
+        return self._pull(FETCHES_MAX, connection, command)
 
-    def _pull(self, asked: int, connection: Connection, command: Command) -> Command | None:
-        """Up to `asked` times what it reads is brought into memory first: queue entries, then what they lead to."""
+    def _pull(self, fetches: int, connection: Connection, command: Command) -> Command | None:
+        """Up to `fetches` times what it reads is brought into memory first: queue entries, then what they lead to."""
         header = command.header(PullMessageHeader)
         wanted = self._check(header)
         if self._resumption.is_on and (moved := self._moved(connection, header)) is not None:
             return self._answer(command, header, moved, ResponseCode.PULL_OFFSET_MOVED)
         commit_offset = self._offset_to_commit(connection, header)
-        if asked == ASKED_MAX and header.sys_flag & PULL_SUSPEND and self.held.gathers(header.topic):
+        if fetches == FETCHES_MAX and header.sys_flag & PULL_SUSPEND and self.held.gathers(header.topic):
             available = self._store.max_offset(header.topic, header.queue_id) - header.queue_offset
             if 0 < available < header.max_msg_nums and self._hold(connection, command, header, wanted, gathered=True):
                 self._commit(header, commit_offset)
                 return None
-        absent = self._store.absent_entries(header.topic, header.queue_id, header.queue_offset, wanted) if asked else []
+        absent = (
+            self._store.absent_entries(header.topic, header.queue_id, header.queue_offset, wanted) if fetches else []
+        )
         result = None if absent else self._read(connection, header, wanted)
         # Not when it runs again: the group may have committed more since.
-        if asked == ASKED_MAX:
+        if fetches == FETCHES_MAX:
             self._commit(header, commit_offset)
         if result is None:
-            self._cold.serve_later(connection, command, absent, partial(self._pull, asked - 1))
+            self._cold.serve_later(connection, command, absent, partial(self._pull, fetches - 1))
             return None
         code = _code_of(result, header.queue_offset)
         comes_later = code == ResponseCode.PULL_NOT_FOUND or (not self._corrects and result.status in _NOT_YET)
@@ -200,7 +202,7 @@ class PullHandler:
         answer: Command | None
         try:
             if held.is_due:
-                answer = self._pull(ASKED_MAX - 1, held.connection, held.command)
+                answer = self._pull(FETCHES_MAX - 1, held.connection, held.command)
             else:
                 header = held.command.header(PullMessageHeader)
                 result = self._read(held.connection, header, self._check(header))

@@ -122,11 +122,11 @@ class QueryHandler:
         """One stored unit by its place in the commit log, which clients read out of an offset message id."""
         return self._view(VIEWED_MAX, connection, command)
 
-    def _view(self, asked: int, connection: Connection, command: Command) -> Command | None:
-        """Up to `asked` times what is read is brought into memory first: the head, then what it says there is."""
+    def _view(self, fetches: int, connection: Connection, command: Command) -> Command | None:
+        """Up to `fetches` times what is read is brought into memory first: the head, then what it says there is."""
         header = command.header(ViewMessageHeader)
-        if asked and (absent := self._store.absent_unit(header.offset)):
-            self._cold.serve_later(connection, command, absent, partial(self._view, asked - 1))
+        if fetches and (absent := self._store.absent_unit(header.offset)):
+            self._cold.serve_later(connection, command, absent, partial(self._view, fetches - 1))
             return None
         unit = self._store.unit_at(header.offset)
         if unit is None or len(unit) > ANSWER_SIZE_MAX:  # inside a message any four bytes may pass for a size

@@ -136,7 +136,9 @@ class MessageSender:
             attempt = FirstAttempt(self, message, rules, now_ms, turn, queues, queue, address, when_ended)
             timeout_ms = rules.limit(rules.timeout_ms, rules.attempts)
             try:
-                request = sends.ask(remoting, address, self._header(message, queue), message.body, timeout_ms, attempt)
+                request = sends.start_send(
+                    remoting, address, self._header(message, queue), message.body, timeout_ms, attempt
+                )
             except Exception as error:
                 self.take_failure(attempt, error)
                 return attempt

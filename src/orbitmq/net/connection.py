@@ -55,17 +55,17 @@ SendTaker = Callable[["Connection", SendFrame], bytes | None]
 """Handles a common send and returns the frame of its response, empty for none. None: it has done nothing."""
 
 
-class Asker(Protocol):
-    """Who gets the response to a request: a future, or what has its methods."""
+class Waiter(Protocol):
+    """What waits for the response to a request: a future, or an object with its methods."""
 
     def done(self) -> bool:
-        """Whether it wants none any more."""
+        """Whether it waits no longer."""
 
     def set_result(self, response: Command, /) -> None:
         """Take the response."""
 
     def set_exception(self, error: Exception, /) -> None:
-        """There is no response."""
+        """The call failed."""
 
 
 class RequestRouter(Protocol):
@@ -121,7 +121,7 @@ class Connection(asyncio.Protocol):
         self._gathers = False  # a part of _out is too large to be joined
         self._in_turn = False
         self._writable: asyncio.Future[None] | None = None  # what callers wait for while the peer takes nothing
-        self._calls: dict[int, tuple[Asker, asyncio.TimerHandle]] = {}
+        self._calls: dict[int, tuple[Waiter, asyncio.TimerHandle]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._cut_off: asyncio.TimerHandle | None = None
         self.loop = asyncio.get_running_loop()
@@ -472,19 +472,19 @@ class Connection(asyncio.Protocol):
         if not self.is_open:
             raise SendRequestError(f"connection to {self.address} is closed")
         future: asyncio.Future[Command] = self.loop.create_future()
-        opaque = self.ask(command, timeout_ms, future)
+        opaque = self.start_call(command, timeout_ms, future)
         try:
             return await future
         finally:
             self.forget(opaque)
 
-    def ask(self, command: Command, timeout_ms: float, asker: Asker) -> int:
-        """Send a request over an open connection. `asker` gets the response, or one of the errors of `call`, unless it
+    def start_call(self, command: Command, timeout_ms: float, waiter: Waiter) -> int:
+        """Send a request over an open connection. `waiter` gets the response, or one of the errors of `call`, unless it
         is `done` before. Returns the number for `forget`.
         """
         opaque = command.opaque
         assert opaque is not None, "a request has a number"
-        self._calls[opaque] = (asker, self.loop.call_later(timeout_ms / 1000, self._time_out, opaque, timeout_ms))
+        self._calls[opaque] = (waiter, self.loop.call_later(timeout_ms / 1000, self._time_out, opaque, timeout_ms))
         try:
             self.send(command)
         except BaseException:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from orbitmq.errors import ConnectError, HookFailed, InvalidStateError, OrbitMQError, RemotingTimeout
-from orbitmq.net.connection import Asker, Connection
+from orbitmq.net.connection import Connection, Waiter
 from orbitmq.net.routing import Router
 from orbitmq.wire.command import FLAG_ONEWAY, Command
 
@@ -110,9 +110,9 @@ class Remoting:
             self._show(address, command, response)
         return response
 
-    def ask(self, address: str, command: Command, timeout_ms: float, asker: Asker) -> RequestInFlight | None:
-        """`call` if that needs no wait and nobody looks at the response on its way to `asker`. None, and nothing is
-        sent, if there is no open connection, its peer does not read at the moment, or there are hooks.
+    def start_call(self, address: str, command: Command, timeout_ms: float, waiter: Waiter) -> RequestInFlight | None:
+        """`call` if that needs no wait; `waiter` gets the response. None, and nothing is sent, if there is no open
+        connection, its peer does not read at the moment, or there are hooks.
         """
         if self._direct is not None:
             address = self._direct(address, command)
@@ -121,7 +121,7 @@ class Remoting:
             return None
         if self._changes:
             self._prepare(address, command)
-        return RequestInFlight(connection, connection.ask(command, timeout_ms, asker))
+        return RequestInFlight(connection, connection.start_call(command, timeout_ms, waiter))
 
     async def oneway(self, address: str, command: Command, timeout_ms: float = CONNECT_TIMEOUT_MS) -> None:
         """Send a oneway request; ConnectError if there is no connection."""

@@ -6,7 +6,7 @@ import msgspec
 
 from orbitmq.errors import BrokerError
 from orbitmq.message.properties import MSG_TYPE, NAME_END
-from orbitmq.net.connection import Asker
+from orbitmq.net.connection import Waiter
 from orbitmq.net.remoting import Remoting, RequestInFlight
 from orbitmq.operations.call import LANGUAGE, call, oneway
 from orbitmq.wire.codes import ResponseCode
@@ -50,15 +50,15 @@ async def send(
     return _reply(response)
 
 
-def ask(
-    remoting: Remoting, address: str, header: SendMessageV2Header, body: bytes, timeout_ms: float, asker: Asker
+def start_send(
+    remoting: Remoting, address: str, header: SendMessageV2Header, body: bytes, timeout_ms: float, waiter: Waiter
 ) -> RequestInFlight | None:
-    """`send` if that needs no wait, None otherwise. `asker` gets the response, which `reply_of` reads."""
-    return remoting.ask(address, request(_code(header), header, body, language=LANGUAGE), timeout_ms, asker)
+    """`send` if that needs no wait, None otherwise. `waiter` gets the response, which `reply_of` reads."""
+    return remoting.start_call(address, request(_code(header), header, body, language=LANGUAGE), timeout_ms, waiter)
 
 
 def reply_of(response: Command, address: str) -> SendReply:
-    """The response of `ask`. BrokerError as in `send`."""
+    """The response of `start_send`. BrokerError as in `send`."""
     if response.code not in STORED:
         raise BrokerError(response.code, response.remark, address)
     return _reply(response)
