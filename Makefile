@@ -136,7 +136,7 @@ services:
 # What reads the sources, and not the wheel.
 FROM_SOURCES := PYTHONPATH=$(CURDIR)/src
 
-check: static
+check: static bytecode
 	$(FROM_SOURCES) $(BIN)/pytest -q tests/test_docs.py tests/test_public_api.py tests/test_glossary.py tests/test_commits.py
 
 static: installed tools
@@ -149,9 +149,10 @@ format: tools
 	$(BIN)/ruff check --fix --quiet
 	$(BIN)/ruff format --quiet
 
-# Compile the bytecode of the tests once, so that not every test process compiles all of it. Errors show when they run.
+# Compile the bytecode of the tests once, so that not every test process compiles all of it. A name that no module has
+# shows here already.
 bytecode: installed tools
-	@$(BIN)/pytest --collect-only -qq >/dev/null || true
+	@$(FROM_SOURCES) $(BIN)/pytest --collect-only -qq >.venv/collected 2>&1 || { cat .venv/collected; exit 1; }
 
 wheel: build/wheel/.built
 	@mkdir -p dist

@@ -8,12 +8,14 @@ from datetime import UTC
 
 from fuzz.promise import Target, is_refused, outcome
 from orbitmq.errors import BodyError, MessageIllegal, UnitError
-from orbitmq.message.batch import encode_batch, pack_batch
+from orbitmq.message.batch import ENTRY, encode_batch, pack_batch
 from orbitmq.message.compression import COMPRESSION_FLAGS, compress, decompress
 from orbitmq.message.flags import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.ids import decode_offset_message_id, decode_unique_id, offset_message_id
+from orbitmq.message.java_hash import tags_code
 from orbitmq.message.properties import (
+    TAGS,
     EncodedProperties,
     decode_properties,
     encode_properties,
@@ -107,10 +109,12 @@ def check_batch(data: bytes) -> None:
     if is_refused(packed):
         return
     units = decode_units(packed.units)
-    assert [unit.size for unit in units] == packed.sizes
-    assert [unit.properties.encode() for unit in units if _is_faithful(unit)] == [
-        text for unit, text in zip(units, packed.texts(), strict=True) if _is_faithful(unit)
-    ]
+    entries = list(ENTRY.iter_unpack(packed.entries))
+    assert [(place, size) for place, size, _ in entries] == [(unit.physical_offset, unit.size) for unit in units]
+    for unit, text, (_, _, code) in zip(units, packed.texts(), entries, strict=True):
+        if _is_faithful(unit):
+            assert text == unit.properties.encode()
+            assert code == tags_code(decode_properties(unit.properties).get(TAGS))
     assert sum(len(unit.body) for unit in units) == packed.bodies_size <= len(data)
     assert all(unit.body_crc == body_crc(unit.body) for unit in units)
     assert [unit.queue_offset for unit in units] == list(range(5, 5 + len(units)))

@@ -169,6 +169,8 @@ class Thrower:
         except (ConnectionError, asyncio.IncompleteReadError):
             self._hang_up(target)
             return "closed"
+        except TimeoutError as error:
+            raise AssertionError(f"server {target} neither answered nor closed after {data.hex()}") from error
 
     async def _stream(self, target: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if target not in self._streams:
