@@ -16,6 +16,7 @@ from orbitmq.broker.broker import Broker
 from orbitmq.message.topics import OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC
 from orbitmq.runtime.refusals import Limit
 from orbitmq.store.files import Files, MappedFile
+from orbitmq.store.queue_room import CALLED_A_TURN
 from orbitmq.store.records import PutResult
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import SendMessageResponseHeader
@@ -35,10 +36,15 @@ class SlowDisk(Files):
 
     def __init__(self) -> None:
         self.makers: list[threading.Thread] = []
-        self.asked = 0
+        self.asked_for: list[str] = []
         self.refusal: OSError | None = None
         self._held: str | None = None
         self._turned = threading.Condition()
+
+    @property
+    def asked(self) -> int:
+        """How many files it was to make."""
+        return len(self.asked_for)
 
     def hold(self, part: str = "consumequeue") -> None:
         """Make no file whose path has this part, but let others go on."""
@@ -54,7 +60,7 @@ class SlowDisk(Files):
 
     def create(self, path: Path, size: int) -> MappedFile:
         if "consumequeue" in path.parts:
-            self.asked += 1
+            self.asked_for.append(str(path))
             self.makers.append(threading.current_thread())
             with self._turned:
                 is_held = lambda: self._held is not None and self._held in str(path)  # noqa: E731
@@ -233,6 +239,26 @@ async def test_the_commit_of_a_transaction_waits_for_files_and_counts_once(tmp_p
         await asyncio.gather(*ends)
         assert [message.body for message in await client.read("Orders", 0)] == [b"paid"]
         assert broker.store.max_offset(OP_HALF_TOPIC, 0) == 1
+
+
+async def test_more_decisions_than_one_turn_makes_wait_for_files_and_keep_their_order(
+    tmp_path: Path, disk: SlowDisk
+) -> None:
+    broker = made_broker(tmp_path)
+    count = 3 * CALLED_A_TURN
+    async with running(broker), client_of(broker) as client, raw_producer(broker.address, "payers") as producer:
+        prepared = [await producer.prepare("Orders", b"%d" % n, f"u{n}") for n in range(count)]
+        disk.hold()
+        ends = [asyncio.create_task(producer.end(one, COMMIT)) for one in prepared]
+        await until(lambda: sum(map(len, broker.store._room._waiting.values())) == count, "all of them wait")
+        disk.hold("Orders")
+        await until(lambda: any("Orders" in path for path in disk.asked_for), "the message's own queue gets its file")
+        sends = [asyncio.create_task(client.send("Orders", b"sent", queue_id=0)) for _ in range(count)]
+        disk.go_on()
+        await asyncio.gather(*ends, *sends)
+        assert [body for body in bodies(broker, "Orders") if body != b"sent"] == [b"%d" % n for n in range(count)]
+        assert broker.store.max_offset(OP_HALF_TOPIC, 0) == count
+        assert broker.store.max_offset("Orders", 0) == 2 * count
 
 
 async def test_a_transaction_that_finds_no_room_is_refused_and_may_be_ended_later(

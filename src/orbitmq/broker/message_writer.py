@@ -120,16 +120,8 @@ class MessageWriter:
         return await self.with_room(partial(self.put, record, at_once=True), _itself)
 
     async def with_room(self, act: Callable[[], T], refused: Callable[[PutResult], T]) -> T:
-        """Return the result of `act`, which is called again when there is room for what it puts `at_once`; that of
-        `refused` if there will be none.
-        """
-        while True:
-            try:
-                return act()
-            except RoomAwaited as awaited:
-                refusal = await room(self.when_room, awaited)
-            if refusal is not None:
-                return refused(refusal)
+        """`act_with_room`, counted."""
+        return await act_with_room(self.when_room, act, refused)
 
     def when_room(self, awaited: RoomAwaited, done: Callable[[PutResult | None], object]) -> None:
         """Call back when a message may be stored that found no room in its queue; with its refusal when it may not."""
@@ -224,12 +216,34 @@ class _Both:
             self._done(self._copy if self._copy is not PutStatus.PUT_OK else self._flush)
 
 
-async def room(
-    when_room: Callable[[RoomAwaited, Callable[[PutResult | None], object]], object], awaited: RoomAwaited
-) -> PutResult | None:
-    """What `when_room`, that of the store or of `MessageWriter`, calls back with."""
-    future: asyncio.Future[PutResult | None] = asyncio.get_running_loop().create_future()
-    when_room(awaited, partial(_settle, future))
+async def act_with_room(
+    when_room: Callable[[RoomAwaited, Callable[[PutResult | None], object]], object],
+    act: Callable[[], T],
+    refused: Callable[[PutResult], T],
+) -> T:
+    """Return the result of `act`, which is called again when there is room for what it puts `at_once`; that of
+    `refused` if there will be none. `when_room` is that of the store or of `MessageWriter`.
+
+    It is the turn of `act` only while `when_room` calls back. Called later, it would find others that wait, and go to
+    the end of their line again and again.
+    """
+    try:
+        return act()
+    except RoomAwaited as awaited:
+        first = awaited
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def try_again(refusal: PutResult | None) -> None:
+        if future.done():
+            return  # the waiting request was cancelled
+        try:
+            future.set_result(act() if refusal is None else refused(refusal))
+        except RoomAwaited as awaited:
+            when_room(awaited, try_again)
+        except Exception as error:
+            future.set_exception(error)
+
+    when_room(first, try_again)
     return await future
 
 

@@ -506,9 +506,11 @@ class MessageStore:
             self._queues.has_light_queues(self.options.max_lmq_consume_queue_num)
         )
 
-    def need_room(self, topic: str, queue_id: int) -> None:
-        """RoomAwaited where a message put `at_once` into this queue would raise it."""
-        self._room.need([self._queues.find_or_create(topic, queue_id)], 1)
+    def need_room(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue. RoomAwaited where a message put `at_once` into it would raise it."""
+        queue = self._queues.find_or_create(topic, queue_id)
+        self._room.need([queue], 1)
+        return queue
 
     def when_room(self, awaited: RoomAwaited, done: Callable[[PutResult | None], object]) -> None:
         """Call back, as `deliver` does, when a put that was refused for lack of room may be made; with its refusal if

@@ -31,6 +31,10 @@ class RoomAwaited(Exception):
         self.queues = queues
         self.entries = entries
 
+    def behind(self, queue: ConsumeQueue) -> RoomAwaited:
+        """The same for a message that waits in another queue, which needs room as well."""
+        return RoomAwaited((queue, *self.queues), self.entries)
+
 
 class QueueRoom:
     """`step` belongs to a worker that `wake` wakes, the rest to the thread that appends; `deliver` passes it the

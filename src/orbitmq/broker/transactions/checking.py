@@ -11,9 +11,10 @@ import logging
 import random
 from collections import Counter, deque
 from collections.abc import Iterator
+from functools import partial
 
 from orbitmq.broker.clients import Producers
-from orbitmq.broker.message_writer import room
+from orbitmq.broker.message_writer import act_with_room
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.topics import Topics
@@ -41,7 +42,6 @@ from orbitmq.net.connection import Connection
 from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.refusals import Refusals
 from orbitmq.store.engine import MessageStore
-from orbitmq.store.queue_room import RoomAwaited
 from orbitmq.store.records import PutRecord, PutResult, PutStatus
 from orbitmq.wire.command import request
 from orbitmq.wire.headers_transaction import CheckTransactionStateHeader
@@ -131,10 +131,7 @@ class Checking:
         try:
             more = True
             while more:
-                try:
-                    more = self._step(started_ms)
-                except RoomAwaited as awaited:
-                    more = await self._finds_room(awaited)
+                more = await act_with_room(self._store.when_room, partial(self._step, started_ms), self._refused)
                 await asyncio.sleep(STEP_PAUSE_SECONDS)
         except OrbitMQError as error:
             _log.error("event=transaction_checks_paused error=%s", error)
@@ -145,13 +142,6 @@ class Checking:
             level = logging.WARNING if self._counts.keys() & WORRYING else logging.INFO
             _log.log(level, "event=transactions_checked %s", counts)
             self._counts.clear()
-
-    async def _finds_room(self, awaited: RoomAwaited) -> bool:
-        """Wait until a message that the round copies has room in its queue; False when there will be none."""
-        refused = await room(self._store.when_room, awaited)
-        if refused is not None:
-            self._refused(refused)
-        return refused is None
 
     def _step(self, started_ms: int) -> bool:
         """Check some messages; False when the round is over. RoomAwaited as the store raises it: call again later."""
@@ -222,8 +212,10 @@ class Checking:
         self._refused(result)
         return None
 
-    def _refused(self, result: PutResult) -> None:
+    def _refused(self, result: PutResult) -> bool:
+        """The round is over: what it copies cannot be stored."""
         _log.error("event=transaction_checks_paused status=%s", result.status.name)
+        return False
 
     # --------------------------------------------------------------------------------------------- check requests
 

@@ -131,9 +131,12 @@ class Deciding:
         if state is State.OVER:
             remark = "the transaction is decided, or its producer has been asked about a newer copy of the message"
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, remark)
-        self._store.need_room(OP_HALF_TOPIC, QUEUE_ID)
+        ops = self._store.need_room(OP_HALF_TOPIC, QUEUE_ID)
         if header.commit_or_rollback == TRANSACTION_COMMIT:
-            result = self._writing.put(committed(half), True)
+            try:
+                result = self._writing.put(committed(half), True)
+            except RoomAwaited as awaited:  # all decisions wait in one line: from two, each would send it to the other
+                raise awaited.behind(ops) from None
             if result.status is not PutStatus.PUT_OK:
                 return self._refusal(command, result)
         return self._finish(command, header, half, offset)
