@@ -30,6 +30,7 @@ from orbitmq.client import (
     PushConsumer,
 )
 from orbitmq.errors import OrbitMQError
+from orbitmq.runtime.collector import settle
 
 GROUP = "soak-steady"
 TOPIC = "SoakSteady"
@@ -131,6 +132,7 @@ async def send(arguments: argparse.Namespace) -> None:
         sender = Sender(producer)
         peak = await sender.peak(arguments.peak_seconds)
         rate = max(1.0, peak * arguments.share)
+        settle()
         say(peak=peak, rate=rate)
         await sender.evenly(rate, arguments.seconds)
         say(
@@ -168,6 +170,7 @@ async def consume(arguments: argparse.Namespace) -> None:
         return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
 
     async with consumer:
+        settle()
         say(started=True)
         asked = asyncio.create_task(asyncio.to_thread(sys.stdin.readline))
         while not asked.done():

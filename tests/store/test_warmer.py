@@ -10,7 +10,7 @@ import pytest
 
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store import memory
-from orbitmq.store.files import Files, MappedFile
+from orbitmq.store.files import WARM_STEP, Files, MappedFile
 from orbitmq.store.options import SYNC_FLUSH
 from tests.support.disk import FaultyDisk, FaultyFile
 from tests.support.stores import bodies, open_store, record
@@ -39,6 +39,14 @@ def test_pages_come_in_as_they_are(tmp_path: Path) -> None:
     file.populate(0, 1 << 30)
     assert file.data[5 * PAGE] == 7
     assert bytes(file.view) == bytes(5 * PAGE) + b"\7" + bytes(3 * PAGE - 1)
+    file.close()
+
+
+def test_no_more_is_loaded_than_was_asked_for(tmp_path: Path) -> None:
+    file = Files().create(tmp_path / "f", 64 * WARM_STEP)
+    file.reserve(0, file.size)
+    file.warm(0, 4 * WARM_STEP)
+    assert file.resident_end(0, file.size) == 4 * WARM_STEP
     file.close()
 
 

@@ -7,7 +7,6 @@ becomes one line on standard error. Must not know protocols or file formats.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import shlex
 import signal
@@ -35,6 +34,7 @@ from orbitmq.namesrv.server import NameServer
 from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.tls_options import TlsOptions, with_tls_file
 from orbitmq.runtime import logging
+from orbitmq.runtime.collector import settle
 from orbitmq.runtime.form import form
 from orbitmq.runtime.limits import raise_open_files
 from orbitmq.runtime.options import Options
@@ -48,10 +48,6 @@ SOCKET_VARIABLE = "NOTIFY_SOCKET"
 DATA_DIR = Path("~/.orbitmq")
 LOOPBACK = "127.0.0.1"
 DASHBOARD_PORT = 8082  # that of RocketMQ's dashboard
-
-# Collect the youngest generation after this many new containers, instead of Python's 700: a loaded broker creates that
-# many in a millisecond, and reference counting frees nearly all of them.
-GC_THRESHOLDS = (50_000, 50, 100)
 
 
 class Daemon(Protocol):
@@ -245,9 +241,7 @@ async def serve(ended: Awaitable[object], *ready: str) -> None:
     """Report that everything is ready, then wait for the end."""
     sys.stdout.writelines(ready)
     sys.stdout.flush()
-    gc.collect()
-    gc.freeze()  # what has been loaded so far stays: exclude it from collections
-    gc.set_threshold(*GC_THRESHOLDS)
+    settle()
     notify_manager(READY)
     await ended
 

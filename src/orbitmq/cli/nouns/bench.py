@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from orbitmq.cli.verbs import loads, noun
+from orbitmq.runtime.collector import settle
 
 if TYPE_CHECKING:
     from orbitmq.admin.loads import LoadReport
@@ -86,6 +87,7 @@ async def send(
     from orbitmq.admin import loads as work
     from orbitmq.admin.temporary import with_own_topic
 
+    settle()
     load = work.Load(
         work.Way(way), seconds, warm_up, rate, in_flight, size, batch, messages, keys, tags, delay_level
     )  # fmt: skip
@@ -122,6 +124,7 @@ async def consume(
     from orbitmq.admin import loads as work
     from orbitmq.admin.temporary import with_own_topic
 
+    settle()
     load = work.Load(work.Way(way), seconds, 0, None, in_flight, size, messages=messages)
     if topic is not None:
         return await work.consuming(session, topic, load, clients)
@@ -159,6 +162,7 @@ async def latency(
     from orbitmq.admin import loads as work
     from orbitmq.admin.temporary import with_own_topic
 
+    settle()
     load = work.Load(work.Way.SYNC, seconds, warm_up, rate, in_flight, size, tags=tags)
     if topic is not None:
         return await work.end_to_end(session, topic, load, clients)
