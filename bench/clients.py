@@ -56,29 +56,34 @@ class Work:
 
     title: str
     arguments: tuple[object, ...]
-    java: tuple[object, ...]
+    java: tuple[object, ...] = ()
 
 
 WORKS = {
     "client-sync": Work("send, one at a time", ("sync", "--senders", 1), ("sync", "--threads", 1)),
     "client-sync16": Work("send, 16 tasks or threads", ("sync", "--senders", 16), ("sync", "--threads", 16)),
     "client-async": Work("send_async, 256 in flight", ("async",), ("async", "--threads", 1, "--in-flight", 256)),
+    "client-linger": Work("send_async, linger_ms=5, 4,096 in flight", ("linger", "--in-flight", 4096)),
     "client-oneway": Work("send_oneway", ("oneway",), ("oneway", "--threads", 1)),
     "client-batch": Work("send_batch, 32 a batch", ("batch",), ("batch", "--threads", 1, "--batch", 32)),
     "client-push": Work("push consumer", ("push",), ("push",)),
     "client-poll": Work("lite pull, 32 a pull", ("poll",), ("poll",)),
 }
 _READING = ("client-push", "client-poll")
+_ALL_CAN = tuple(name for name, work in WORKS.items() if work.java)
 _NO_ONEWAY_NO_BATCH = ("client-sync", "client-sync16", "client-async", *_READING)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where clients work: the address they are given, the name server if there is one, and what can be read there."""
+    """Where clients work: the address they are given, the name server if there is one, what can be read there, and the
+    CPU seconds of the broker so far, where a row tells its part.
+    """
 
     endpoint: str
     namesrv: str
     backlog: int = BACKLOG
+    broker_cpu: Callable[[], float] | None = None
 
     def create(self, *topics: str) -> None:
         async def ask() -> bool:
@@ -133,7 +138,10 @@ def _python(program: str, python: Path = Path(sys.executable)) -> Measure:
         told = ("--namesrv", place.endpoint, "--topic", topic, "--seconds", SECONDS, "--warm-up", WARM_UP)
         command = [python, LOADS / f"{program}.py", *WORKS[work].arguments, *told, "--count", place.backlog]
         before = place.stored(topic) if work == "client-oneway" else 0
+        spent = place.broker_cpu() if place.broker_cpu is not None else 0.0
         row = _row_of(command)
+        if place.broker_cpu is not None and row["total"]:
+            row["brokerMicros"] = (place.broker_cpu() - spent) * 1e6 / row["total"]
         if work == "client-oneway":  # nobody told the client what became of them
             row["errors"] += row["total"] - (place.settled(topic) - before)
         return row
@@ -157,13 +165,13 @@ def _row_of(command: Sequence[object]) -> Measurement:
 class Client:
     name: str
     measure: Measure
-    works: Sequence[str] = tuple(WORKS)
+    works: Sequence[str] = _ALL_CAN
     places: Sequence[str] = (RIVAL, OURS)
 
 
 OUR_CLIENT = "orbitmq, asyncio"
 CLIENTS = (
-    Client(OUR_CLIENT, _python("ours")),
+    Client(OUR_CLIENT, _python("ours"), tuple(WORKS)),
     Client("orbitmq, threads", _python("threads")),
     Client(peers.CPP.name, _python("over_cpp", peers.CPP.python)),
     Client(peers.GRPC.name, _python("over_grpc", peers.GRPC.python), _NO_ONEWAY_NO_BATCH, (PROXY,)),
@@ -219,7 +227,9 @@ def _brokers(stack: ExitStack, directory: Path | None, say: Callable[[str], None
     say("starting the brokers")
     found = {}
     for name, side in stack.enter_context(both(SETTINGS["plain"], directory)).items():
-        found[name] = Place(side.broker.namesrv_address, side.broker.namesrv_address)
+        assert side.broker.process is not None
+        address = side.broker.namesrv_address
+        found[name] = Place(address, address, broker_cpu=side.broker.process.cpu_seconds)
         found[name].fill()
     return found
 
@@ -255,7 +265,8 @@ def _one(client: Client, place: Place, work: str) -> Measurement:
 
 def _line(row: Mapping[str, Any]) -> str:
     cpu = "" if row["cpuMicros"] is None else f", {row['cpuMicros']:.1f} µs of its CPU each"
-    return f"{row['rate']:,.0f} messages/s{cpu}, {row['errors']} errors"
+    broker = f", {row['brokerMicros']:.1f} µs of the broker's" if "brokerMicros" in row else ""
+    return f"{row['rate']:,.0f} messages/s{cpu}{broker}, {row['errors']} errors"
 
 
 TITLE = "one producer or consumer of each client; a ratio is orbitmq's asyncio client to this one, at the same broker"
@@ -333,5 +344,13 @@ def notes(report: Mapping[str, Any]) -> list[str]:
         "at the proxy orbitmq's figures for the ratio are those at RocketMQ 4.9.7",
         "Kafka is another system, for orientation and in no ratio: one broker, topics of as many partitions as queues",
         "clients of Kafka gather messages into batches by themselves: their oneway sends and batches are left out",
+        *_lingering(report["rows"].get("client-linger", {}).get(OUR_CLIENT, {})),
         *(f"not measured: {name}, {problem}" for name, problem in report["problems"].items()),
     ]
+
+
+def _lingering(of_places: Mapping[str, Sequence[Measurement]]) -> Iterator[str]:
+    """What batches that form by themselves cost the brokers."""
+    for place, rounds in of_places.items():
+        broker = _median(rounds, "brokerMicros")
+        yield f"a message that lingers costs the broker {broker:.1f} µs of CPU ({place})"

@@ -24,13 +24,15 @@ from orbitmq.client import (
 )
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+LINGER_MS = 5
 GROUP = f"readers-{time.time_ns()}"
 
 
 async def send(told: argparse.Namespace, meter: Meter) -> dict[str, Any]:
-    async with Producer("senders", told.namesrv, send_timeout_ms=10_000) as producer:
+    lingers = {"linger_ms": LINGER_MS, "async_in_flight_max": told.in_flight} if told.work == "linger" else {}
+    async with Producer("senders", told.namesrv, send_timeout_ms=10_000, **lingers) as producer:
         one_by_one = {"sync": _send_one, "oneway": _send_oneway, "batch": _send_batch}
-        if told.work == "async":
+        if told.work in ("async", "linger"):
             tasks = [asyncio.create_task(_pipelined(producer, told, meter))]
         else:
             act = one_by_one[told.work]
@@ -118,7 +120,7 @@ async def poll(told: argparse.Namespace, meter: Meter) -> dict[str, Any]:
     return row
 
 
-WORKS = {"sync": send, "async": send, "oneway": send, "batch": send, "push": push, "poll": poll}
+WORKS = {"sync": send, "async": send, "linger": send, "oneway": send, "batch": send, "push": push, "poll": poll}
 
 if __name__ == "__main__":
     asked = arguments(WORKS)
