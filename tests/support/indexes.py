@@ -14,8 +14,8 @@ T0 = 1_700_000_000_000
 Row = tuple[int, int, int]  # hash, physical offset, store time
 
 
-def new_file(directory: Path, name: str = "1") -> IndexFile:
-    return IndexFile(Files().create(directory / name, SHAPE.file_size), SHAPE)
+def new_file(directory: Path, name: str = "1", shape: IndexShape = SHAPE) -> IndexFile:
+    return IndexFile(Files().create(directory / name, shape.file_size), shape)
 
 
 def add(file: IndexFile, stored: Sequence[Row]) -> int:

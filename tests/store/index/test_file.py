@@ -9,11 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orbitmq.message.properties import encode_properties
+from orbitmq.message.unit import pack_unit, unit_size
 from orbitmq.store.files import Files
-from orbitmq.store.index.file import ENTRY, HEADER, IndexFile, IndexShape
+from orbitmq.store.index.file import ENTRY, FOUND_MAX, HEADER, IndexFile, IndexShape
+from orbitmq.store.index.log_keys import scan_hashes
 from orbitmq.store.index.loops import enter
 from tests.support.disk import FaultyDisk
 from tests.support.indexes import SHAPE, T0, Row, add, new_file, rows
+from tests.support.stores import HOST
 
 FOREVER = 1 << 62
 
@@ -44,6 +48,28 @@ def test_a_file_takes_what_fits(tmp_path: Path) -> None:
     assert add(file, [(key, 0, T0) for key in range(room + 5)]) == room
     assert file.is_full
     assert add(file, [(1, 0, T0)]) == 0
+
+
+def test_a_large_file_takes_keys_as_they_are_found(tmp_path: Path) -> None:
+    def unit(number: int) -> bytes:
+        text = encode_properties({"KEYS": f"k{number} k{number % 3}"}).encode()
+        size, stored = unit_size(0, b"b", b"T", text), T0 + 1500 * number
+        return pack_unit(size, 0, 0, 0, 0, 0, 0, 1, HOST, stored, HOST, 0, 0, b"b", b"T", text)
+
+    units = b"".join(map(unit, range(50)))
+    shape = IndexShape(7, FOUND_MAX + 50)
+    together, one_by_one = new_file(tmp_path, "a", shape), new_file(tmp_path, "b", shape)
+    assert together.add_found(units, 0, 99) == 0, "the first entry gives the time from which others count"
+    for file in (together, one_by_one):
+        file.add([5], [0], [T0])
+    size, found = scan_hashes(units, 100, 30)
+    assert one_by_one.add(*found) == 60
+    assert together.add_found(units, 100, 30) == size
+    assert bytes(together.file.view) == bytes(one_by_one.file.view)
+    assert (together.count, together.slots_used, together.end_timestamp, together.end_offset) == (
+        one_by_one.count, one_by_one.slots_used, one_by_one.end_timestamp, one_by_one.end_offset
+    )  # fmt: skip
+    assert together.add_found(units, 100, 30) == 0, "it is nearly full"
 
 
 def some_rows(step_ms: st.SearchStrategy[int]) -> st.SearchStrategy[list[Row]]:

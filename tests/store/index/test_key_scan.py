@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from orbitmq.message.properties import decode_properties, encode_properties
 from orbitmq.message.unit import MAGIC_LONG_TOPIC, body_crc, pack_unit, unit_size
 from orbitmq.store.index.key_scan import FoundKeys, HashedKeys, key_hash, key_hashes, keys_of, scan, scan_one
 from orbitmq.store.index.log_keys import hashed, scan_hashes, scan_one_hashes
-from orbitmq.store.index.loops import walk
+from orbitmq.store.index.loops import enter, enter_found, walk
 from tests.support.golden import vectors
 from tests.support.stores import HOST, HOST_V6
 
@@ -136,3 +137,34 @@ def test_keys_are_those_of_the_decoded_properties(text: str) -> None:
     expected = [properties["UNIQ_KEY"]] if "UNIQ_KEY" in properties else []
     expected += [word for word in properties.get("KEYS", "").split(" ") if word]
     assert [key.decode() for key in keys_of(text.encode())] == expected
+
+
+@given(st.lists(messages(), max_size=8), st.integers(1, 9), st.integers(0, 40), st.sampled_from([0, 1, 1 << 40]))
+def test_keys_are_entered_as_they_are_found_like_one_after_the_other(
+    stored: list[tuple[bytes, list[str], str, int]], count_max: int, room: int, begin: int
+) -> None:
+    data = b"".join(unit for unit, *_ in stored)
+    size, found = walk(data, START, count_max)
+    expected, table = bytearray(2000), bytearray(2000)
+    told = enter_found(data, START, count_max, table, 7, 3, room, begin)
+    if len(found.hashes) > room:
+        assert told == (0, 0, 0, 0, 0)
+        assert not any(table)
+        return
+    used = enter(expected, 7, 3, begin, *found)
+    last = (found.offsets[-1], found.timestamps[-1]) if found.offsets else (0, 0)
+    assert told == (size, len(found.hashes), used, *last)
+    assert table == expected
+
+
+def test_nothing_is_entered_behind_the_end_of_a_file() -> None:
+    text = encode_properties({"KEYS": " ".join(map(str, range(30)))}).encode()
+    unit = pack_unit(unit_size(0, b"", b"T", text), 0, 0, 0, 0, 0, 0, 1, HOST, 2, HOST, 0, 0, b"", b"T", text)
+    table = bytearray(500)
+    with pytest.raises(IndexError, match="no place for 30 entries from 1 on"):
+        enter_found(unit, START, 9, table, 7, 1, 100, 0)
+    assert not any(table)
+    many = encode_properties({"KEYS": "k " * 1500}).encode()  # more than there is room for at first
+    unit = pack_unit(unit_size(0, b"", b"T", many), 0, 0, 0, 0, 0, 0, 1, HOST, 2, HOST, 0, 0, b"", b"T", many)
+    table = bytearray(40 + 28 + 20 * 1502)
+    assert enter_found(unit, START, 9, table, 7, 1, 1500, 0)[:2] == (len(unit), 1500)

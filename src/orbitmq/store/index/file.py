@@ -27,12 +27,13 @@ from itertools import repeat
 from typing import Final
 
 from orbitmq.store.files import PAGE, MappedFile, Read
-from orbitmq.store.index.loops import IS_COMPILED, enter
+from orbitmq.store.index.loops import IS_COMPILED, enter, enter_found
 
 HEADER: Final = struct.Struct(">qqqqii")
 NUMBER: Final = struct.Struct(">i")
 ENTRY: Final = struct.Struct(">iqii")
 SECONDS_MAX: Final = 0x7FFFFFFF
+FOUND_MAX: Final = 4096  # keys of one slice of the log that are entered as they are found
 RESERVE_STEP: Final = 4 << 20  # some 200,000 entries
 
 
@@ -113,6 +114,22 @@ class IndexFile:
         self.count += room
         self._write_header()
         return room
+
+    def add_found(self, units: bytes, offset: int, count_max: int) -> int:
+        """As `KeyIndex.add_found`: 0 for a file that is empty or nearly full, too."""
+        room = min(FOUND_MAX, self.shape.entries - self.count)
+        if self.is_empty or room < FOUND_MAX:
+            return 0
+        self.reserve(self.shape.entry_position(self.count + room))
+        size, count, used, place, timestamp = enter_found(
+            units, offset, count_max, self.file.data, self.shape.slots, self.count, room, self.begin_timestamp
+        )
+        if count:
+            self.slots_used = min(self.slots_used + used, self.shape.slots)
+            self.end_timestamp, self.end_offset = timestamp, place
+            self.count += count
+            self._write_header()
+        return size
 
     def reserve(self, end: int) -> None:
         """Claim disk blocks up to the byte `end`, and some ahead. OSError when the disk is full."""

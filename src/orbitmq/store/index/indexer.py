@@ -13,7 +13,8 @@ import threading
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.index.key_index import KeyIndex
-from orbitmq.store.index.log_keys import LogKeys
+from orbitmq.store.index.log_keys import SLICE_MESSAGES, LogKeys
+from orbitmq.store.index.loops import IS_COMPILED
 from orbitmq.store.positions import NO_OFFSET
 
 _log = logging.getLogger(__name__)
@@ -85,8 +86,10 @@ class Indexer:
             self._reported = self.position
         first = self._log.min_offset
         start = self.position = max(self.position, first) if first != NO_OFFSET else end
-        size, found = self._keys.slice(start, end)
-        self._index.add(*found)
+        size = self._index.add_found(self._keys.units(start, end), start, SLICE_MESSAGES) if IS_COMPILED else 0
+        if not size:
+            size, found = self._keys.slice(start, end)
+            self._index.add(*found)
         self.position = start + size
         self._errno = None
         return size > 0

@@ -65,6 +65,12 @@ class KeyIndex:
             file = self._writable()
             done += file.add(hashes[done:], offsets[done:], timestamps[done:])
 
+    def add_found(self, units: bytes, offset: int, count_max: int) -> int:
+        """Add the keys of up to `count_max` units of the log, which are at `offset` of it. Returns how many bytes are
+        done; 0, and nothing is added, where `add` must do it. OSError as there.
+        """
+        return self.files[-1].add_found(units, offset, count_max) if self.files else 0
+
     def _writable(self) -> IndexFile:
         last = self.files[-1] if self.files else None
         if last is not None and not last.is_full:

@@ -66,6 +66,13 @@ class LogKeys:
         """The offset of the next message."""
         return self._log.end
 
+    def units(self, start: int, end: int) -> bytes:
+        """What `slice` looks at; nothing when the log cannot be read there, or not yet."""
+        file, place = self._log.files.find(start), start % self._log.files.file_size
+        if file is None or start >= end:
+            return b""
+        return file.read(place, min(file.size - place, end - start, SLICE_BYTES))
+
     def slice(self, start: int, end: int) -> tuple[int, HashedKeys]:
         """The keys of some hundred messages from `start` on, none that ends behind `end`, and how many bytes they take;
         0 when the log cannot be read there, or not yet.

@@ -8,6 +8,7 @@ Interpreted they serve tests only; `key_scan` and `struct`, which process hundre
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from mmap import mmap
 from typing import Final
@@ -37,6 +38,7 @@ _ASCII_END = 128
 _SLOTS_AT = 40  # in an index file, see the layout in `file`
 _ENTRY_SIZE = 20
 _SECONDS_MAX = 0x7FFFFFFF
+_ROWS = 1024  # that there is room for at first
 
 _UNIQ_KEY: Final = UNIQ_KEY.encode()
 _KEYS: Final = KEYS.encode()
@@ -45,12 +47,32 @@ _KEYS: Final = KEYS.encode()
 # ------------------------------------------------------------------------------------------------------------- finding
 
 
+class _Rows:
+    """Keys that were found: of each its hash, the place of its message in the log, and the store time of that."""
+
+    def __init__(self) -> None:
+        self.room = _ROWS
+        self.count = 0
+        self.numbers = array("q", bytes(24 * _ROWS))
+
+
 def walk(data: bytes, offset: int, count_max: int) -> tuple[int, HashedKeys]:
-    """The result of `key_scan.scan`, with the hashes of the keys, byte by byte.
+    """The result of `key_scan.scan`, with the hashes of the keys, byte by byte."""
+    rows = _Rows()
+    size = _find(data, offset, count_max, rows)
+    found = HashedKeys([], [], [])
+    for row in range(rows.count):
+        found.hashes.append(rows.numbers[3 * row])
+        found.offsets.append(rows.numbers[3 * row + 1])
+        found.timestamps.append(rows.numbers[3 * row + 2])
+    return size, found
+
+
+def _find(data: bytes, offset: int, count_max: int, rows: _Rows) -> int:
+    """How many bytes of `data` are whole messages, whose keys are appended to `rows`.
 
     Compiled, no index into `data` is checked: each is below the end of a unit, and that is checked.
     """
-    found = HashedKeys([], [], [])
     bytes_ = data
     length = len(data)
     position = 0
@@ -69,11 +91,20 @@ def walk(data: bytes, offset: int, count_max: int) -> tuple[int, HashedKeys]:
         if flags & _KIND_MASK != _KIND_ROLLBACK:
             time_at = position + _TIME_AT + born_extra
             timestamp = (_int32(bytes_, time_at) << 32) | (_int32(bytes_, time_at + 4) & _WORD)
-            _add_keys(
-                found.hashes, found.offsets, found.timestamps, bytes_, topic_at, end, offset + position, timestamp
-            )
+            _add_keys(rows, bytes_, topic_at, end, offset + position, timestamp)
         position = end
-    return position, found
+    return position
+
+
+def _append(rows: _Rows, key_hash_: int, offset: int, timestamp: int) -> None:
+    if rows.count == rows.room:
+        rows.numbers = array("q", bytes(rows.numbers) + bytes(24 * rows.room))
+        rows.room *= 2
+    at = 3 * rows.count
+    rows.numbers[at] = key_hash_
+    rows.numbers[at + 1] = offset
+    rows.numbers[at + 2] = timestamp
+    rows.count += 1
 
 
 def _int32(data: bytes, at: int) -> int:
@@ -82,10 +113,7 @@ def _int32(data: bytes, at: int) -> int:
     return value - ((value >> 31) << 32)
 
 
-def _add_keys(
-    hashes: list[int], offsets: list[int], timestamps: list[int], data: bytes, topic_at: int, end: int, offset: int,
-    timestamp: int,
-) -> None:  # fmt: skip
+def _add_keys(rows: _Rows, data: bytes, topic_at: int, end: int, offset: int, timestamp: int) -> None:
     """The unique id, then the words of the keys. Pairs without a name or a value do not count; of equal names the last
     one does.
     """
@@ -111,17 +139,13 @@ def _add_keys(
     if begun >= 0:
         begun = (31 * begun + _JOINT) & _WORD
     if unique_at > 0:
-        hashes.append(_hash_of(begun, data, topic_at, topic_end, unique_at, unique_end))
-        offsets.append(offset)
-        timestamps.append(timestamp)
+        _append(rows, _hash_of(begun, data, topic_at, topic_end, unique_at, unique_end), offset, timestamp)
     while keys_at < keys_end:
         word_end = keys_at
         while word_end < keys_end and data[word_end] != _BLANK:
             word_end += 1
         if word_end > keys_at:
-            hashes.append(_hash_of(begun, data, topic_at, topic_end, keys_at, word_end))
-            offsets.append(offset)
-            timestamps.append(timestamp)
+            _append(rows, _hash_of(begun, data, topic_at, topic_end, keys_at, word_end), offset, timestamp)
         keys_at = word_end + 1
 
 
@@ -156,32 +180,71 @@ def enter(
     """
     table = data
     count = len(hashes)
-    at = _SLOTS_AT + 4 * slot_count + _ENTRY_SIZE * number
-    if slot_count <= 0 or number <= 0 or count > min(len(offsets), len(timestamps), (len(data) - at) // _ENTRY_SIZE):
+    at = _place(len(data), slot_count, number, count)
+    if count > min(len(offsets), len(timestamps)):
         raise IndexError(f"no place for {count} entries from {number} on")
     fresh = 0
     for row in range(count):
-        key_hash_ = hashes[row]
-        offset = offsets[row]
-        seconds = 0
-        if begin > 0:
-            seconds = (timestamps[row] - begin) // 1000
-            if seconds < 0:  # the clock was set back, or by decades
-                seconds = 0
-            elif seconds > _SECONDS_MAX:
-                seconds = _SECONDS_MAX
-        slot_at = _SLOTS_AT + 4 * (key_hash_ % slot_count)
-        previous = table[slot_at]
-        previous = previous << 24 | table[slot_at + 1] << 16 | table[slot_at + 2] << 8 | table[slot_at + 3]
-        fresh += previous == 0
-        _put(table, at, key_hash_)
-        _put(table, at + 4, offset >> 32)
-        _put(table, at + 8, offset)
-        _put(table, at + 12, seconds)
-        _put(table, at + 16, previous)
-        _put(table, slot_at, number + row)
-        at += _ENTRY_SIZE
+        seconds = _seconds(begin, timestamps[row])
+        fresh += _enter(table, slot_count, at + _ENTRY_SIZE * row, number + row, hashes[row], offsets[row], seconds)
     return fresh
+
+
+def enter_found(
+    log: bytes, offset: int, count_max: int, data: mmap | bytearray, slot_count: int, number: int, room: int, begin: int
+) -> tuple[int, int, int, int, int]:  # fmt: skip
+    """`walk` and `enter` in one, without an object for each number. Returns how many bytes of `log` are done, how many
+    keys they have, how many slots were empty, and place and store time of the last key's message; only zeros, and
+    nothing is written, if there are more keys than `room`.
+    """
+    rows = _Rows()
+    size = _find(log, offset, count_max, rows)
+    count = rows.count
+    if count > room:
+        return 0, 0, 0, 0, 0
+    table = data
+    at = _place(len(data), slot_count, number, count)
+    fresh = 0
+    for row in range(count):
+        seconds = _seconds(begin, rows.numbers[3 * row + 2])
+        place = rows.numbers[3 * row + 1]
+        fresh += _enter(table, slot_count, at + _ENTRY_SIZE * row, number + row, rows.numbers[3 * row], place, seconds)
+    if count == 0:
+        return size, 0, 0, 0, 0
+    return size, count, fresh, rows.numbers[3 * count - 2], rows.numbers[3 * count - 1]
+
+
+def _place(size: int, slot_count: int, number: int, count: int) -> int:
+    """Where in a file of `size` bytes the entry `number` is. IndexError unless it and the next ones lie inside."""
+    at = _SLOTS_AT + 4 * slot_count + _ENTRY_SIZE * number
+    if slot_count <= 0 or number <= 0 or count > (size - at) // _ENTRY_SIZE:
+        raise IndexError(f"no place for {count} entries from {number} on")
+    return at
+
+
+def _seconds(begin: int, timestamp: int) -> int:
+    if begin <= 0:
+        return 0
+    seconds = (timestamp - begin) // 1000
+    if seconds < 0:  # the clock was set back, or by decades
+        return 0
+    return min(_SECONDS_MAX, seconds)
+
+
+def _enter(
+    table: mmap | bytearray, slot_count: int, at: int, number: int, key_hash_: int, offset: int, seconds: int
+) -> int:  # fmt: skip
+    """Write one entry, then the slot that points to it; 1 if that was empty."""
+    slot_at = _SLOTS_AT + 4 * (key_hash_ % slot_count)
+    previous = table[slot_at]
+    previous = previous << 24 | table[slot_at + 1] << 16 | table[slot_at + 2] << 8 | table[slot_at + 3]
+    _put(table, at, key_hash_)
+    _put(table, at + 4, offset >> 32)
+    _put(table, at + 8, offset)
+    _put(table, at + 12, seconds)
+    _put(table, at + 16, previous)
+    _put(table, slot_at, number)
+    return 1 if previous == 0 else 0
 
 
 def _put(table: mmap | bytearray, at: int, value: int) -> None:
