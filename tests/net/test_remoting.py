@@ -178,6 +178,23 @@ async def test_no_answer_in_time_is_a_timeout(turned_clock: LoopFactory) -> None
             await call
 
 
+async def test_each_call_ends_at_its_own_time_and_answered_ones_at_none(turned_clock: LoopFactory) -> None:
+    desk = Desk()
+    async with serving(desk.router) as (_, address), remoting() as client:
+        await client.call(address, request(ECHO), 1000)
+        waits = {
+            seconds: asyncio.create_task(client.call(address, request(LATER), seconds * 1000)) for seconds in (9, 3, 6)
+        }
+        await until(lambda: len(desk.seen) == 4)
+        for seconds in (3, 6, 9):
+            await turned_loop().turn(2.9)
+            assert not waits[seconds].done()
+            assert (await client.call(address, request(ECHO, body=b"as ever"), 1000)).body == b"as ever"
+            await turned_loop().turn(0.1)
+            with pytest.raises(RemotingTimeout, match=f"in {seconds}000 ms"):
+                await waits[seconds]
+
+
 async def test_a_oneway_request_says_so_and_waits_for_nothing(both_loops: LoopFactory) -> None:
     desk = Desk()
     async with serving(desk.router) as (_, address), remoting() as client:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import isawaitable
 from time import monotonic
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from orbitmq.errors import PeerError, RemotingTimeout, SendRequestError
 from orbitmq.message.hosts import encode_host
@@ -66,6 +67,9 @@ class Waiter(Protocol):
 
     def set_exception(self, error: Exception, /) -> None:
         """The call failed."""
+
+
+_Call: TypeAlias = tuple[Waiter, float, float]  # its deadline by the loop's clock, and its timeout in milliseconds
 
 
 class RequestRouter(Protocol):
@@ -121,7 +125,9 @@ class Connection(asyncio.Protocol):
         self._gathers = False  # a part of _out is too large to be joined
         self._in_turn = False
         self._writable: asyncio.Future[None] | None = None  # what callers wait for while the peer takes nothing
-        self._calls: dict[int, tuple[Waiter, asyncio.TimerHandle]] = {}
+        self._calls: dict[int, _Call] = {}
+        self._timer: asyncio.TimerHandle | None = None  # of all calls: one of its own would be a tenth of a call's cost
+        self._timer_at = math.inf
         self._tasks: set[asyncio.Task[None]] = set()
         self._cut_off: asyncio.TimerHandle | None = None
         self.loop = asyncio.get_running_loop()
@@ -484,7 +490,10 @@ class Connection(asyncio.Protocol):
         """
         opaque = command.opaque
         assert opaque is not None, "a request has a number"
-        self._calls[opaque] = (waiter, self.loop.call_later(timeout_ms / 1000, self._time_out, opaque, timeout_ms))
+        deadline = self.loop.time() + timeout_ms / 1000
+        self._calls[opaque] = (waiter, deadline, timeout_ms)
+        if deadline < self._timer_at:
+            self._arm(deadline)
         try:
             self.send(command)
         except BaseException:
@@ -494,9 +503,7 @@ class Connection(asyncio.Protocol):
 
     def forget(self, opaque: int) -> None:
         """Nobody waits for the response any more."""
-        entry = self._calls.pop(opaque, None)
-        if entry is not None:
-            entry[1].cancel()
+        self._calls.pop(opaque, None)
 
     async def wait_writable(self, timeout_ms: float) -> float:
         """Return the milliseconds left once the peer takes bytes again; RemotingTimeout when it does not."""
@@ -514,26 +521,38 @@ class Connection(asyncio.Protocol):
                 raise RemotingTimeout(f"{self.address} took no bytes for {timeout_ms:.0f} ms") from error
         return timeout_ms - (self.loop.time() - started) * 1000
 
-    def _time_out(self, opaque: int, timeout_ms: float) -> None:
-        entry = self._calls.pop(opaque, None)
-        if entry is not None and not entry[0].done():
-            entry[0].set_exception(RemotingTimeout(f"no response from {self.address} in {timeout_ms:.0f} ms"))
-        if self._flow.serving:
+    def _arm(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = self.loop.call_at(at, self._time_out), at
+
+    def _time_out(self) -> None:
+        now = max(self.loop.time(), self._timer_at)  # a timer may be half a millisecond early
+        self._timer, self._timer_at = None, math.inf
+        overdue = [(opaque, call) for opaque, call in self._calls.items() if call[1] <= now]
+        for opaque, _ in overdue:
+            del self._calls[opaque]
+        if self._calls:
+            self._arm(min([call[1] for call in self._calls.values()]))
+        longest_ms = 0.0
+        for _, (waiter, _, timeout_ms) in overdue:
+            longest_ms = max(longest_ms, timeout_ms)
+            if not waiter.done():
+                waiter.set_exception(RemotingTimeout(f"no response from {self.address} in {timeout_ms:.0f} ms"))
+        if self._flow.serving or not overdue:
             return  # idle clients send nothing but heartbeats; dead ones do not send these either
         silent_ms = (self.loop.time() - self.last_heard) * 1000
-        if timeout_ms >= SILENCE_MIN_MS and silent_ms >= timeout_ms:
+        if longest_ms >= SILENCE_MIN_MS and silent_ms >= longest_ms:
             # Nothing was received at all: a dead host or a network partition would keep this connection, and all calls
             # on it, for long.
             self.abort()
 
     def _resolve(self, command: Command) -> None:
-        entry = None if command.opaque is None else self._calls.pop(command.opaque, None)
-        if entry is None:
+        call = None if command.opaque is None else self._calls.pop(command.opaque, None)
+        if call is None:
             _log.debug("event=late_response peer=%s opaque=%s", self.address, command.opaque)
-            return
-        entry[1].cancel()
-        if not entry[0].done():
-            entry[0].set_result(command)
+        elif not call[0].done():
+            call[0].set_result(command)
 
     # ------------------------------------------------------------------------------------------------------ closing
 
@@ -578,10 +597,12 @@ class Connection(asyncio.Protocol):
 
     def _fail_calls(self) -> None:
         calls, self._calls = self._calls, {}
-        for future, timer in calls.values():
-            timer.cancel()
-            if not future.done():
-                future.set_exception(
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer, self._timer_at = None, math.inf
+        for waiter, _, _ in calls.values():
+            if not waiter.done():
+                waiter.set_exception(
                     SendRequestError(f"connection to {self.address} closed before the response arrived")
                 )
 
