@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.errors import SourceError
-from orbitmq.spark.session import WORKER_PACKAGES, check_worker_python, pack
+from orbitmq.spark.session import TABLES_MAX, WORKER_PACKAGES, _check_tables, check_worker_python, pack
 
 # Runs without site-packages but for the packages a worker must have, so that nothing of the checkout is found.
 IMPORT_FROM_ARCHIVE = """
@@ -76,3 +76,11 @@ def test_a_program_that_is_no_fitting_python_is_named_with_the_remedy(tmp_path: 
 
 def test_the_python_of_the_driver_will_do() -> None:
     check_worker_python(sys.executable)
+
+
+def test_topics_that_would_be_one_view_are_refused_and_so_are_too_many() -> None:
+    _check_tables(["orders", "orders2", "Payments"], ".*")
+    with pytest.raises(SourceError, match="the topics Orders, orders would be one view orders of Spark"):
+        _check_tables(["Orders", "orders", "payments"], ".*")
+    with pytest.raises(SourceError, match=f"{TABLES_MAX + 1} topics match"):
+        _check_tables([f"topic{number}" for number in range(TABLES_MAX + 1)], ".*")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark prog
 
 import orbitmq.spark
 from orbitmq.client.sync import Producer
+from orbitmq.errors import SourceError
 from orbitmq.message.model import Message
 from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS
 from tests.spark.conftest import COUNT, QUEUES, RUN, System, Topic, create_topic, reader
@@ -146,6 +148,27 @@ def test_sql_reads_a_topic_through_a_view(spark: SparkSession, topic: Topic) -> 
         ("TagC", COUNT // 3),
     ]
     spark.catalog.dropTempView("orders")
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_sql_reads_all_topics_through_their_names(spark: SparkSession, topic: Topic, shared: bool) -> None:
+    orbitmq.spark.register(spark)
+    made = orbitmq.spark.tables(
+        spark, re.escape(topic.name), shared=shared, nameServer=topic.system.namesrv_address, columns="topic,tags"
+    )
+    assert made == [topic.name]
+    name = f"global_temp.`{topic.name}`" if shared else f"`{topic.name}`"
+    counts = spark.sql(f"SELECT topic, count(tags) AS count FROM {name} GROUP BY topic").collect()
+    assert counts == [Row(topic=topic.name, count=COUNT)]
+    spark.sql(f"DROP VIEW {name}")
+
+
+def test_no_table_of_no_topic_and_none_with_conditions_pushed(spark: SparkSession, topic: Topic) -> None:
+    place = {"nameServer": topic.system.namesrv_address}
+    with pytest.raises(SourceError, match=r"ORBITMQ_TOPIC_NOT_FOUND.* no topic matches 'nothing\.\*'"):
+        orbitmq.spark.tables(spark, "nothing.*", **place)
+    with pytest.raises(SourceError, match="filterPushdown"):
+        orbitmq.spark.tables(spark, re.escape(topic.name), filterPushdown=True, **place)
 
 
 def test_sql_reads_a_topic_through_a_statement(spark: SparkSession, topic: Topic) -> None:

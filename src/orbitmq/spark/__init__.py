@@ -10,6 +10,6 @@ Import the names of this package only: its modules may change without notice.
 
 from __future__ import annotations
 
-from orbitmq.spark.session import create_view, register, ship
+from orbitmq.spark.session import create_view, register, ship, tables
 
-__all__ = ["create_view", "register", "ship"]
+__all__ = ["create_view", "register", "ship", "tables"]

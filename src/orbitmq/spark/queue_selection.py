@@ -32,7 +32,7 @@ class QueueSelection:
     def find(self, cluster: ClusterClient) -> tuple[dict[MessageQueue, BrokerAddresses], dict[str, SourceError]]:
         """The queues that exist now, and the errors of named topics that do not exist."""
         named = self.topics or tuple(self.assigned or ())
-        found, unknown = cluster.look_up(dict.fromkeys((*named, *self._matching(cluster))))
+        found, unknown = cluster.look_up(dict.fromkeys((*named, *self.matching(cluster))))
         there = {queue: place for queue, place in found.items() if self.includes(queue)}
         return there, {topic: error for topic, error in unknown.items() if topic in named}
 
@@ -52,7 +52,8 @@ class QueueSelection:
         level = self.assigned.get(queue.topic, [])
         return queue.queue_id in (level.get(queue.broker_name, []) if isinstance(level, dict) else level)
 
-    def _matching(self, cluster: ClusterClient) -> list[str]:
+    def matching(self, cluster: ClusterClient) -> list[str]:
+        """The topics that the pattern selects now, with their namespace."""
         if self.pattern is None:
             return []
         matching = [topic for topic in cluster.topics() if self._matches(topic)]

@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +20,10 @@ from pyspark.sql.utils import is_remote
 
 import orbitmq
 from orbitmq.errors import SourceError
+from orbitmq.spark.cluster_options import bad_option
+from orbitmq.spark.options import read_options
+from orbitmq.spark.queue_selection import queue_selection
+from orbitmq.spark.read_tasks import cluster_of
 from orbitmq.spark.source import TopicSource
 from orbitmq.spark.stores.source import StoreSource
 
@@ -25,6 +31,7 @@ WORKER_PACKAGES = ("pyspark", "pyarrow", "numpy", "msgspec")  # imports of a tas
 PACKED = (".py", ".html")  # sources, and templates of jobs
 PYTHON_PATH = "PYTHONPATH"
 VERSION = re.compile(r"\d+\.\d+")
+TABLES_MAX = 1000  # Spark plans each view when it is made, a tenth of a second or so
 CHECK_TIMEOUT_S = 60  # the first import of pyarrow from a cold disk takes several seconds
 
 
@@ -82,15 +89,53 @@ def create_view(spark: SparkSession, name: str, **options: str | int | bool) -> 
     The view lasts as long as the session, and each query reads the topic again. Returns the DataFrame of the view.
     SourceError for the option filterPushdown, which needs a DataFrame for each query.
     """
-    if any(name.lower() == "filterpushdown" and str(value).lower() != "false" for name, value in options.items()):
-        raise SourceError(
-            "ORBITMQ_BAD_OPTION",
-            "option filterPushdown: Spark would apply the conditions of one query of a view to all others; use load() "
-            "for each query instead",
-        )
-    frame = spark.read.format(TopicSource.name()).options(**options).load()
+    frame = _frame(spark, options)
     frame.createOrReplaceTempView(name)
     return frame
+
+
+def tables(spark: SparkSession, pattern: str = ".*", *, shared: bool = False, **options: str | int | bool) -> list[str]:
+    """Create a SQL view of each topic that exists now and matches `pattern`, a regular expression: `tables(spark,
+    "order.*", nameServer="...")`. Returns the names of the views, which are those of the topics; in SQL a name with
+    other characters than letters, digits and `_` needs backquotes.
+
+    `options` are those of a read, the same for all. With `shared` the views are for all sessions of the application,
+    such as those of a Thrift server: `SELECT * FROM global_temp.orders`. Topics for internal use are left out unless
+    `includeSystemTopics` is set. This process asks the name server, also with Spark Connect.
+
+    SourceError ORBITMQ_TOPIC_NOT_FOUND when no topic matches; ORBITMQ_BAD_OPTION when names differ in nothing but case,
+    which Spark does not look at, or more than TABLES_MAX match.
+    """
+    read = read_options({**{name: str(value) for name, value in options.items()}, "subscribePattern": pattern})
+    topics = sorted(read.names.unwrap(topic) for topic in queue_selection(read).matching(cluster_of(read)))
+    _check_tables(topics, pattern)
+    for topic in topics:
+        frame, view = _frame(spark, {**options, "subscribe": topic}), f"`{topic}`"
+        if shared:
+            frame.createOrReplaceGlobalTempView(view)
+        else:
+            frame.createOrReplaceTempView(view)
+    return topics
+
+
+def _check_tables(topics: Sequence[str], pattern: str) -> None:
+    if not topics:
+        raise SourceError("ORBITMQ_TOPIC_NOT_FOUND", f"no topic matches {pattern!r}")
+    if len(topics) > TABLES_MAX:
+        raise bad_option(f"{len(topics)} topics match {pattern!r}, more than {TABLES_MAX}; use a narrower pattern")
+    for name, others in groupby(sorted(topics, key=str.lower), str.lower):
+        same = list(others)
+        if len(same) > 1:
+            raise bad_option(f"the topics {', '.join(same)} would be one view {name} of Spark; use a narrower pattern")
+
+
+def _frame(spark: SparkSession, options: Mapping[str, str | int | bool]) -> DataFrame:
+    if any(name.lower() == "filterpushdown" and str(value).lower() != "false" for name, value in options.items()):
+        raise bad_option(
+            "option filterPushdown: Spark would apply the conditions of one query of a view to all others; use load() "
+            "for each query instead"
+        )
+    return spark.read.format(TopicSource.name()).options(**options).load()
 
 
 def ship(spark: SparkSession) -> Path:
