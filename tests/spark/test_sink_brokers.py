@@ -274,3 +274,22 @@ def test_a_slave_is_not_believed_that_nothing_is_stored() -> None:
         stored = StoredKeys(sinks.options(nameServer=peer.address, topic="out", **ONCE))
         with pytest.raises(SourceError, match=GONE.format("broker-a")):
             stored.since("out", 0, ["broker-a"], MessageQueue("out", "broker-a", 0))
+
+
+@pytest.mark.parametrize(
+    ("perm", "ids", "text"),
+    [
+        (4, {0: "127.0.0.1:1"}, r"^ORBITMQ_NO_PERMISSION: topic out has no writable queue \(broker-a\)"),
+        (6, {1: "127.0.0.1:1"}, r"^ORBITMQ_BROKER_UNAVAILABLE: topic out: no master is registered for broker broker-a"),
+    ],
+)
+def test_a_topic_that_takes_no_messages_says_why(perm: int, ids: dict[int, str], text: str) -> None:
+    route = TopicRouteData(
+        broker_datas=[BrokerData("broker-a", "c", ids)], queue_datas=[QueueData("broker-a", perm, 1, 1)]
+    )
+
+    def names(asked: Command) -> list[Command]:
+        return [asked.response(ResponseCode.SUCCESS, None, None, encode(route))]
+
+    with ScriptedPeer(names) as peer, pytest.raises(SourceError, match=text):
+        run_task(sinks.options(nameServer=peer.address, topic="out"), batches(1))

@@ -33,6 +33,7 @@ from orbitmq.errors import (
     RemotingError,
     SourceError,
 )
+from orbitmq.message.flags import PERM_WRITE
 from orbitmq.message.model import MASTER_ID, MessageQueue
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.net.remoting import Remoting
@@ -355,7 +356,9 @@ class SinkSender:
                 raise SourceError("ORBITMQ_TOPIC_NOT_FOUND", f"topic {topic} does not exist; create it first")
             queues = publish_queues(topic, route).queues
             if not queues:
-                raise SourceError("ORBITMQ_NO_PERMISSION", no_queue_cause(topic, route))
+                is_closed = not any(data.perm & PERM_WRITE for data in route.queue_datas)
+                name = "ORBITMQ_NO_PERMISSION" if is_closed else "ORBITMQ_BROKER_UNAVAILABLE"
+                raise SourceError(name, no_queue_cause(topic, route))
             brokers = {name: ids for name, ids in broker_addresses(route).items() if ids}
             masters = {name: ids[MASTER_ID] for name, ids in brokers.items() if MASTER_ID in ids}
             return TopicRoute(queues, masters, {name: ids[min(ids)] for name, ids in brokers.items()})
