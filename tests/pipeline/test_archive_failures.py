@@ -12,26 +12,32 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from orbitmq.client import Message, MessageQueue
 from orbitmq.client.sync import Producer
 from orbitmq.errors import ConfigurationError, SourceError
-from orbitmq.pipeline import archive
+from orbitmq.pipeline import archive, dlq, migrate
+from orbitmq.pipeline.audit import job as audit
+from orbitmq.pipeline.job import JobResult
 from orbitmq.pipeline.lake.formats import PARQUET, open_lake
 from orbitmq.pipeline.lake.lakes import Lake
 from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
+from orbitmq.spark.cluster_client import ClusterClient, Retries
 from orbitmq.testing import Cluster
+from tests.support.commands import orbitmq
 from tests.support.jobs import run_job
 from tests.support.lakes import read_messages
+from tests.support.process import wait_until
 
 FIELDS = [{"name": "id", "type": "long"}, {"name": "city", "type": ["null", "string"]}]
 ORDER: dict[str, Any] = {"type": "record", "name": "Order", "fields": FIELDS}
 ORDERS = [{"id": number, "city": city} for number, city in enumerate(("Ulm", None, "Jena"))]
 BROKERS = ("broker-a", "broker-b")
 COUNT = 40  # messages of a broker in one go
+MISSING = "ORBITMQ_BROKER_UNAVAILABLE: broker broker-b: no name server knows a queue of "
 
 
 @pytest.fixture(scope="module")
@@ -129,22 +135,80 @@ def test_a_broker_that_is_down_holds_its_own_messages_back_alone(
     assert bodies(tmp_path) == sent
 
 
-def test_a_first_archive_leaves_no_broker_out_that_is_named(
-    spark: SparkSession, cluster: Cluster, tmp_path: Path
-) -> None:
+def test_an_archive_leaves_no_broker_out_that_is_named(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
     cluster.create_topic("Expected", queues=1)
-    send(cluster, "Expected", 0)
+    sent = send(cluster, "Expected", 0)
     every = {"expectBrokers": ",".join(BROKERS)}
-    cluster.kill("broker-b")
+    kill(cluster, "broker-b")
     try:
-        with pytest.raises(SourceError, match="ORBITMQ_BROKER_UNAVAILABLE: broker broker-b is not registered"):
-            archive_now(spark, cluster, tmp_path / "lake", "Expected", **every)
+        with pytest.raises(StreamingQueryException, match=f"{MISSING}this read there, but option expectBrokers"):
+            archive_now(spark, cluster, tmp_path / "first", "Expected", **every)
+        with pytest.raises(SourceError, match=f"{MISSING}this read there, but option expectBrokers"):
+            archive_now(spark, cluster, tmp_path / "first", "Expected", **every, dryRun="true")
+        assert opened(tmp_path / "first").files() == []
+        assert archive_now(spark, cluster, tmp_path / "later", "Expected") == COUNT, "nobody knows of the other"
+        with pytest.raises(
+            StreamingQueryException, match=r"ORBITMQ_BROKER_UNAVAILABLE: broker broker-b .*expectBrokers"
+        ):
+            archive_now(spark, cluster, tmp_path / "later", "Expected", **every, brokerUnavailableTimeoutMs=500)
     finally:
         cluster.restart("broker-b")
-    assert not (tmp_path / "lake").exists()
-    assert archive_now(spark, cluster, tmp_path / "lake", "Expected", **every, dryRun="true") == 2 * COUNT
+    assert archive_now(spark, cluster, tmp_path / "first", "Expected", **every, dryRun="true") == COUNT
+    assert archive_now(spark, cluster, tmp_path / "later", "Expected", **every) == COUNT
+    assert bodies(tmp_path / "later") == sent
     with pytest.raises(ConfigurationError, match="expectBrokers needs input pull"):
-        archive_now(spark, cluster, tmp_path / "lake", "Expected", **every, input="store", path=tmp_path)
+        archive_now(spark, cluster, tmp_path / "first", "Expected", **every, input="store", path=tmp_path)
+
+
+def test_the_other_jobs_stop_when_a_broker_is_missing_or_a_topic_is_closed(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    """Each would otherwise do its work for half of the messages, and succeed."""
+    cluster.create_topic("Jobs", queues=1)
+    cluster.create_topic("%DLQ%jobs", queues=1)
+    send(cluster, "Jobs", 0)
+    here = {"nameServer": cluster.namesrv_address}
+    every = {"expectBrokers": ",".join(BROKERS)}
+    audited = {"topics": "Jobs", "out": tmp_path / "audit", "checks": "gaps"}
+    state = {"topics": "Jobs", "state": tmp_path / "state.json"}
+    with Cluster() as target:
+
+        def migrated(**options: object) -> JobResult:
+            there = {"toNameServer": target.namesrv_address}
+            return run_job(migrate.JOB, spark, **here, **there, **state, **options)
+
+        assert migrated().counts["messages copied"] == 2 * COUNT
+        send(cluster, "Jobs", 2 * COUNT)
+        kill(cluster, "broker-b")
+        try:
+            with pytest.raises(SourceError, match=f"{MISSING}this read"):
+                run_job(audit.JOB, spark, **here, **audited, **every)
+            with pytest.raises(PySparkException, match=f"{MISSING}this read"):
+                run_job(dlq.JOB, spark, **here, group="jobs", **every)
+            with pytest.raises(SourceError, match=f"{MISSING}this read"):
+                migrated(**every)
+            with pytest.raises(SourceError, match=f"{MISSING}topic Jobs there, but the state of the migration has one"):
+                migrated()
+        finally:
+            cluster.restart("broker-b")
+        assert migrated(**every).counts["messages copied"] == 2 * COUNT
+    for topic in ("Jobs", "%DLQ%jobs"):
+        orbitmq("topic", "permission", topic, "W", "--broker", "broker-b", "--yes", "-n", cluster.namesrv_address)
+        wait_until(lambda name=topic: client(cluster).look_up([name]).closed, 60, "the route to follow")
+    closed = "ORBITMQ_NO_PERMISSION: topic {} may not be read on broker-b"
+    with pytest.raises(PySparkException, match=closed.format("%DLQ%jobs")):
+        run_job(dlq.JOB, spark, **here, group="jobs")
+    assert any("ORBITMQ_NO_PERMISSION" in text for text in run_job(audit.JOB, spark, **here, **audited).failed)
+
+
+def client(cluster: Cluster) -> ClusterClient:
+    return ClusterClient([cluster.namesrv_address], 10_000, Retries(3, 200))
+
+
+def kill(cluster: Cluster, broker: str) -> None:
+    """The broker dies, and the name server forgets it."""
+    cluster.kill(broker)
+    wait_until(lambda: broker not in client(cluster).info().brokers, 60, f"{broker} is forgotten")
 
 
 def test_a_broker_that_dies_while_a_task_reads_costs_the_batch_and_no_message(

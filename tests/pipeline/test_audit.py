@@ -82,7 +82,7 @@ async def transactions(system: System) -> None:
 
 def passed(cluster: ClusterClient) -> bool:
     """Whether the broker has noted the decision: nobody else can read it, its topic has no route."""
-    places = cluster.look_up([HALF_TOPIC])[0]
+    places = cluster.look_up([HALF_TOPIC]).queues
     addresses = {queue: place.addresses for queue, place in places.items()}
     return any(offset >= 1 for offset in stored_offsets(cluster, TRANSACTION_GROUP, addresses).values())
 

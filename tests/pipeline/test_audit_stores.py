@@ -312,6 +312,7 @@ def test_a_lake_is_looked_through(spark: SparkSession, lake: Path, tmp_path: Pat
         ({"checks": "half", "input": "lake"}, "option checks: input lake does not support half"),
         ({"failOn": "gaps,heat"}, "option failOn: unknown heat"),
         ({"from": "yesterday"}, "option from: use a time"),
+        ({"expectBrokers": "broker-a", "input": "lake"}, "option expectBrokers needs input pull"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, str], text: str) -> None:

@@ -9,6 +9,7 @@ RocketMQ wrote; `cluster`: brokers of orbitmq in this process; `model`: no broke
 | a topic of 200,000 messages read whole by batch, stream and from disk | test_volume | both |
 | splits of any size have each message once | stores/test_log, stores/test_splits | golden, model |
 | the schema of every choice of columns; empty results | test_columns, test_source | model, both |
+| brokers that left the route, topics without permission | test_read_brokers, test_stream | cluster, model |
 | offsets by name, time, group, JSON, and their traps | test_offsets, test_read_plan, test_live_stream | model, both |
 | streams: first batch, limits, new and lost queues, brokers down, 2,000 queues | test_stream, test_next_batch | model |
 | the same live; lag for every tool; killed workers | test_live_stream | both |

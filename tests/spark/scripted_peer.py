@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Self
 
 from orbitmq.message.model import MessageQueue
@@ -20,12 +21,14 @@ from orbitmq.wire.headers import (
     PullMessageHeader,
     PullMessageResponseHeader,
 )
-from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
+from orbitmq.wire.headers_namesrv import GetKVConfigHeader, GetKVConfigResponseHeader, GetRouteInfoHeader
 from orbitmq.wire.objects import encode
 from orbitmq.wire.requests import RequestCode
 from tests.spark.queue_model import QueueModel
 
 Script = Callable[[Command], Iterable[Command]]
+NO_PAIRS: Mapping[str, str] = MappingProxyType({})
+NO_PERMS: Mapping[tuple[str, str], int] = MappingProxyType({})
 
 
 class Hangup(Exception):
@@ -96,10 +99,19 @@ def broker_script(queues: Mapping[int, QueueModel]) -> Script:
     return script
 
 
-def name_server_script(routes: Mapping[str, Mapping[str, tuple[int, str]]]) -> Script:
-    """A name server: topic -> broker name -> (read queues, address). Brokers of no topic are not registered."""
+def name_server_script(
+    routes: Mapping[str, Mapping[str, tuple[int, str]]],
+    ordered: Mapping[str, str] = NO_PAIRS,
+    perms: Mapping[tuple[str, str], int] = NO_PERMS,
+) -> Script:
+    """A name server: topic -> broker name -> (read queues, address). Brokers of no topic are not registered. `ordered`
+    are the order configurations of topics, `perms` the permissions of (topic, broker) that are not RW."""
 
     def script(request: Command) -> list[Command]:
+        if request.code == RequestCode.GET_KV_CONFIG:
+            value = ordered.get(request.header(GetKVConfigHeader).key)
+            code = ResponseCode.QUERY_NOT_FOUND if value is None else ResponseCode.SUCCESS
+            return [request.response(code, None, GetKVConfigResponseHeader(value))]
         if request.code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
             return [request.response(ResponseCode.SUCCESS, None, None, encode(TopicList(topic_list=list(routes))))]
         if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:
@@ -117,7 +129,9 @@ def name_server_script(routes: Mapping[str, Mapping[str, tuple[int, str]]]) -> S
         brokers = routes[topic]
         route = TopicRouteData(
             broker_datas=[BrokerData(name, "c", {0: address}) for name, (_, address) in brokers.items()],
-            queue_datas=[QueueData(name, 6, queues, queues) for name, (queues, _) in brokers.items()],
+            queue_datas=[
+                QueueData(name, perms.get((topic, name), 6), queues, queues) for name, (queues, _) in brokers.items()
+            ],
         )
         return [request.response(ResponseCode.SUCCESS, None, None, encode(route))]
 

@@ -39,7 +39,8 @@ def cluster() -> Iterator[ClusterClient]:
 
 def selected(cluster: ClusterClient, **options: object) -> set[MessageQueue]:
     texts = {name: str(value) for name, value in options.items()}
-    return set(queue_selection(read_options({"nameServer": "n:1", **texts})).queues(cluster))
+    chosen = queue_selection(read_options({"nameServer": "n:1", **texts}))
+    return set(chosen.checked(chosen.find(cluster)))
 
 
 def test_a_pattern_matches_whole_names_and_no_topics_of_the_system(cluster: ClusterClient) -> None:

@@ -11,6 +11,7 @@ from orbitmq.spark.cluster_client import ClusterClient, Retries
 from orbitmq.spark.fetch import OffsetRange
 from orbitmq.spark.options import read_options
 from orbitmq.spark.queue_selection import queue_selection
+from orbitmq.spark.read_brokers import complete_queues
 from orbitmq.spark.read_plan import plan
 from tests.spark.queue_model import STORED_AT, QueueModel, stored_unit
 from tests.spark.scripted_peer import Hangup, ScriptedPeer, broker_script, name_server_script, queue
@@ -36,7 +37,8 @@ def planned(
     cluster = ClusterClient(
         options.name_servers, 5000, Retries(retries, 250, (pauses if pauses is not None else []).append)
     )
-    queues = {queue: place.addresses for queue, place in queue_selection(options).queues(cluster).items()}
+    places = complete_queues(cluster, options, queue_selection(options))
+    queues = {queue: place.addresses for queue, place in places.items()}
     return plan(cluster, options, queues)
 
 

@@ -36,7 +36,10 @@ class World:
         self.wake: Callable[[], None] = lambda: None
         self.brokers = {name: ScriptedPeer(self._broker(name)) for name in self.queues}
         self.routes = {"orders": {name: (len(self.queues[name]), peer.address) for name, peer in self.brokers.items()}}
-        self.name_server = ScriptedPeer(lambda request: name_server_script(self.routes)(request))
+        self.ordered: dict[str, str] = {}
+        self.perms: dict[tuple[str, str], int] = {}
+        script = name_server_script  # looked up for each request, as tests change the routes
+        self.name_server = ScriptedPeer(lambda request: script(self.routes, self.ordered, self.perms)(request))
 
     def _broker(self, name: str) -> Callable[[Command], list[Command]]:
         def script(request: Command) -> list[Command]:
@@ -248,6 +251,77 @@ def test_a_broker_that_stays_down_ends_the_query_by_name(world: World) -> None:
     impatient = world.reader(startingOffsets="earliest", brokerUnavailable="fail")
     with pytest.raises(SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: broker broker-b"):
         batch(impatient, first)
+
+
+def test_a_broker_that_leaves_the_route_between_two_batches_is_held_and_skips_nothing(world: World) -> None:
+    reader = world.reader(startingOffsets="earliest", maxOffsetsPerTrigger=14)
+    first = batch(reader, reader.initialOffset())
+    place = world.routes["orders"].pop("broker-b")
+    while (end := batch(reader, first)) != first:
+        assert at(end)[B0] == at(first)[B0]
+        first = end
+    assert at(first)[A0] == 100
+    restarted = world.reader()
+    assert batch(restarted, first) == first
+    world.routes["orders"]["broker-b"] = place
+    pieces = []
+    while (end := batch(restarted, first)) != first:
+        pieces += planned(restarted, first, end)
+        first = end
+    assert {piece.queue for piece in pieces} == {B0}
+    assert sum(map(len, pieces)) + pieces[0].start == 30
+
+
+def test_a_stream_does_not_begin_without_a_broker_it_must_have(world: World) -> None:
+    place = world.routes["orders"].pop("broker-b")
+    with pytest.raises(SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: broker broker-b: .*expectBrokers names it"):
+        world.reader(expectBrokers="broker-a,broker-b").initialOffset()
+    world.ordered["orders"] = "broker-a:2;broker-b:1"
+    with pytest.raises(SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: broker broker-b: .*order configuration"):
+        world.reader().initialOffset()
+    world.routes["orders"]["broker-b"] = place
+    assert B0 in at(world.reader(expectBrokers="broker-a,broker-b").initialOffset())
+
+
+def test_a_broker_it_must_have_is_waited_for_though_the_stream_never_saw_it(world: World) -> None:
+    place = world.routes["orders"].pop("broker-b")
+    unaware = world.reader(startingOffsets="earliest")
+    start = batch(unaware, unaware.initialOffset())
+    assert at(start) == {A0: 100, A1: 20}
+
+    def wake() -> None:
+        if world.pauses == 3:
+            world.routes["orders"]["broker-b"] = place
+
+    world.wake = wake
+    reader = world.reader(expectBrokers="broker-b")
+    reader.prepareForTriggerAvailableNow()
+    end = batch(reader, start)
+    assert planned(reader, start, end) == [OffsetRange(B0, 0, 30)]
+    del world.routes["orders"]["broker-b"]
+    impatient = world.reader(expectBrokers="broker-b", brokerUnavailable="fail")
+    with pytest.raises(SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: broker broker-b .*expectBrokers names it"):
+        batch(impatient, start)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_queue_that_may_not_be_read_ends_the_stream_and_keeps_its_place(world: World, strict: bool) -> None:
+    refusal = r"^ORBITMQ_NO_PERMISSION: topic orders may not be read on broker-b: its permission there is -W-"
+    reader = world.reader(startingOffsets="earliest", failOnDataLoss=strict)
+    start = reader.initialOffset()
+    end = batch(reader, start)
+    world.perms["orders", "broker-b"] = 2
+    for ask in (
+        lambda: batch(reader, end),
+        lambda: world.reader(failOnDataLoss=strict).partitions(start, end),
+        lambda: world.reader(startingOffsets="earliest", failOnDataLoss=strict).initialOffset(),
+    ):
+        with pytest.raises(SourceError, match=refusal):
+            ask()
+    assert B0 not in at(batch(world.reader(assign=ONE_BROKER), end))
+    world.queues["broker-b"][0] = filled(0, 33)
+    world.perms.clear()
+    assert planned(reader, end, batch(reader, end)) == [OffsetRange(B0, 30, 33)]
 
 
 def test_available_now_waits_for_a_broker_that_is_down_and_fails_after_the_timeout(world: World) -> None:

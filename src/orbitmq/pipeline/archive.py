@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from orbitmq.errors import ConfigurationError, SourceError
+from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline.archive_stream import WRITER, ArchiveOptions, ArchiveSource
 from orbitmq.pipeline.job import Advance, Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.lake.lakes import Sweeper
@@ -20,13 +20,14 @@ from orbitmq.pipeline.lake.layout import written_by
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
-from orbitmq.pipeline.shared_options import LossOptions, connection, losses, store
+from orbitmq.pipeline.shared_options import ExpectedBrokers, LossOptions, connection, expected, losses, store
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
-from orbitmq.spark.cluster_options import ClusterOptions, parts
+from orbitmq.spark.cluster_options import ClusterOptions
 from orbitmq.spark.group_offsets import stored_offsets
 from orbitmq.spark.options import GROUP, ReadOptions, read_options
 from orbitmq.spark.queue_selection import queue_selection
+from orbitmq.spark.read_brokers import complete_queues
 from orbitmq.spark.read_tasks import cluster_of
 from orbitmq.spark.stores.options import EARLIEST, scan_options
 from orbitmq.spark.stores.splits import checked, known_bounds
@@ -37,7 +38,7 @@ CHECKPOINT = "_checkpoint"
 
 
 @dataclass(frozen=True)
-class ArchiveJob(LakeOptions, ArchiveOptions, LossOptions, ClusterOptions, JobOptions):
+class ArchiveJob(LakeOptions, ArchiveOptions, ExpectedBrokers, LossOptions, ClusterOptions, JobOptions):
     """Options of the job `archive`."""
 
     topics: str = option(
@@ -65,12 +66,6 @@ class ArchiveJob(LakeOptions, ArchiveOptions, LossOptions, ClusterOptions, JobOp
         "How long a broker may be unavailable before the archive fails. The other brokers are archived meanwhile.",
         unit="ms",
         minimum=0,
-    )
-    expect_brokers: str = option(
-        "expectBrokers",
-        "",
-        "With input pull: brokers, separated by commas, that must be registered when a run starts. A name server "
-        "does not know a broker that is down, so a first run would leave it out without a warning.",
     )
     batch_rows: int = option(
         "batchRows",
@@ -100,7 +95,6 @@ def run(context: JobContext[ArchiveJob]) -> JobResult:
     before = lake.files()
     options.bodies().check_fit(lake.place, before)  # fail early for a wrong schema
     source_options(options)  # and for a wrong source
-    _expect(options)
     if options.dry_run:
         return _waiting(options)
     begun, sweeper = time.monotonic(), Sweeper(lake)
@@ -140,28 +134,18 @@ def source_options(options: ArchiveJob) -> dict[str, str]:
     }
     if options.starting_offsets.strip().lower() == GROUP:
         limits["groupId"] = options.group
-    return shared | connection(options) | topics_wanted(options.topics) | limits
+    return shared | connection(options) | expected(options) | topics_wanted(options.topics) | limits
 
 
 def _of_store(options: ArchiveJob) -> dict[str, str]:
     for key, is_given in (
-        ("expectBrokers", bool(options.expect_brokers)),
+        ("expectBrokers", bool(options.expected_brokers)),
         ("startingOffsets", options.starting_offsets != EARLIEST),
     ):
         if is_given:
             raise ConfigurationError(f"option {key} needs input pull; with input store no broker is contacted")
     where = store(options.path, options.broker_name, needs_broker=bool(options.name_server))
     return where | {"topics": options.topics, "maxBytesPerTrigger": str(1024 * options.batch_rows)}
-
-
-def _expect(options: ArchiveJob) -> None:
-    """SourceError when an expected broker is not registered."""
-    names = parts(options.expect_brokers, ",")
-    registered = cluster_of(_reading(options)).info().brokers if names else {}
-    missing = [name for name in names if name not in registered]
-    if missing:
-        text = f"broker {', '.join(missing)} is not registered at any name server; nothing was archived"
-        raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", text)
 
 
 def _reading(options: ArchiveJob) -> ReadOptions:
@@ -232,7 +216,8 @@ def _waiting(options: ArchiveJob) -> JobResult:
         return _in_stores(options)
     given = _reading(options)
     cluster = cluster_of(given)
-    queues = {queue: place.addresses for queue, place in queue_selection(given).queues(cluster).items()}
+    places = complete_queues(cluster, given, queue_selection(given))
+    queues = {queue: place.addresses for queue, place in places.items()}
     done = stored_offsets(cluster, options.group, queues)
     rows: list[dict[str, int | str]] = []
     lost = 0

@@ -18,7 +18,7 @@ from orbitmq.message.topics import dlq_topic, retry_topic
 from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.ledger import Chunk, Origin, RedeliveryLedger, open_ledger
 from orbitmq.pipeline.send import SendCounts, send
-from orbitmq.pipeline.shared_options import connection, ranges
+from orbitmq.pipeline.shared_options import ExpectedBrokers, connection, expected, ranges
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
 from orbitmq.spark.cluster_options import ClusterOptions
@@ -37,7 +37,7 @@ ROWS_MAX = 100  # of the closing table; the largest groups come first
 
 
 @dataclass(frozen=True)
-class DlqJob(ClusterOptions, JobOptions):
+class DlqJob(ExpectedBrokers, ClusterOptions, JobOptions):
     """Options of the job `dlq`."""
 
     group: str = option("group", "", "Consumer group of the dead letters. Required.")
@@ -90,7 +90,8 @@ def run(context: JobContext[DlqJob]) -> JobResult:
 
 def dead_letters(spark: SparkSession, options: DlqJob, **narrower: str) -> DataFrame:
     """The dead letters, with their `origin`, `age` in hours and `redeliveries`."""
-    reader = spark.read.format(TopicSource.name()).options(**connection(options), **narrower)
+    wanted = narrower or expected(options)
+    reader = spark.read.format(TopicSource.name()).options(**connection(options), **wanted)
     reader = reader.options(columns=",".join(COLUMNS), failOnDataLoss="false")
     hours = (f.unix_millis(f.current_timestamp()) - f.unix_millis("storeTimestamp")) / 3_600_000
     frame = reader.load() if narrower else reader.load(dlq_topic(options.group))

@@ -105,7 +105,7 @@ def tell(options: SinkOptions, points: Sequence[Reached]) -> None:
     offsets = {MessageQueue(point.topic, point.broker, point.queue): point.next for point in points}
     cluster = ClusterClient(options.name_servers, TIMEOUT_MS, RETRIES, options.protection)
     try:
-        places, _ = cluster.look_up(sorted({queue.topic for queue in offsets}))
+        places = cluster.look_up(sorted({queue.topic for queue in offsets})).queues
         if strangers := sorted(offsets.keys() - places.keys()):
             first = f"{strangers[0].topic}/{strangers[0].broker_name}/{strangers[0].queue_id}"
             LOG.warning("event=archive_progress_not_told group=%s queues=%d first=%s error=no name server knows it",

@@ -22,15 +22,16 @@ from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.pipeline.job import Advance, Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.moves import Migration, Move, load, paired
 from orbitmq.pipeline.send import send
-from orbitmq.pipeline.shared_options import connection, ranges
+from orbitmq.pipeline.shared_options import ExpectedBrokers, connection, expected, ranges
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
 from orbitmq.spark.channel import Channel
-from orbitmq.spark.cluster_client import BrokerAddresses, ClusterClient, Retries, succeeded
+from orbitmq.spark.cluster_client import BrokerAddresses, ClusterClient, Retries, require_open, succeeded
 from orbitmq.spark.cluster_options import ClusterOptions, parts
 from orbitmq.spark.group_offsets import OffsetReporter, running_consumers, stored_offsets
 from orbitmq.spark.options import read_options
 from orbitmq.spark.queue_selection import queue_selection
+from orbitmq.spark.read_brokers import Witness, complete_queues
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, digest
 from orbitmq.spark.source import TopicSource
 from orbitmq.wire.bodies import ConsumerOffsetTable
@@ -53,7 +54,7 @@ COMPARISONS_MAX = 5  # a comparison starts again when a broker has deleted a fil
 
 
 @dataclass(frozen=True)
-class MigrateJob(ClusterOptions, JobOptions):
+class MigrateJob(ExpectedBrokers, ClusterOptions, JobOptions):
     """Options of the job `migrate`."""
 
     topics: str = option("topics", "", "Topics to copy, separated by commas.")
@@ -154,7 +155,11 @@ def enlist(
 ) -> dict[MessageQueue, int]:
     """Add new queues to the migration. Returns the current end of each source queue."""
     wanted = {"subscribe": options.topics} if options.topics else {"subscribePattern": options.pattern}
-    places = queue_selection(read_options(connection(options) | wanted)).queues(source)
+    strict = {"failOnDataLoss": str(options.fail_on_data_loss)}
+    given = read_options(connection(options) | expected(options) | wanted | strict)
+    claim = ("the state of the migration has one", "set failOnDataLoss=false to migrate what is left")
+    seen = {Witness(move.source.broker_name, move.source.topic, *claim) for move in migration.moves}
+    places = complete_queues(source, given, queue_selection(given), seen)
     bounds = source.bounds({queue: place.addresses for queue, place in places.items()})
     known = {move.source for move in migration.moves}
     for topic in sorted({queue.topic for queue in places}):
@@ -202,7 +207,7 @@ def masters(target: ClusterClient, name: str) -> dict[str, BrokerAddresses]:
 def _bases(target: ClusterClient, options: MigrateJob, wanted: set[MessageQueue]) -> dict[MessageQueue, int]:
     """The next offset of each target queue. Missing queues start at 0, and are created unless this is a dry run."""
     topic = next(iter(wanted)).topic
-    found, _ = target.look_up([topic])
+    found = _open(target, topic)
     missing = wanted - found.keys()
     if missing and not options.dry_run:
         if not options.create_topics:
@@ -215,7 +220,7 @@ def _bases(target: ClusterClient, options: MigrateJob, wanted: set[MessageQueue]
 
 def _create(target: ClusterClient, options: MigrateJob, topic: str, wanted: set[MessageQueue]) -> None:
     brokers = masters(target, options.to_cluster)
-    present, _ = target.look_up([topic])
+    present = _open(target, topic)
     for name in sorted({queue.broker_name for queue in wanted}):
         ids = [queue.queue_id for queue in {*wanted, *present} if queue.broker_name == name]
         count = 1 + max(ids)  # existing queues stay
@@ -227,15 +232,23 @@ def _create(target: ClusterClient, options: MigrateJob, topic: str, wanted: set[
         succeeded(f"topic {topic} on {name}", response)
 
 
-def _awaited(target: ClusterClient, topic: str, wanted: set[MessageQueue]) -> dict[MessageQueue, BrokerAddresses]:
+def _awaited(target: ClusterClient, topic: str, wanted: set[MessageQueue]) -> Mapping[MessageQueue, BrokerAddresses]:
     deadline = time.monotonic() + ROUTE_SECONDS
     while True:
-        found, _ = target.look_up([topic])
+        found = _open(target, topic)
         if wanted <= found.keys():
             return found
         if time.monotonic() > deadline:
             raise ConfigurationError(f"topic {topic} was created, but the name server does not know it")
         time.sleep(LOOK_SECONDS)
+
+
+def _open(target: ClusterClient, topic: str) -> Mapping[MessageQueue, BrokerAddresses]:
+    """The queues of a topic on the target, none if it does not exist. SourceError when it may not be read: a copy is
+    looked for before it is repeated."""
+    found = target.look_up([topic])
+    require_open(found.closed)
+    return found.queues
 
 
 # ---------------------------------------------------------------------------------------------------------- the copy
@@ -278,7 +291,7 @@ def _key(migration: Migration, queue: MessageQueue, offset: int) -> str:
 
 def _bounds(asked: ClusterClient, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
     """First and next offset of those queues that exist."""
-    places, _ = asked.look_up(sorted({queue.topic for queue in queues}))
+    places = asked.look_up(sorted({queue.topic for queue in queues})).queues
     return asked.bounds({queue: places[queue].addresses for queue in queues if queue in places})
 
 

@@ -183,7 +183,9 @@ def _check(options: ReplayJob) -> None:
 def _check_target(options: ReplayJob) -> None:
     """SourceError when a target topic does not exist: tasks would find out much later."""
     goals = (options.target,) if options.target else parts(options.topics, ",")
-    ClusterClient(options.name_servers, TIMEOUT_MS, RETRIES, options.protection).queues(*goals)
+    found = ClusterClient(options.name_servers, TIMEOUT_MS, RETRIES, options.protection).look_up(goals)
+    for error in found.unknown.values():
+        raise error
 
 
 def _without_origin() -> Column:

@@ -16,6 +16,23 @@ from orbitmq.spark.stores.options import scan_options
 
 
 @dataclass(frozen=True)
+class ExpectedBrokers(Options):
+    """Which brokers must be there."""
+
+    expected_brokers: str = option(
+        "expectBrokers",
+        "",
+        "Brokers, separated by commas, that must have a queue of the topics. A name server does not know a broker that "
+        "is down, so its messages would be left out without a warning. Not for stores and lakes.",
+    )
+
+
+def expected(options: ExpectedBrokers) -> dict[str, str]:
+    """The same as options of a data source."""
+    return {"expectBrokers": options.expected_brokers} if options.expected_brokers else {}
+
+
+@dataclass(frozen=True)
 class LossOptions(Options):
     """Options for lost or damaged messages."""
 

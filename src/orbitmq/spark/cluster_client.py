@@ -12,8 +12,9 @@ from typing import NamedTuple, TypeVar
 
 from orbitmq.errors import SourceError
 from orbitmq.message.config import SUBSCRIBE_ALL
-from orbitmq.message.flags import PERM_READ
+from orbitmq.message.flags import PERM_READ, perm_text
 from orbitmq.message.model import MessageQueue
+from orbitmq.message.topics import ORDER_NAMESPACE
 from orbitmq.message.unit import store_timestamp_of
 from orbitmq.spark.channel import PLAIN, Channel, Protection
 from orbitmq.spark.fetch import GAPS, queue_name, refused
@@ -28,7 +29,7 @@ from orbitmq.wire.headers import (
     GetMinOffsetResponseHeader,
     PullMessageResponseHeader,
 )
-from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
+from orbitmq.wire.headers_namesrv import GetKVConfigHeader, GetKVConfigResponseHeader, GetRouteInfoHeader
 from orbitmq.wire.objects import decode
 from orbitmq.wire.requests import RequestCode
 
@@ -44,6 +45,21 @@ class BrokerAddresses(NamedTuple):
 
     addresses: Addresses
     has_master: bool
+
+
+NOWHERE = BrokerAddresses((), has_master=False)  # of a queue whose broker is in no table of the name server
+
+
+@dataclass(frozen=True)
+class Routes:
+    """What a name server knows about some topics."""
+
+    queues: Mapping[MessageQueue, BrokerAddresses]
+    """The queues that may be read."""
+    closed: Mapping[MessageQueue, int]
+    """The queues that may not be read, with the permission of the topic there."""
+    unknown: Mapping[str, SourceError]
+    """The errors of the topics that do not exist."""
 
 
 @dataclass(frozen=True)
@@ -71,30 +87,47 @@ class ClusterClient:
         return ClusterClient(self._name_servers, self._timeout_ms, Retries(0, 0), self._protection)
 
     def queues(self, *topics: str) -> dict[MessageQueue, BrokerAddresses]:
-        """The readable queues of topics and the addresses of their brokers.
+        """The queues of topics and the addresses of their brokers.
 
-        SourceError ORBITMQ_TOPIC_NOT_FOUND when no name server knows one of the topics.
+        SourceError ORBITMQ_TOPIC_NOT_FOUND when no name server knows one of the topics, ORBITMQ_NO_PERMISSION when one
+        may not be read.
         """
-        found, unknown = self.look_up(topics)
-        for error in unknown.values():
+        found = self.look_up(topics)
+        for error in found.unknown.values():
             raise error
-        return found
+        require_open(found.closed)
+        return dict(found.queues)
 
-    def look_up(self, topics: Iterable[str]) -> tuple[dict[MessageQueue, BrokerAddresses], dict[str, SourceError]]:
-        """The readable queues of those topics that exist, and the errors of the others."""
+    def look_up(self, topics: Iterable[str]) -> Routes:
+        """The routes of topics. SourceError when no name server responds."""
         names = list(topics)
         requests = [request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic)) for topic in names]
         responses = self._call_name_server(lambda channel: call_all(channel, requests), f"topic {', '.join(names)}")
-        found: dict[MessageQueue, BrokerAddresses] = {}
+        queues: dict[MessageQueue, BrokerAddresses] = {}
+        closed: dict[MessageQueue, int] = {}
         unknown: dict[str, SourceError] = {}
         for topic, response in zip(names, responses, strict=True):
             if response.code == ResponseCode.SUCCESS:
-                found |= _readable(topic, decode(TopicRouteData, response.body))
+                route = decode(TopicRouteData, response.body)
+                queues |= _readable(topic, route)
+                closed |= _closed(topic, route)
             elif response.code == ResponseCode.TOPIC_NOT_EXIST:
                 unknown[topic] = refused(f"topic {topic}", response.code, response.remark or "")
             else:
                 raise refused(f"topic {topic}", response.code, response.remark or "")
-        return found, unknown
+        return Routes(queues, closed, unknown)
+
+    def ordered(self, topics: Sequence[str]) -> dict[str, frozenset[str]]:
+        """The brokers that the order configuration of a topic names, for those topics that have one."""
+        if not topics:
+            return {}
+        requests = [request(RequestCode.GET_KV_CONFIG, GetKVConfigHeader(ORDER_NAMESPACE, topic)) for topic in topics]
+        responses = self._call_name_server(lambda channel: call_all(channel, requests), "order configurations")
+        return {
+            topic: _brokers_of(response.header(GetKVConfigResponseHeader).value or "")
+            for topic, response in zip(topics, responses, strict=True)
+            if response.code == ResponseCode.SUCCESS
+        }
 
     def topics(self) -> list[str]:
         """The names of all topics."""
@@ -163,7 +196,7 @@ class ClusterClient:
                         return call(channel)
                 except BROKEN as error:
                     last = error
-        raise SourceError(failure, f"{what}: {last}") from last
+        raise SourceError(failure, f"{what}: {last or 'no address is known'}") from last
 
 
 def _readable(topic: str, route: TopicRouteData) -> dict[MessageQueue, BrokerAddresses]:
@@ -172,14 +205,45 @@ def _readable(topic: str, route: TopicRouteData) -> dict[MessageQueue, BrokerAdd
             tuple(address for _, address in sorted(data.addresses.items())), 0 in data.addresses
         )
         for data in route.broker_datas
-        if data.addresses
     }
     return {
-        MessageQueue(topic, data.broker_name, queue_id): places[data.broker_name]
+        MessageQueue(topic, data.broker_name, queue_id): places.get(data.broker_name, NOWHERE)
         for data in route.queue_datas
-        if data.perm & PERM_READ and data.broker_name in places
+        if data.perm & PERM_READ
         for queue_id in range(data.read_queues)
     }
+
+
+def _closed(topic: str, route: TopicRouteData) -> dict[MessageQueue, int]:
+    """The queues without read permission. Brokers keep a topic of their own name and one of their cluster's, which hold
+    nothing and usually have no permission."""
+    own = {name for data in route.broker_datas for name in (data.broker_name, data.cluster)}
+    return {
+        MessageQueue(topic, data.broker_name, queue_id): data.perm
+        for data in route.queue_datas
+        if not data.perm & PERM_READ and topic not in own
+        for queue_id in range(data.read_queues)
+    }
+
+
+def require_open(closed: Mapping[MessageQueue, int]) -> None:
+    """SourceError ORBITMQ_NO_PERMISSION when there is a queue that may not be read."""
+    if not closed:
+        return
+    first = min(closed)
+    brokers = sorted({queue.broker_name for queue in closed if queue.topic == first.topic})
+    raise SourceError(
+        "ORBITMQ_NO_PERMISSION",
+        f"topic {first.topic} may not be read on {', '.join(brokers)}: its permission there is "
+        f"{perm_text(closed[first])}. Allow it with `orbitmq topic permission {first.topic} RW --broker "
+        f"{first.broker_name}`, or with brokerPermission=6 if that option of the broker forbids it; a read without "
+        "these queues names the others with option assign",
+    )
+
+
+def _brokers_of(configuration: str) -> frozenset[str]:
+    """The brokers of `broker-a:8;broker-b:4`."""
+    return frozenset(item.partition(":")[0] for item in configuration.split(";") if item)
 
 
 def call_all(channel: Channel, requests: Sequence[Command]) -> list[Command]:

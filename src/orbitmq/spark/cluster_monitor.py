@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.cluster_client import BrokerAddresses, ClusterClient
+from orbitmq.spark.cluster_client import BrokerAddresses, ClusterClient, require_open
 from orbitmq.spark.group_offsets import by_broker
 from orbitmq.spark.next_batch import ClusterSnapshot
 from orbitmq.spark.offsets import Bounds
@@ -30,13 +30,15 @@ class UnavailablePolicy:
 
 
 class ClusterMonitor:
-    """Watches the queues of a stream. `places` has the broker addresses of the last snapshot, for the tasks."""
+    """Watches the queues of a stream. `places` has the broker addresses of the last snapshot, for the tasks. A broker
+    of `expected` without a queue of the stream does not respond, even if the stream never saw it."""
 
     def __init__(
         self,
         cluster: ClusterClient,
         selection: QueueSelection,
         policy: UnavailablePolicy,
+        expected: Collection[str] = (),
         *,
         strict: bool,
         clock: Callable[[], float] = time.monotonic,
@@ -45,6 +47,7 @@ class ClusterMonitor:
         self._without_retries = cluster.without_retries()
         self._selection = selection
         self._policy = policy
+        self._expected = expected
         self._strict = strict
         self._clock = clock
         self._down_since: dict[str, float] = {}
@@ -58,7 +61,8 @@ class ClusterMonitor:
     def snapshot(self, known: Iterable[MessageQueue]) -> ClusterSnapshot:
         """The offsets of the cluster now. `known` are the queues of the stream so far.
 
-        SourceError when a broker did not respond for longer than allowed, or rejects a request.
+        SourceError when a broker did not respond for longer than allowed or rejects a request, and when a queue may not
+        be read.
         """
         known = frozenset(known)
         self.places = self._find_queues(known)
@@ -68,22 +72,25 @@ class ClusterMonitor:
         for queue in missing:
             if queue.broker_name not in registered:
                 failures.setdefault(queue.broker_name, "no name server knows it")
+        for name in set(self._expected) - {queue.broker_name for queue in self.places}:
+            failures.setdefault(name, "option expectBrokers names it, but no name server knows a queue of it to read")
         self._track_failures(failures)
         held = frozenset(queue for queue in known if queue.broker_name in failures)
         return ClusterSnapshot(bounds, held, frozenset(missing) - held)
 
     def _find_queues(self, known: frozenset[MessageQueue]) -> dict[MessageQueue, BrokerAddresses]:
         try:
-            places, unknown = self._selection.find(self._cluster)
+            found = self._selection.find(self._cluster)
         except SourceError as error:
             if error.name != "ORBITMQ_NAMESERVER_UNAVAILABLE" or not self.places or not self._policy.hold:
                 raise
             LOG.warning("event=routes_kept error=%s", error)  # every client keeps using the routes it has
             return self.places
-        for topic, refusal in unknown.items():
+        require_open(found.closed)
+        for topic, refusal in found.unknown.items():
             if self._strict and not any(queue.topic == topic for queue in known):
                 raise refusal
-        return places
+        return dict(found.queues)
 
     def _bounds(self) -> tuple[Bounds, dict[str, str]]:
         """The bounds of all queues whose brokers respond, and the errors of the other brokers."""

@@ -64,6 +64,13 @@ class ReadOptions(RowOptions, ClusterOptions):
         False,
         "Whether subscribePattern also matches topics of brokers and groups: retries, dead letters, schedules, traces.",
     )
+    expected_brokers: str = option(
+        "expectBrokers",
+        "",
+        "Brokers, separated by commas, that must have a queue of the read. A broker that is down is missing in the "
+        "route of its topics, so that a read cannot know of its messages. A batch fails then, and so does the first "
+        "start of a stream; later, a stream waits as for any broker that does not respond.",
+    )
     starting_offsets: str = option(
         "startingOffsets",
         "",
@@ -245,6 +252,11 @@ class ReadOptions(RowOptions, ClusterOptions):
     def names(self) -> Namespace:
         """The namespace of topics and groups."""
         return Namespace(self.namespace)
+
+    @property
+    def broker_names(self) -> frozenset[str]:
+        """The brokers that must have a queue of the read."""
+        return frozenset(parts(self.expected_brokers, ","))
 
     @property
     def group(self) -> str:

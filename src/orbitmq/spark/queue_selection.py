@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
-from orbitmq.spark.cluster_client import BrokerAddresses, ClusterClient
+from orbitmq.spark.cluster_client import BrokerAddresses, ClusterClient, Routes, require_open
 from orbitmq.spark.cluster_options import bad_option
 from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.topic_names import is_of_the_system
@@ -29,21 +28,28 @@ class QueueSelection:
     names: Namespace = NO_NAMESPACE
     """Namespace of the topics that the pattern is matched with."""
 
-    def find(self, cluster: ClusterClient) -> tuple[dict[MessageQueue, BrokerAddresses], dict[str, SourceError]]:
-        """The queues that exist now, and the errors of named topics that do not exist."""
-        named = self.topics or tuple(self.assigned or ())
-        found, unknown = cluster.look_up(dict.fromkeys((*named, *self.matching(cluster))))
-        there = {queue: place for queue, place in found.items() if self.includes(queue)}
-        return there, {topic: error for topic, error in unknown.items() if topic in named}
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The topics that the options name."""
+        return self.topics or tuple(self.assigned or ())
 
-    def queues(self, cluster: ClusterClient) -> dict[MessageQueue, BrokerAddresses]:
-        """The queues that exist now. SourceError when a named topic or queue does not exist."""
-        found, unknown = self.find(cluster)
-        for error in unknown.values():
+    def find(self, cluster: ClusterClient) -> Routes:
+        """The queues that exist now, and the errors of named topics that do not exist."""
+        found = cluster.look_up(dict.fromkeys((*self.named, *self.matching(cluster))))
+        return Routes(
+            {queue: place for queue, place in found.queues.items() if self.includes(queue)},
+            {queue: perm for queue, perm in found.closed.items() if self.includes(queue)},
+            {topic: error for topic, error in found.unknown.items() if topic in self.named},
+        )
+
+    def checked(self, found: Routes) -> dict[MessageQueue, BrokerAddresses]:
+        """The queues of `found`. SourceError when a named topic or queue does not exist, or a queue may not be read."""
+        for error in found.unknown.values():
             raise error
+        require_open(found.closed)
         for topic, level in (self.assigned or {}).items():
-            self._check_assigned(topic, level, found)
-        return found
+            self._check_assigned(topic, level, found.queues)
+        return dict(found.queues)
 
     def includes(self, queue: MessageQueue) -> bool:
         """Whether the options select this queue, judged by its name."""

@@ -55,7 +55,7 @@ def masters(cluster: ClusterClient) -> frozenset[str]:
 
 def _masters_of(cluster: ClusterClient, topic: str) -> frozenset[str]:
     """Empty for a topic that does not exist: the tasks report that."""
-    places, _ = cluster.look_up([topic])
+    places = cluster.look_up([topic]).queues
     return frozenset(queue.broker_name for queue, place in places.items() if place.has_master)
 
 

@@ -25,6 +25,7 @@ from orbitmq.spark.forms import NATIVE, check_schema, require_corrupt, schema_re
 from orbitmq.spark.options import ReadOptions, check_stream, read_options
 from orbitmq.spark.pushdown import NOTHING_PUSHED, pushed
 from orbitmq.spark.queue_selection import queue_selection
+from orbitmq.spark.read_brokers import complete_queues
 from orbitmq.spark.read_plan import plan
 from orbitmq.spark.read_tasks import RangeTasks, cluster_of
 from orbitmq.spark.sink_columns import SinkColumns, sink_columns
@@ -93,7 +94,7 @@ class TopicReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The ranges of all queues, which depend only on the options and the offsets of the brokers."""
         cluster = cluster_of(self._options)
-        places = self._selection.queues(cluster)
+        places = complete_queues(cluster, self._options, self._selection)
         queues = {queue: place.addresses for queue, place in places.items()}
         ranges = plan(cluster, self._options, queues, self._pushed)
         return [self._tasks.partition(range_, places[range_.queue]) for range_ in ranges]

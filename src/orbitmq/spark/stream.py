@@ -27,12 +27,14 @@ from pyspark.sql.types import StructType
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.admission import NO_LIMITS, MeanSize, TriggerLimits, is_due, rows_allowed, shares
+from orbitmq.spark.cluster_client import require_open
 from orbitmq.spark.cluster_monitor import ClusterMonitor, UnavailablePolicy
 from orbitmq.spark.fetch import OffsetRange, data_loss
 from orbitmq.spark.group_offsets import OffsetReporter
 from orbitmq.spark.next_batch import ClusterSnapshot, NextBatch, next_batch
 from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.queue_selection import queue_selection
+from orbitmq.spark.read_brokers import complete_queues
 from orbitmq.spark.read_plan import begins, cut
 from orbitmq.spark.read_tasks import RangeTasks, cluster_of
 from orbitmq.spark.stream_offset import StreamOffset, ranges
@@ -60,7 +62,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._selection = queue_selection(options)
         self._cluster = cluster_of(options)
         policy = UnavailablePolicy(options.unavailable == "hold", options.unavailable_timeout_ms)
-        self._monitor = ClusterMonitor(self._cluster, self._selection, policy, strict=self._strict, clock=clock)
+        self._monitor = ClusterMonitor(
+            self._cluster, self._selection, policy, options.broker_names, strict=self._strict, clock=clock
+        )
         self._reporter = OffsetReporter(self._cluster, options.group) if options.commit_offsets else None
         self._clock = clock
         self._pause = pause
@@ -74,7 +78,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The start of the query. Computed once: Spark calls twice, and offsets advance meanwhile."""
         if self._initial is None:
-            places = self._selection.queues(self._cluster)
+            places = complete_queues(self._cluster, self._options, self._selection)
             queues = {queue: place.addresses for queue, place in places.items()}
             offsets = begins(self._cluster, self._options, queues, self._cluster.bounds(queues), stream=True)
             self._initial = StreamOffset(offsets, offsets).as_json()
@@ -98,7 +102,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch, or `start` itself when there is nothing to read.
 
-        SourceError for data loss, and for brokers that did not respond for longer than allowed.
+        SourceError for data loss, for queues that may not be read any more, and for brokers that did not respond for
+        longer than allowed.
         """
         begun = StreamOffset.of_json(start)
         limits = NO_LIMITS if isinstance(limit, ReadAllAvailable) else self._limits
@@ -126,7 +131,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         pieces = cut(self._options, ranges(StreamOffset.of_json(start), StreamOffset.of_json(end)))
         places = self._monitor.places
         if any(piece.queue not in places for piece in pieces):  # the batch was planned before a restart
-            places, _ = self._selection.find(self._cluster)
+            found = self._selection.find(self._cluster)
+            require_open({piece.queue: found.closed[piece.queue] for piece in pieces if piece.queue in found.closed})
+            places = dict(found.queues)
         pieces = [piece for piece in pieces if piece.queue in places or self._without(piece)]
         return [self._tasks.partition(piece, places[piece.queue]) for piece in pieces]
 

@@ -35,14 +35,15 @@ from orbitmq.pipeline.audit.facts import QUEUE, facts, within, wrong_checksum
 from orbitmq.pipeline.audit.messages import Bounds
 from orbitmq.pipeline.audit.options import ALL, BACKLOG, DAMAGE, DUPLICATES, OF_MESSAGES, AuditJob
 from orbitmq.pipeline.lake_frame import messages as lake_messages
-from orbitmq.pipeline.shared_options import connection, ranges, time_ms
+from orbitmq.pipeline.shared_options import connection, expected, ranges, time_ms
 from orbitmq.runtime.files import load_with_backup
 from orbitmq.spark.channel import Channel
-from orbitmq.spark.cluster_client import BrokerAddresses, ClusterClient, Retries, succeeded
+from orbitmq.spark.cluster_client import BrokerAddresses, ClusterClient, Retries, require_open, succeeded
 from orbitmq.spark.cluster_options import parts
 from orbitmq.spark.group_offsets import by_broker, stored_offsets
 from orbitmq.spark.options import read_options
 from orbitmq.spark.queue_selection import queue_selection
+from orbitmq.spark.read_brokers import complete_queues
 from orbitmq.spark.source import TopicSource
 from orbitmq.spark.stores.options import scan_options
 from orbitmq.spark.stores.source import StoreSource
@@ -122,16 +123,16 @@ class ClusterInput:
         self._spark = spark
         self._options = options
         self._cluster = ClusterClient(options.name_servers, TIMEOUT_MS, RETRIES, options.protection)
-        chosen = queue_selection(read_options(connection(options) | topics_wanted(options.topics)))
-        self._places = chosen.queues(self._cluster)
+        self._places: Mapping[MessageQueue, BrokerAddresses] = {}
         self._bounds: Bounds = {}
-        self._closed: SourceError | None = None  # a topic is forbidden to this account: no checks of messages
+        self._closed: SourceError | None = None  # a topic may not be read: no checks of messages
         self._standings: list[GroupOffset] = []
         self._refusal: OrbitMQError | None = None  # of the request for group offsets; other checks run without them
         self._query_all()
 
     def _query_all(self) -> None:
         try:
+            self._places = self._find_places()
             self._bounds = self._bounds_of(self._places)
         except SourceError as error:
             if error.name != "ORBITMQ_NO_PERMISSION":
@@ -142,6 +143,11 @@ class ClusterInput:
             self._standings = self._progress_by_group() if BACKLOG in self._options.wanted else []
         except OrbitMQError as error:
             self._refusal = error
+
+    def _find_places(self) -> dict[MessageQueue, BrokerAddresses]:
+        options = self._options
+        given = read_options(connection(options) | expected(options) | topics_wanted(options.topics))
+        return complete_queues(self._cluster, given, queue_selection(given))
 
     def plan(self) -> list[dict[str, int | str]]:
         self._check_open()
@@ -256,8 +262,10 @@ class ClusterInput:
         return found
 
     def _queues_of(self, topic: str) -> dict[MessageQueue, BrokerAddresses]:
-        """Empty for a topic that does not exist yet."""
-        return self._cluster.look_up([topic])[0]
+        """Empty for a topic that does not exist yet. SourceError for one that may not be read."""
+        found = self._cluster.look_up([topic])
+        require_open(found.closed)
+        return dict(found.queues)
 
     def _bounds_of(self, queues: Mapping[MessageQueue, BrokerAddresses]) -> dict[MessageQueue, tuple[int, int]]:
         return self._cluster.bounds(_addresses(queues))

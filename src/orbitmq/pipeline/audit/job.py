@@ -53,6 +53,8 @@ def run(context: JobContext[AuditJob]) -> JobResult:
     options = context.options
     wanted, fatal = options.wanted, options.fatal
     times = [time_ms(key, text) for key, text in (("from", options.begin), ("until", options.end))]
+    if options.expected_brokers and options.input != "pull":
+        raise ConfigurationError(f"option expectBrokers needs input pull; input {options.input} contacts no broker")
     spark, now_ms = context.spark(), SystemClock().now_ms()
     source = input_of(spark, options)
     if options.dry_run:

@@ -8,6 +8,7 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.message.topics import TRACE_TOPIC
 from orbitmq.pipeline.job import JobOptions
 from orbitmq.pipeline.lake_options import LakeOptions
+from orbitmq.pipeline.shared_options import ExpectedBrokers
 from orbitmq.runtime.options import option
 from orbitmq.spark.cluster_options import ClusterOptions, parts
 
@@ -22,7 +23,7 @@ ALL = "*"
 
 
 @dataclass(frozen=True)
-class AuditJob(LakeOptions, ClusterOptions, JobOptions):
+class AuditJob(LakeOptions, ExpectedBrokers, ClusterOptions, JobOptions):
     """Options of the job `audit`."""
 
     input: str = option(
