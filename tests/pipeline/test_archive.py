@@ -14,17 +14,16 @@ from pyspark.sql import SparkSession
 
 from orbitmq.client import Message, SendResult
 from orbitmq.client.sync import LitePullConsumer, Producer
-from orbitmq.pipeline import archive, compact
+from orbitmq.pipeline import archive, compact, replay
 from orbitmq.pipeline.lake.formats import FORMATS, open_lake
 from orbitmq.pipeline.lake.lakes import Lake
-from orbitmq.pipeline.lake.manifest import MIXED
 from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.testing import Cluster
 from tests.spark.conftest import System
 from tests.spark.stores.scanning import rows as scanned
 from tests.support.jobs import run_job
-from tests.support.lakes import read_messages
+from tests.support.lakes import read_messages, rewritten
 
 Sent = dict[str, tuple[str, bytes, str, str]]  # unique id -> topic, body, tags, keys
 
@@ -50,7 +49,7 @@ def send(name_server: str, topic: str, count: int, size: int = 1) -> Sent:
     return sent
 
 
-def opened(path: Path, kind: str = "parquet") -> Lake:
+def opened(path: Path, kind: str = "delta") -> Lake:
     return open_lake(kind, StorageLocation(str(path)), SystemClock().now_ms)
 
 
@@ -127,7 +126,7 @@ def test_a_batch_that_was_not_published_is_archived_again(
     sent = send(cluster.namesrv_address, "Unpublished", 20)
     options = {"topics": "Unpublished", "archiveGroup": "Unpublished"}
     archive_now(spark, cluster.namesrv_address, tmp_path, **options)
-    shutil.rmtree(tmp_path / "_orbit_log")
+    shutil.rmtree(tmp_path / "_delta_log")
     for note in (tmp_path / "_checkpoint" / "commits").glob("*0*"):
         note.unlink()
     assert archive_now(spark, cluster.namesrv_address, tmp_path, **options)["messages"] == 20
@@ -150,13 +149,39 @@ def test_a_store_directory_is_archived_and_compacted(
     assert int(before["messages"]) + 40 == len(found)
     entries = queues_of(scanned(home / "store", scan="consumequeue", topics="*"))
     assert entries == queues_of(table(opened(lake)).to_pylist()), "as many of each queue as its broker knows"
-    assert MIXED in {file.topic for file in opened(lake).files()}
+    assert {file.topic for file in opened(lake).files()} == {row[0] for row in found.values()}
     plan = run_job(compact.JOB, spark, lake=lake, dryRun="true")
     outcome = run_job(compact.JOB, spark, lake=lake)
     assert outcome.counts["files replaced"] == plan.counts["files to replace"]
     assert archived(opened(lake)) == found
     assert entries == queues_of(table(opened(lake)).to_pylist())
-    assert MIXED not in {file.topic for file in opened(lake).files()}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_jobs_live_with_what_other_engines_do_to_the_table(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path, kind: str
+) -> None:
+    """They rewrite its files under names of their own, and remove the old ones."""
+    server, folder, format_ = cluster.namesrv_address, tmp_path / "lake", {"lakeFormat": kind}
+    topics = [f"Ours-{kind}", f"Too-{kind}"]
+    options = {"topics": ",".join(topics), "archiveGroup": f"Ours-{kind}", **format_}
+    for _ in range(2):
+        sent = [send(server, topic, 10) for topic in topics]
+        archive_now(spark, server, folder, **options)
+    before = {file.path for file in opened(folder, kind).files()}
+    rewritten(opened(folder, kind))
+    sent = [send(server, topic, 5) for topic in topics]
+    assert archive_now(spark, server, folder, **options)["messages"] == sum(map(len, sent))
+    for _ in range(2):
+        for topic in topics:
+            chosen = {"nameServer": server, "lake": folder, "topics": topic, "dryRun": "true", **format_}
+            plan = run_job(replay.JOB, spark, **chosen)
+            assert (plan.counts["messages"], {row["topic"] for row in plan.table}) == (25, {topic})
+        outcome = run_job(compact.JOB, spark, lake=folder, **format_)
+        assert not outcome.failed
+    files = opened(folder, kind).files()
+    assert sorted((file.topic, file.rows) for file in files) == [(topic, 25) for topic in sorted(topics)]
+    assert not before & {file.path for file in files}
 
 
 def test_what_would_be_archived_is_told_without_doing_it(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:

@@ -15,9 +15,12 @@ from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline.archive import ArchiveJob, published, source_options
 from orbitmq.pipeline.archive_stream import REPORTS, ArchiveReader, ArchiveSource, split_options
 from orbitmq.pipeline.lake import manifest
+from orbitmq.pipeline.lake.formats import DELTA, open_lake
+from orbitmq.pipeline.lake.lakes import Lake
 from orbitmq.pipeline.lake.manifest import LakeFile, QueueSpan
 from orbitmq.pipeline.lake.message_files import merged
 from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.runtime.clock import SystemClock
 from orbitmq.spark.options import read_options
 from orbitmq.spark.stores.options import scan_options
 from tests.support import golden
@@ -38,13 +41,22 @@ class Inner:
         yield pa.RecordBatch.from_pylist(planted, SCHEMA)
 
 
-def archived(lake: Path, **options: str) -> pa.Table:
-    """What one task writes that is told what the job tells it."""
+def written(lake: Path, **options: str) -> LakeFile:
+    """The file of one task that is told what the job tells it."""
     told = {"nameServer": "127.0.0.1:1", "lake": str(lake), "topics": "Orders", **options}
     own, _ = split_options(source_options(ArchiveJob.parse(told)))
     (batch,) = ArchiveReader(Inner(), own).read(InputPartition(0))  # type: ignore[arg-type]
     (file,) = manifest.decode(batch.column("report")[0].as_py()).files
-    return read_messages(StorageLocation(str(lake)), file.path)
+    return file
+
+
+def archived(lake: Path, **options: str) -> pa.Table:
+    """The messages in it."""
+    return read_messages(StorageLocation(str(lake)), written(lake, **options).path)
+
+
+def opened(lake: Path) -> Lake:
+    return open_lake(DELTA, StorageLocation(str(lake)), SystemClock().now_ms)
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
@@ -181,14 +193,14 @@ def test_a_lake_stays_as_it_began(tmp_path: Path) -> None:
     """Engines that go by the schema of a table would not show what is in half of its files."""
 
     def check(folder: Path, **options: str) -> None:
-        place = StorageLocation(str(folder))
-        found = [LakeFile(path=each.path, topic="Orders", day="2023-11-14", rows=1, size=1) for each in place.files()]
-        ArchiveJob.parse(options).bodies().check_fit(place, found)
+        ArchiveJob.parse({"lake": str(folder), **options}).bodies().check_fit(
+            opened(folder).place, opened(folder).files()
+        )
 
     columns = {"bodyMode": "json", "bodySchema": ORDER}
     for folder, began, other in ((tmp_path / "raw", {}, columns), (tmp_path / "columns", columns, {})):
         check(folder, **other)  # it has not begun
-        archived(folder, **began, onBadBody="log")
+        opened(folder).commit("query", 0, [written(folder, **began, onBadBody="log")])
         check(folder, **began)
         with pytest.raises(
             ConfigurationError, match=r"option bodyMode is .*, but the lake was created .*, which cannot change"
@@ -198,7 +210,7 @@ def test_a_lake_stays_as_it_began(tmp_path: Path) -> None:
 
 def test_what_a_compaction_beside_it_does_is_not_counted_as_archived() -> None:
     def file(name: str, count: int) -> LakeFile:
-        return LakeFile(path=f"topic=T/dt=2026-01-01/{name}.parquet", topic="T", day="2026-01-01", rows=count, size=7)
+        return LakeFile(path=f"messages/T/2026-01-01/{name}.parquet", topic="T", day="2026-01-01", rows=count, size=7)
 
     before = [file("archive-0-0-0-a", 10), file("archive-0-1-0-b", 20)]
     after = [file("compact-c", 35), file("archive-2-0-0-d", 5)]  # one that was published meanwhile is in it, too
@@ -215,7 +227,9 @@ def test_files_of_a_schema_that_has_grown_are_compacted_together(tmp_path: Path)
     for schema in (ORDER, grown):
         archived(tmp_path, bodyMode="json", bodySchema=schema, onBadBody="log")
     place = StorageLocation(str(tmp_path))
-    (file,) = merged(place, sorted(found.path for found in place.files()), "compact")
+    paths = sorted(found.path for found in place.files())
+    files = [LakeFile(path=path, topic="Orders", day="2023-11-14", rows=1, size=1) for path in paths]
+    (file,) = merged(place, files, "compact")
     values = [row["value"] for row in rows_of(read_messages(place, file.path)) if row["body"] == BODIES[2]]
     assert sorted(value["zip"] or 0 for value in values) == [0, 89073]
 

@@ -22,7 +22,7 @@ from orbitmq.pipeline.audit import job
 from orbitmq.pipeline.audit.inputs import of_topics
 from orbitmq.pipeline.audit.options import AuditJob
 from orbitmq.pipeline.job import JobContext, JobResult
-from orbitmq.pipeline.lake.formats import PARQUET, open_lake
+from orbitmq.pipeline.lake.formats import DELTA, open_lake
 from orbitmq.pipeline.lake.message_files import LakeWriter
 from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.pipeline.progress import shown_on
@@ -274,7 +274,7 @@ def test_findings_fail_the_job_and_stand_in_summary_and_report(
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("lake")
-    held = open_lake(PARQUET, StorageLocation(str(root)), ManualClock(NOW_MS).now_ms)
+    held = open_lake(DELTA, StorageLocation(str(root)), ManualClock(NOW_MS).now_ms)
     planted = rows("pays", [*range(10), *range(13, 20)]) + rows("pays", range(5, 9), queue=1) + rows("other", [0, 2])
     planted += rows("pays", [20], stored_ms=FIRST_MS + 60_000)
     planted[3]["msgId"] = planted[4]["msgId"]

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyiceberg.table import Table
 
+from orbitmq.pipeline.lake.delta import DeltaLake
+from orbitmq.pipeline.lake.iceberg import IcebergLake
+from orbitmq.pipeline.lake.lakes import Lake
 from orbitmq.pipeline.lake.storage import StorageLocation
 
 DAY_MS = 86_400_000
@@ -58,3 +64,29 @@ def read_messages(place: StorageLocation, path: str) -> pa.Table:
     """A whole file of the lake."""
     with place.read(path) as source:
         return pq.ParquetFile(source).read()
+
+
+def iceberg_table(lake: Lake) -> Table:
+    assert isinstance(lake, IcebergLake)
+    table = lake._table()
+    assert table is not None
+    return table
+
+
+def as_engines_read(lake: Lake) -> pa.Table:
+    """All rows, as the library of the table's format reads them."""
+    if isinstance(lake, DeltaLake):
+        return DeltaTable(lake.place.root).to_pyarrow_table()
+    return iceberg_table(lake).scan().to_arrow()
+
+
+def rewritten(lake: Lake) -> None:
+    """Another engine puts the files of the table together, and removes the old ones."""
+    if isinstance(lake, DeltaLake):
+        table = DeltaTable(lake.place.root)
+        table.optimize.compact()
+        table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
+    else:
+        held = iceberg_table(lake)
+        held.overwrite(held.scan().to_arrow())
+        held.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()

@@ -248,7 +248,7 @@ JOB = Job(
     (
         "--name-server 127.0.0.1:9876 --lake ./lake",
         "--name-server 10.0.0.1:9876 --topics 'orders,pay-*' --lake ./lake --period 60",
-        "--name-server 10.0.0.1:9876 --lake s3://bucket/lake --lake-format delta --checkpoint /var/lib/orbitmq/archive",
+        "--name-server 10.0.0.1:9876 --lake s3://bucket/lake --checkpoint /var/lib/orbitmq/archive",
         "--input store --path /data/store --broker-name broker-a --lake ./lake",
     ),
     "the next run resumes after what was published",

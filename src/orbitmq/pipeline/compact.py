@@ -75,7 +75,7 @@ def _merge(context: JobContext[CompactJob], place: StorageLocation, bins: Sequen
         return
 
     def work(found: Bin) -> str:
-        return manifest.encode(TaskReport(files=merged(place, [file.path for file in found.files], "compact")))
+        return manifest.encode(TaskReport(files=merged(place, found.files, "compact")))
 
     for report in Executors(context.spark().sparkContext, LakeError)(work, bins):
         yield manifest.decode(report).files
@@ -83,10 +83,10 @@ def _merge(context: JobContext[CompactJob], place: StorageLocation, bins: Sequen
 
 JOB = Job(
     "compact",
-    "Messages stay readable: each topic and day is replaced in one step, and the old files stay for an hour, for\n"
-    "readers that started before. Files that several small topics share are split by topic.",
+    "Messages stay readable: the files of a topic and a day are replaced in one step, and the old ones stay for an\n"
+    "hour, for readers that started before. Read a lake as the table that it is, not file by file.",
     CompactJob,
     run,
-    ("--lake ./lake", "--lake s3://bucket/lake --lake-format delta --target-size 512"),
+    ("--lake ./lake", "--lake s3://bucket/lake --target-size 512"),
     "merged files stay, and the next run does the rest",
 )

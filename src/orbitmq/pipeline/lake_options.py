@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline.lake.bodies import MODES, ON_BAD, RAW, SUSPEND, Bodies
-from orbitmq.pipeline.lake.formats import FORMATS, PARQUET, existing_lake, open_lake
+from orbitmq.pipeline.lake.formats import DELTA, FORMATS, existing_lake, open_lake
 from orbitmq.pipeline.lake.lakes import Lake
 from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
@@ -25,8 +25,8 @@ class LakeOptions(Options):
     lake: str = option("lake", "", "Folder or URI of the lake. Required.")
     lake_format: str = option(
         "lakeFormat",
-        PARQUET,
-        "How files are published: plain Parquet with a log of its own, or a table format.",
+        DELTA,
+        "Table format of the lake. It cannot be changed later.",
         choices=FORMATS,
     )
     catalog: str = option(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from orbitmq.pipeline.lake.compaction import RAW_BYTES_MAX, plan
-from orbitmq.pipeline.lake.manifest import MIXED, LakeFile
+from orbitmq.pipeline.lake.compaction import plan
+from orbitmq.pipeline.lake.manifest import LakeFile
 
 MIB = 1 << 20
 
 
-def file(name: str, size: int, topic: str = "T", day: str = "2026-01-01", raw_size: int = 1) -> LakeFile:
-    return LakeFile(path=name, topic=topic, day=day, rows=1, size=size, raw_size=raw_size)
+def file(name: str, size: int, topic: str = "T", day: str = "2026-01-01", is_whole: bool = True) -> LakeFile:
+    return LakeFile(path=name, topic=topic, day=day, rows=1, size=size, is_whole=is_whole)
 
 
 def names(files: list[LakeFile], target: int = 100 * MIB) -> list[list[str]]:
@@ -26,12 +26,8 @@ def test_topics_and_days_stay_apart() -> None:
     assert names(files) == [["a", "d"]]
 
 
-def test_mixed_files_are_parted_also_alone_and_large() -> None:
-    assert names([file("a", MIB, topic=MIXED), file("b", 300 * MIB, topic=MIXED)]) == [["a"], ["b"]]
-
-
-def test_a_bin_fits_into_the_memory_of_a_task() -> None:
-    files = [file(f"f{number}", MIB, raw_size=RAW_BYTES_MAX // 2) for number in range(3)]
-    assert names(files) == [["f0", "f1"]]
-    unknown = [file(f"f{number}", 60 * MIB, raw_size=0) for number in range(6)]
-    assert names(unknown, 1 << 40) == [["f0", "f1", "f2"], ["f3", "f4", "f5"]]
+def test_files_are_left_alone_whose_place_or_rows_are_not_known() -> None:
+    files = [file("a", MIB, topic=""), file("b", MIB, topic=""), file("c", MIB, day=""), file("d", MIB, day="")]
+    assert names(files) == []
+    marked = [file("a", MIB, is_whole=False), file("b", MIB), file("c", MIB)]
+    assert names(marked) == [["b", "c"]], "merging would bring deleted rows back"

@@ -7,17 +7,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
+from deltalake import Field as DeltaField
+from deltalake.table import TableFeatures
+from pyiceberg.table import FileScanTask
+from pyiceberg.types import StringType
 
 from orbitmq.errors import ConfigurationError, LakeConflict, LakeError
-from orbitmq.pipeline.lake import parquet_log
-from orbitmq.pipeline.lake.formats import FORMATS, PARQUET, existing_lake, formats_at, open_lake
+from orbitmq.pipeline.lake.delta import DeltaLake
+from orbitmq.pipeline.lake.formats import DELTA, FORMATS, existing_lake, formats_at, open_lake
+from orbitmq.pipeline.lake.iceberg import IcebergLake
 from orbitmq.pipeline.lake.lakes import GRACE_MS, ORPHAN_AGE_MS, Lake, sweep
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.message_files import LakeWriter, merged
-from orbitmq.pipeline.lake.parquet_log import ParquetLake
 from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
-from tests.support.lakes import batch, read_messages, rows
+from tests.support.lakes import FIRST_DAY, batch, iceberg_table, read_messages, rewritten, rows
 
 QUERY, OTHER = "6d7c0c1e-query", "other"
 
@@ -73,11 +78,11 @@ def test_files_are_replaced_in_one_step_by_one(opened: Callable[[], Lake]) -> No
     for number in range(3):
         lake.commit(QUERY, number, written(lake, "T", range(number, number + 1)))
     old = lake.files()
-    lake.replace(old, merged(lake.place, [file.path for file in old], "compact"))
+    lake.replace(old, merged(lake.place, old, "compact"))
     assert len(lake.files()) == 1
     assert ids(opened()) == expected(0, 1, 2)
     with pytest.raises(LakeConflict):
-        rival.replace(old[:2], merged(lake.place, [file.path for file in old[:2]], "compact"))
+        rival.replace(old[:2], merged(lake.place, old[:2], "compact"))
     assert ids(opened()) == expected(0, 1, 2), "nothing is there twice"
     lake.commit(QUERY, 3, written(lake, "T", range(3, 4)))
     assert ids(opened()) == expected(0, 1, 2, 3)
@@ -90,7 +95,7 @@ def test_what_is_nobodys_is_swept_and_what_is_read_stays(opened: Callable[[], La
     for number in range(2):
         lake.commit(QUERY, number, written(lake, "T", range(number, number + 1)))
     old = lake.files()
-    lake.replace(old, merged(lake.place, [file.path for file in old], "compact"))
+    lake.replace(old, merged(lake.place, old, "compact"))
     (orphan,) = written(lake, "T", range(7, 8))
     assert sweep(lake, now_ms) == [], "a task may still be at it"
     for found in lake.place.files():
@@ -106,7 +111,7 @@ def test_what_another_format_published_is_safe(opened: Callable[[], Lake]) -> No
     lake = opened()
     assert formats_at(lake.place) == []
     with pytest.raises(LakeError, match=r"there is no lake at .*; archive something there first"):
-        existing_lake(PARQUET, lake.place, lambda: 0)
+        existing_lake(DELTA, lake.place, lambda: 0)
     lake.commit(QUERY, 0, written(lake, "T", range(3)))
     (kind,) = formats_at(lake.place)
     assert type(existing_lake(kind, lake.place, lambda: 0)) is type(lake)
@@ -123,95 +128,80 @@ def test_nothing_is_swept_where_nothing_is_published(opened: Callable[[], Lake])
 
 
 def test_an_unknown_format_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="unknown lake format 'orc'; the formats are parquet, delta, iceberg"):
+    with pytest.raises(ConfigurationError, match="unknown lake format 'orc'; the formats are delta, iceberg"):
         open_lake("orc", StorageLocation(str(tmp_path)), lambda: 0)
 
 
-def test_plain_parquet_wants_a_folder() -> None:
-    with pytest.raises(LakeError, match="use the format delta or iceberg"):
-        open_lake(PARQUET, StorageLocation("s3://bucket/lake"), lambda: 0)
+# ------------------------------------------------------------------------------------------------------ other writers
 
 
-def test_a_log_of_a_later_format_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "_orbit_log").mkdir()
-    (tmp_path / "_orbit_log" / "lake.json").write_text('{"format": 2}')
-    with pytest.raises(LakeError, match="a later format"):
-        open_lake(PARQUET, StorageLocation(str(tmp_path)), lambda: 0)
+def test_a_table_that_another_engine_has_rewritten_is_still_the_lake(opened: Callable[[], Lake]) -> None:
+    lake = opened()
+    for number in range(2):
+        both = [file for topic in ("T", "%DLQ%a|b") for file in written(lake, topic, range(number, number + 1))]
+        lake.commit(QUERY, number, both)
+    before = {file.path for file in lake.files()}
+    rewritten(lake)
+    lake = opened()
+    assert [(file.topic, file.day, file.rows) for file in lake.files()] == [
+        ("%DLQ%a|b", FIRST_DAY, 2), ("T", FIRST_DAY, 2)
+    ], "their names say nothing"  # fmt: skip
+    assert not before & {file.path for file in lake.files()}
+    assert lake.last_batch(QUERY) == 1
+    assert not lake.commit(QUERY, 1, written(lake, "T", range(1, 2)))
+    assert lake.commit(QUERY, 2, written(lake, "T", range(2, 3)))
+    for topic, rows_of_it in (("T", 3), ("%DLQ%a|b", 2)):
+        old = [file for file in lake.files() if file.topic == topic]
+        (made,) = merged(lake.place, old, "compact")
+        assert made.rows == rows_of_it
+        lake.replace(old, [made])
+    theirs = {file.path for file in lake.place.files() if not file.path.startswith("messages/")}
+    assert sweep(lake, SystemClock().now_ms() + 2 * ORPHAN_AGE_MS)
+    assert ids(opened()) == sorted([*expected(0, 1, 2), *(f"%DLQ%a|b-broker-a-0-{offset}" for offset in range(2))])
+    left = {file.path for file in lake.place.files()}
+    assert {path for path in theirs if path.endswith("c000.zstd.parquet")} <= left, "their files are theirs to remove"
 
 
-@pytest.fixture
-def folding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], ParquetLake]:
-    """Opens a lake whose log is folded when it has four entries."""
-    monkeypatch.setattr(parquet_log, "FOLDED_FROM", 4)
-    return lambda: ParquetLake(StorageLocation(str(tmp_path)), lambda: 0)
+def changed_by_another(lake: Lake, name: str) -> None:
+    if isinstance(lake, DeltaLake):
+        DeltaTable(lake.place.root).alter.add_columns(DeltaField(name, "string"))
+        return
+    with iceberg_table(lake).update_schema() as update:
+        update.add_column(name, StringType())
 
 
-def entries(lake: ParquetLake) -> dict[str, int]:
-    log = lake.place.folder / "_orbit_log"
-    return {kind: len(list(log.glob(f"{kind}/**/*.json"))) for kind in ("batches", "changes", "folds")}
+def test_a_change_that_meets_another_is_made_again(opened: Callable[[], Lake], monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, rival = opened(), opened()
+    for number in range(2):
+        lake.commit(QUERY, number, written(lake, "T", range(number, number + 1)))
+    look, rivals = lake._table, ["theirs"]  # type: ignore[attr-defined]
+
+    def interrupted() -> object:
+        found = look()
+        if rivals:
+            changed_by_another(rival, rivals.pop())
+        return found
+
+    monkeypatch.setattr(lake, "_table", interrupted)
+    assert lake.commit(QUERY, 2, written(lake, "T", range(2, 3)))
+    old = lake.files()
+    made = merged(lake.place, old, "compact")
+    rivals.append("again")
+    lake.replace(old, made)
+    assert not rivals
+    assert ids(opened()) == expected(0, 1, 2)
+    assert len(opened().files()) == 1
 
 
-def commit_each(lake: ParquetLake, numbers: range) -> None:
-    for number in numbers:
-        assert lake.commit(QUERY, number, written(lake, "T", range(number, number + 1)))
-
-
-def compact(lake: ParquetLake, count: int) -> None:
-    old = [file for file in lake.files() if file.rows < count][:count]
-    lake.replace(old, merged(lake.place, [file.path for file in old], "compact"))
-
-
-def test_a_long_log_is_folded_and_its_entries_go_an_hour_later(folding: Callable[[], ParquetLake]) -> None:
-    lake, now_ms = folding(), 1_700_000_000_000
-    commit_each(lake, range(4))
-    compact(lake, 2)
-    kept = lake.settle(now_ms)
-    assert entries(lake) == {"batches": 4, "changes": 1, "folds": 1}, "others may have looked before"
-    assert lake.settle(now_ms) == kept
-    assert ids(folding()) == expected(*range(4))
-    commit_each(folding(), range(4, 7))
-    compact(folding(), 4)
-    folding().settle(now_ms + GRACE_MS - 1)
-    assert entries(lake)["folds"] == 1, "somebody may be at work since before the first"
-    folding().settle(now_ms + GRACE_MS)
-    assert entries(lake) == {"batches": 3, "changes": 1, "folds": 2}
-    commit_each(folding(), range(7, 11))
-    folding().settle(now_ms + 2 * GRACE_MS)
-    assert entries(lake) == {"batches": 4, "changes": 0, "folds": 2}
-    again = folding()
-    assert again.last_batch(QUERY) == 10
-    assert not again.commit(QUERY, 0, written(again, "T", range(1))), "it was folded, and is still published"
-    assert not again.commit(QUERY, 10, written(again, "T", range(1)))
-    assert (again.last_batch(OTHER), again.commit(OTHER, 0, written(again, "T", range(20, 21)))) == (-1, True)
-    compact(again, 6)
-    assert ids(folding()) == expected(*range(11), 20)
-
-
-def test_who_reads_while_the_log_is_folded_misses_nothing(
-    folding: Callable[[], ParquetLake], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake, rival, now_ms = folding(), folding(), 1_700_000_000_000
-    commit_each(lake, range(4))
-    listed, times = lake._changes, []
-
-    def interrupted() -> list[Path]:
-        if not times:
-            times.append(1)
-            rival.settle(now_ms)
-            commit_each(rival, range(4, 8))
-            rival.settle(now_ms + GRACE_MS)
-            assert entries(lake) == {"batches": 4, "changes": 0, "folds": 2}
-        return listed()
-
-    monkeypatch.setattr(lake, "_changes", interrupted)
-    assert ids(lake) == expected(*range(8))
-    assert times
-
-
-def test_a_damaged_log_entry_is_named(tmp_path: Path) -> None:
-    lake = open_lake(PARQUET, StorageLocation(str(tmp_path)), lambda: 0)
-    lake.commit(QUERY, 0, written(lake, "T", range(1)))
-    (entry,) = (tmp_path / "_orbit_log" / "batches" / QUERY).iterdir()
-    entry.write_bytes(entry.read_bytes()[:-3])
-    with pytest.raises(LakeError, match=entry.name):
-        lake.files()
+def test_rows_that_are_marked_as_deleted_do_not_come_back(tmp_path: Path) -> None:
+    delta, iceberg = (open_lake(kind, StorageLocation(str(tmp_path / kind)), lambda: 0) for kind in FORMATS)
+    for lake in (delta, iceberg):
+        lake.commit(QUERY, 0, written(lake, "T", range(3)))
+    DeltaTable(delta.place.root).alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    with pytest.raises(LakeError, match="has the feature deletionVectors, which the jobs cannot read; purge"):
+        delta.files()
+    assert isinstance(iceberg, IcebergLake)
+    held = iceberg_table(iceberg)
+    (task,) = held.scan().plan_files()
+    assert iceberg._file(held, task).is_whole
+    assert not iceberg._file(held, FileScanTask(task.file, delete_files={task.file})).is_whole

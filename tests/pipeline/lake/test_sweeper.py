@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.pipeline.lake.formats import PARQUET, open_lake
+from orbitmq.pipeline.lake.formats import DELTA, open_lake
 from orbitmq.pipeline.lake.lakes import ORPHAN_AGE_MS, SWEEP_INTERVAL_MS, Lake, Sweeper
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.message_files import LakeWriter
@@ -27,7 +27,7 @@ def written(lake: Lake, clock: ManualClock) -> LakeFile:
 
 def test_what_is_nobodys_goes_while_the_archive_goes_on(tmp_path: Path) -> None:
     clock = ManualClock()
-    lake = open_lake(PARQUET, StorageLocation(str(tmp_path)), clock.now_ms)
+    lake = open_lake(DELTA, StorageLocation(str(tmp_path)), clock.now_ms)
     lake.commit("query", 0, [written(lake, clock)])
     written(lake, clock)
     sweeper = Sweeper(lake, clock)
@@ -45,7 +45,7 @@ def test_a_sweep_that_fails_is_told_and_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock()
-    lake = open_lake(PARQUET, StorageLocation(str(tmp_path)), clock.now_ms)
+    lake = open_lake(DELTA, StorageLocation(str(tmp_path)), clock.now_ms)
     lake.commit("query", 0, [written(lake, clock)])
     written(lake, clock)
     sweeper = Sweeper(lake, clock)

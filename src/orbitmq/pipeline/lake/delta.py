@@ -2,6 +2,8 @@
 
 The tasks write the files; the `deltalake` library only commits them. A table accepts the same application transaction
 twice, so published batches must be looked up first.
+
+Other engines may write to the table: the log says which files there are and what they hold, whatever they are called.
 """
 
 from __future__ import annotations
@@ -17,13 +19,14 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 
 from orbitmq.errors import LakeConflict, LakeError
-from orbitmq.pipeline.lake.lakes import GRACE_MS
-from orbitmq.pipeline.lake.layout import topic_and_day
+from orbitmq.pipeline.lake.lakes import GRACE_MS, repeated
 from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.message_files import read_schema
+from orbitmq.pipeline.lake.message_files import read_row_count, read_schema
+from orbitmq.pipeline.lake.schemas import DAY, PARTITIONS, TOPIC
 from orbitmq.pipeline.lake.storage import StorageLocation
 
-REPLACE_TRIES = 5  # each batch of an archive that runs during a compaction causes one retry
+# What a table may demand of its readers and these jobs cannot do: to omit rows of a file, and to rename its columns.
+FOREIGN_FEATURES = {"deletionVectors", "columnMapping"}
 
 
 class DeltaLake:
@@ -41,33 +44,36 @@ class DeltaLake:
     def commit(self, query_id: str, batch_id: int, files: Sequence[LakeFile]) -> bool:
         if not files:
             return True
-        table = self._table() or self._created(files[0])
-        published = table.transaction_version(query_id)
-        if published is not None and published >= batch_id:
-            return False
+        schema = read_schema(self.place, files[0].path)
+        actions = [self._add(file, is_new=True) for file in files]
         properties = CommitProperties(app_transactions=[Transaction(query_id, batch_id)])
-        self._write(table, [self._add(file, is_new=True) for file in files], properties)
-        return True
+
+        def change() -> bool:
+            table = self._table() or self._created(schema)
+            published = table.transaction_version(query_id)
+            if published is not None and published >= batch_id:
+                return False
+            self._write(table, actions, properties)
+            return True
+
+        return repeated(change)
 
     def replace(self, removed: Sequence[LakeFile], added: Sequence[LakeFile]) -> None:
         actions = [self._add(file, is_new=False) for file in added]
         gone = [RemoveAction(file.path, data_change=False, deletion_timestamp=self._now_ms()) for file in removed]
-        for tries_left in reversed(range(REPLACE_TRIES)):
+
+        def change() -> None:
             table = self._table()
             missing = {file.path for file in removed} - (_paths(table) if table is not None else set())
             if table is None or missing:
-                raise LakeConflict(f"another compaction has replaced {min(missing)}")
-            try:
-                self._write(table, [*actions, *gone], CommitProperties(max_commit_retries=0))
-            except LakeConflict:
-                if not tries_left:
-                    raise
-            else:
-                return
+                raise LakeConflict(f"another job has replaced {min(missing)}")
+            self._write(table, [*actions, *gone], CommitProperties(max_commit_retries=0))
+
+        repeated(change)
 
     def files(self) -> list[LakeFile]:
         table = self._table()
-        return [] if table is None else sorted(map(_file, _actions(table)), key=lambda file: file.path)
+        return [] if table is None else sorted(map(self._file, _actions(table)), key=lambda file: file.path)
 
     def settle(self, now_ms: int) -> Collection[str]:
         table = self._table()
@@ -75,47 +81,83 @@ class DeltaLake:
             return set()
         kept = _paths(table)
         for entry in table.history():  # the newest first
-            version, written_ms = entry["version"], entry["timestamp"]
+            version, written_ms = entry["version"], entry.get("timestamp", now_ms)
             if written_ms + GRACE_MS <= now_ms or not version:
                 break
-            kept |= _paths(DeltaTable(self.place.root, version=version - 1))
+            kept |= _paths(self._opened(version - 1))
         return kept
 
     # ----------------------------------------------------------------------------------------------------- the table
 
     def _table(self) -> DeltaTable | None:
         try:
-            return DeltaTable(self.place.root)
+            table = self._opened()
         except TableNotFoundError:
             return None
+        if foreign := FOREIGN_FEATURES.intersection(table.protocol().reader_features or ()):
+            raise LakeError(
+                f"the Delta table {self.place.root} has the feature {min(foreign)}, which the jobs cannot read; "
+                "purge its deleted rows and drop the feature with the engine that added it"
+            )
+        return table
+
+    def _opened(self, version: int | None = None) -> DeltaTable:
+        try:
+            return DeltaTable(self.place.root, version=version)
+        except TableNotFoundError:
+            raise
         except (DeltaError, OSError) as error:
             raise LakeError(f"the Delta table {self.place.root} cannot be opened: {error}") from error
 
-    def _created(self, example: LakeFile) -> DeltaTable:
+    def _created(self, schema: pa.Schema) -> DeltaTable:
+        by = list(PARTITIONS)
         try:
-            return DeltaTable.create(
-                self.place.root, read_schema(self.place, example.path), mode="ignore", name="orbitmq"
-            )
+            return DeltaTable.create(self.place.root, schema, mode="ignore", name="orbitmq", partition_by=by)
         except (DeltaError, OSError) as error:
             raise LakeError(f"the Delta table {self.place.root} cannot be created: {error}") from error
 
     def _add(self, file: LakeFile, *, is_new: bool) -> AddAction:
-        """With what lets readers skip a file: its topic, where it holds one, and the times."""
-        lowest: dict[str, object] = {"storeTimestamp": _text(file.first_stored_ms)}
-        highest: dict[str, object] = {"storeTimestamp": _text(file.last_stored_ms + 1)}
-        if file.queues:
-            topics = sorted({span.topic for span in file.queues})
-            lowest["topic"], highest["topic"] = topics[0], topics[-1]
+        """With what lets readers skip a file by its times."""
+        lowest = {"storeTimestamp": _text(file.first_stored_ms)}
+        highest = {"storeTimestamp": _text(file.last_stored_ms + 1)}
         counts = {"numRecords": file.rows, "minValues": lowest, "maxValues": highest, "nullCount": {}}
-        return AddAction(file.path, file.size, {}, self._now_ms(), is_new, json.dumps(counts))
+        partition = {TOPIC: file.topic, DAY: file.day}
+        return AddAction(file.path, file.size, partition, self._now_ms(), is_new, json.dumps(counts))
 
-    def _write(self, table: DeltaTable, actions: list[AddAction | RemoveAction], properties: CommitProperties) -> None:
-        try:
-            table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
-        except CommitFailedError as error:
-            raise LakeConflict(f"the Delta table {self.place.root} was changed by another job: {error}") from error
-        except (DeltaError, OSError) as error:
-            raise LakeError(f"the Delta table {self.place.root} cannot be written: {error}") from error
+    def _write(
+        self, table: DeltaTable, actions: Sequence[AddAction | RemoveAction], properties: CommitProperties
+    ) -> None:
+        with _Changing(self.place):
+            table.create_write_transaction(
+                list(actions), "append", table.schema(), list(PARTITIONS), commit_properties=properties
+            )
+
+    def _file(self, row: dict[str, object]) -> LakeFile:
+        path = unquote(str(row["path"]))  # the log escapes it
+        rows = row.get("num_records")  # engines need not tell
+        return LakeFile(
+            path=path,
+            topic=str(row.get(f"partition.{TOPIC}") or ""),
+            day=str(row.get(f"partition.{DAY}") or ""),
+            rows=read_row_count(self.place, path) if rows is None else int(str(rows)),
+            size=int(str(row["size_bytes"])),
+        )
+
+
+class _Changing:
+    """Foreign errors of a change in our own words."""
+
+    def __init__(self, place: StorageLocation) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, CommitFailedError):
+            raise LakeConflict(f"the Delta table {self._place.root} was changed by another job: {error}") from error
+        if isinstance(error, (DeltaError, OSError)):
+            raise LakeError(f"the Delta table {self._place.root} cannot be written: {error}") from error
 
 
 def _actions(table: DeltaTable) -> list[dict[str, object]]:
@@ -125,14 +167,6 @@ def _actions(table: DeltaTable) -> list[dict[str, object]]:
 
 def _paths(table: DeltaTable) -> set[str]:
     return {unquote(str(row["path"])) for row in _actions(table)}
-
-
-def _file(row: dict[str, object]) -> LakeFile:
-    path = unquote(str(row["path"]))
-    topic, day = topic_and_day(path)
-    return LakeFile(
-        path=path, topic=topic, day=day, rows=int(str(row["num_records"])), size=int(str(row["size_bytes"]))
-    )
 
 
 def _text(milliseconds: int) -> str:

@@ -2,29 +2,35 @@
 
 The files come from our tasks; `pyiceberg` adds them. The number of each query's last batch is a property of the table,
 set in the same commit: snapshots expire, properties stay.
+
+Other engines may write to the table: manifests say which files there are and what they hold, whatever they are called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError, ValidationException
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
-from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.transforms import IdentityTransform
 
 from orbitmq.errors import LakeConflict, LakeError
-from orbitmq.pipeline.lake.lakes import GRACE_MS
-from orbitmq.pipeline.lake.layout import TABLE_FOLDER, topic_and_day
+from orbitmq.pipeline.lake.lakes import GRACE_MS, repeated
+from orbitmq.pipeline.lake.layout import TABLE_FOLDER
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.message_files import read_schema
+from orbitmq.pipeline.lake.schemas import DAY, PARTITIONS, TOPIC
 from orbitmq.pipeline.lake.storage import StorageLocation
 
 TABLE = "orbitmq.messages"
 CATALOG = "orbitmq"
 BATCH_PROPERTY = "orbitmq.batch."
+EPOCH = date(1970, 1, 1)
 
 
 class IcebergLake:
@@ -45,34 +51,45 @@ class IcebergLake:
     def commit(self, query_id: str, batch_id: int, files: Sequence[LakeFile]) -> bool:
         if not files:
             return True
-        table = self._table() or self._created(files[0])
-        if _last_batch(table, query_id) >= batch_id:
-            return False
-        with _Changing(self.place), table.transaction() as change:
-            change.set_properties({BATCH_PROPERTY + query_id: str(batch_id)})
-            change.add_files([self._uri(file.path) for file in files])
-        return True
+        schema = read_schema(self.place, files[0].path)
+
+        def change() -> bool:
+            table = self._table() or self._created(schema)
+            if _last_batch(table, query_id) >= batch_id:
+                return False
+            with _Changing(self.place), table.transaction() as changing:
+                changing.set_properties({BATCH_PROPERTY + query_id: str(batch_id)})
+                changing.add_files([self._uri(file.path) for file in files])
+            return True
+
+        return repeated(change)
 
     def replace(self, removed: Sequence[LakeFile], added: Sequence[LakeFile]) -> None:
-        table = self._table()
-        known = _data_files(table) if table is not None else {}
-        missing = {file.path for file in removed} - {self._path(uri) for uri in known}
-        if table is None or missing:
-            raise LakeConflict(f"another compaction has replaced {min(missing)}")
-        with _Changing(self.place), table.transaction() as change, change.update_snapshot().overwrite() as files:
-            for file in removed:
-                files.delete_data_file(known[self._uri(file.path)])
-            for file in added:
-                files.append_data_file(
-                    parquet_file_to_data_file(
-                        io=table.io, table_metadata=change.table_metadata, file_path=self._uri(file.path)
+        def change() -> None:
+            table = self._table()
+            known = {self._path(task.file.file_path): task.file for task in _tasks(table)} if table is not None else {}
+            missing = {file.path for file in removed} - known.keys()
+            if table is None or missing:
+                raise LakeConflict(f"another job has replaced {min(missing)}")
+            with (
+                _Changing(self.place),
+                table.transaction() as changing,
+                changing.update_snapshot().overwrite() as files,
+            ):
+                for file in removed:
+                    files.delete_data_file(known[file.path])
+                for file in added:
+                    files.append_data_file(
+                        parquet_file_to_data_file(
+                            io=table.io, table_metadata=changing.table_metadata, file_path=self._uri(file.path)
+                        )
                     )
-                )
+
+        repeated(change)
 
     def files(self) -> list[LakeFile]:
         table = self._table()
-        known = _data_files(table) if table is not None else {}
-        found = [self._file(uri, data) for uri, data in known.items()]
+        found = [self._file(table, task) for task in _tasks(table)] if table is not None else []
         return sorted(found, key=lambda file: file.path)
 
     def settle(self, now_ms: int) -> Collection[str]:
@@ -99,12 +116,15 @@ class IcebergLake:
         except NoSuchTableError:
             return None
 
-    def _created(self, example: LakeFile) -> Table:
+    def _created(self, schema: pa.Schema) -> Table:
         catalog = self._catalog()
-        schema = read_schema(self.place, example.path)
-        with _Changing(self.place):
+        with _Changing(self.place), suppress(TableAlreadyExistsError):  # another archive was faster
             catalog.create_namespace_if_not_exists(TABLE.partition(".")[0])
-            return catalog.create_table_if_not_exists(TABLE, schema=schema, location=f"{self._base}/{TABLE_FOLDER}")
+            location = f"{self._base}/{TABLE_FOLDER}"
+            with catalog.create_table_transaction(TABLE, schema, location) as making, making.update_spec() as spec:
+                for column in PARTITIONS:
+                    spec.add_identity(column)
+        return catalog.load_table(TABLE)
 
     @property
     def _base(self) -> str:
@@ -112,15 +132,30 @@ class IcebergLake:
         return root.rstrip("/") if "://" in root else f"file://{root}"
 
     def _uri(self, path: str) -> str:
-        return f"{self._base}/{path}"
+        return path if "://" in path else f"{self._base}/{path}"
 
     def _path(self, uri: str) -> str:
+        """Relative where it can be. Hadoop writes `file:/` for `file:///`."""
+        if uri.startswith("file:/") and not uri.startswith("file://"):
+            uri = f"file://{uri.removeprefix('file:')}"
         return uri.removeprefix(self._base + "/")
 
-    def _file(self, uri: str, data: DataFile) -> LakeFile:
-        path = self._path(uri)
-        topic, day = topic_and_day(path)
-        return LakeFile(path=path, topic=topic, day=day, rows=data.record_count, size=data.file_size_in_bytes)
+    def _file(self, table: Table, task: FileScanTask) -> LakeFile:
+        data = task.file
+        partition = {
+            table.schema().find_column_name(field.source_id): data.partition[position]
+            for position, field in enumerate(table.specs()[data.spec_id].fields)
+            if isinstance(field.transform, IdentityTransform)
+        }
+        days = partition.get(DAY)
+        return LakeFile(
+            path=self._path(data.file_path),
+            topic=str(partition.get(TOPIC) or ""),
+            day="" if days is None else (EPOCH + timedelta(days=int(str(days)))).isoformat(),
+            rows=data.record_count,
+            size=data.file_size_in_bytes,
+            is_whole=not task.delete_files,
+        )
 
 
 class _Changing:
@@ -133,7 +168,7 @@ class _Changing:
         return None
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, CommitFailedException):
+        if isinstance(error, (CommitFailedException, ValidationException)):
             raise LakeConflict(f"the Iceberg table at {self._place.root} was changed by another job") from error
         if isinstance(error, (OSError, ValueError)):
             raise LakeError(f"the Iceberg table at {self._place.root} cannot be written: {error}") from error
@@ -151,5 +186,5 @@ def _last_batch(table: Table, query_id: str) -> int:
     return int(table.properties.get(BATCH_PROPERTY + query_id, "-1"))
 
 
-def _data_files(table: Table) -> dict[str, DataFile]:
-    return {task.file.file_path: task.file for task in table.scan().plan_files()}
+def _tasks(table: Table) -> Iterable[FileScanTask]:
+    return table.scan().plan_files()

@@ -7,10 +7,11 @@ last batch. Files of an unpublished batch are orphans, and `sweep` removes them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from typing import Protocol, TypeVar
 
-from orbitmq.errors import LakeError
+from orbitmq.errors import LakeConflict, LakeError
 from orbitmq.pipeline.lake.layout import is_message_file
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.storage import StorageLocation
@@ -18,10 +19,13 @@ from orbitmq.runtime.clock import Clock, SystemClock
 
 LOG = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 HOUR_MS = 3_600_000
 ORPHAN_AGE_MS = 24 * HOUR_MS  # no task runs as long: older unpublished files are orphans
 SWEEP_INTERVAL_MS = 6 * HOUR_MS  # listing a large lake takes a while, and orphans wait a day anyway
 GRACE_MS = HOUR_MS  # readers that began before a compaction still read the files it replaced
+COMMIT_TRIES = 5  # each change that another writer makes at the same time costs one
 
 
 class Lake(Protocol):
@@ -49,6 +53,15 @@ class Lake(Protocol):
         """Drop metadata that no reader needs. Returns the paths to keep: published files, and files that readers may
         still use, as they started up to GRACE_MS ago."""
         ...
+
+
+def repeated(change: Callable[[], T]) -> T:
+    """The result of a change that begins with the newest state of a table. It is repeated when another writer was
+    faster, at most COMMIT_TRIES times."""
+    for _ in range(COMMIT_TRIES - 1):
+        with suppress(LakeConflict):
+            return change()
+    return change()
 
 
 def sweep(lake: Lake, now_ms: int, orphan_age_ms: int = ORPHAN_AGE_MS) -> list[str]:

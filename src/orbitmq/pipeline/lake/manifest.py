@@ -1,19 +1,15 @@
 """Records about the files of a lake: their paths and the messages in them. Pure.
 
-Tasks create these records, Spark carries them as JSON, and the commit publishes them. The plain Parquet lake keeps them
-in its log unchanged.
+Tasks create these records, Spark carries them as JSON, and the commit publishes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
 
 import msgspec
 
 from orbitmq.errors import LakeError
-
-MIXED = "__mixed__"  # in place of the topic if several small ones share a file
 
 
 class QueueSpan(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,11 +24,12 @@ class QueueSpan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LakeFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One Parquet file. `path` is relative to the lake's root, `day` is the UTC day the messages were stored on,
-    `topic` is MIXED where it holds several; times are milliseconds since the epoch, sizes are bytes, `raw_size` that of
-    the messages in memory.
+    """One Parquet file with messages of one topic that were stored on one day (UTC). `path` is relative to the lake's
+    root, or a URI outside of it; times are milliseconds since the epoch, `size` is in bytes.
 
-    Lakes whose table format does not keep them know nothing of `raw_size`, the times and `queues`.
+    A table keeps the topic and the day of each file. They are empty where another engine has changed how the table is
+    partitioned. A table does not keep the times and `queues`. `is_whole` is false when another engine marked some rows
+    as deleted without rewriting the file.
     """
 
     path: str
@@ -40,13 +37,10 @@ class LakeFile(msgspec.Struct, frozen=True, kw_only=True):
     day: str
     rows: int
     size: int
-    raw_size: int = 0
     first_stored_ms: int = 0
     last_stored_ms: int = 0
     queues: list[QueueSpan] = []
-
-    def __post_init__(self) -> None:
-        date.fromisoformat(self.day)
+    is_whole: bool = True
 
 
 class Reached(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,7 @@
 """Parquet files of messages: written by tasks of the archive, merged by compaction. Knows no commit.
 
-A file has one topic and one day of store time. Small topics share a file, so that a store with thousands of topics does
-not become thousands of files in each batch; compaction splits them. Rows of a row group are sorted by broker, queue and
-offset.
+A file has one topic and one day of store time, which is how the tables are partitioned. Rows of a row group are sorted
+by broker, queue and offset.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date
 
 import numpy as np
 import pyarrow as pa
@@ -18,21 +18,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from orbitmq.pipeline.lake.layout import file_path
-from orbitmq.pipeline.lake.manifest import MIXED, LakeFile, QueueSpan
+from orbitmq.pipeline.lake.manifest import LakeFile, QueueSpan
+from orbitmq.pipeline.lake.schemas import DAY, TOPIC, plain_schema
 from orbitmq.pipeline.lake.storage import StorageLocation
 
 ORDER = ("topic", "brokerName", "queueId", "queueOffset")
 GROUP_ROWS_MAX = 100_000
 GROUP_BYTES_MAX = 128 << 20  # of Arrow data: what a reader must load into memory at once
 GROUP_BYTES_MIN = 16 << 20  # a smaller row group costs more than to copy its messages once more
-OWN_FILE_BYTES = 16 << 20  # below this much of a topic it shares a file
+OPEN_FILE_BYTES = 16 << 20  # a topic with less gets a closed file, so that thousands of topics are not open at once
 NEW_BYTES_MAX = 64 << 20  # that are brought into order together: a task has them in memory two or three times
 # Columns with mostly distinct values: a dictionary would be built and then dropped.
 DISTINCT = frozenset(("queueOffset", "msgId", "keys", "body", "properties", "bodyCrc", "physOffset", "offsetMsgId"))
 NEVER_COMPARED = frozenset(("body", "properties"))  # no reader leaves out row groups by the smallest of them
 HELD_BYTES_MAX = 256 << 20  # in memory of one task: what waits for more of its topic
 PORTION_BYTES_MAX = 1 << 30  # of Arrow data that a compaction sorts at once
-DAY = "day"
 
 
 @dataclass
@@ -56,13 +56,15 @@ class _File:
         self._path = file_path(topic, day, writer, uuid.uuid4().hex)
         self._sink: pa.NativeFile | None = None
         self._parquet: pq.ParquetWriter | None = None
-        self._rows = self._raw_size = 0
+        self._rows = 0
         self._first_ms = 1 << 62
         self._last_ms = 0
         self._spans: dict[tuple[str, str, int], QueueSpan] = {}
 
     def write(self, table: pa.Table) -> None:
-        """Row groups; the rows are in order."""
+        """Row groups; the rows are in order. Columns that partition the table are in the file, too: some engines look
+        for them there, others in the table or in the path."""
+        table = _with_partition(table, self._topic, self._day)
         if self._parquet is None:
             self._sink = self._place.open(self._path)
             self._parquet = pq.ParquetWriter(
@@ -88,14 +90,13 @@ class _File:
             day=self._day,
             rows=self._rows,
             size=size,
-            raw_size=self._raw_size,
             first_stored_ms=self._first_ms,
             last_stored_ms=self._last_ms,
             queues=[self._spans[key] for key in sorted(self._spans)],
         )
 
     def abandon(self) -> None:
-        """Remove all files; the rest is swept later if the disk fails. The original error is the one to raise."""
+        """Remove the file, closed or not; if the disk fails, a sweep does. The original error is the one to raise."""
         if self._sink is None:
             return
         with suppress(OSError):
@@ -108,7 +109,6 @@ class _File:
 
     def _count(self, table: pa.Table) -> None:
         self._rows += table.num_rows
-        self._raw_size += table.nbytes
         stored = pc.min_max(table["storeTimestamp"].cast(pa.int64()))
         self._first_ms = min(self._first_ms, stored["min"].as_py() // 1000)
         self._last_ms = max(self._last_ms, stored["max"].as_py() // 1000)
@@ -131,8 +131,8 @@ class LakeWriter:
         self._held = 0
         self._new: list[pa.RecordBatch] = []
         self._new_rows = self._new_size = 0
-        self._mixed: list[_File] = []
-        self._shared: list[LakeFile] = []
+        self._files: list[_File] = []
+        self._closed: list[LakeFile] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._new.append(batch)
@@ -156,27 +156,31 @@ class LakeWriter:
             self._held += part.nbytes
             if is_group or share.rows >= GROUP_ROWS_MAX or share.size >= NEW_BYTES_MAX:
                 self._write((topic, day))
-        while self._held > HELD_BYTES_MAX:
-            largest = max(self._shares, key=lambda key: self._shares[key].size)
-            if self._shares[largest].size >= OWN_FILE_BYTES:
-                self._write(largest)
-            else:  # thousands of topics that bring little: not a file for each of them
-                self._write_small()
+        if self._held > HELD_BYTES_MAX:
+            self._write_largest()
+
+    def _write_largest(self) -> None:
+        """Write the topics that hold most, until the rest is within the limit."""
+        for key in sorted(self._shares, key=lambda key: self._shares[key].size, reverse=True):
+            if self._held <= HELD_BYTES_MAX:
+                return
+            is_small = self._shares[key].file is None and self._shares[key].size < OPEN_FILE_BYTES
+            self._write(key)
+            if is_small:
+                self._close(key)
 
     def finish(self) -> list[LakeFile]:
         """Write the buffered rows; returns every file, none without messages."""
         self._part()
-        for key, share in self._shares.items():
-            if share.size >= OWN_FILE_BYTES:
-                self._write(key)
-        self._write_small()
-        return [share.file.close() for share in self._shares.values() if share.file is not None] + self._shared
+        for key in sorted(self._shares):
+            self._write(key)
+            self._close(key)
+        return self._closed
 
     def abandon(self) -> None:
         """Remove the written files."""
-        for file in [share.file for share in self._shares.values()] + self._mixed:
-            if file is not None:
-                file.abandon()
+        for file in self._files:
+            file.abandon()
 
     def _write(self, key: tuple[str, str]) -> None:
         share = self._shares[key]
@@ -184,7 +188,14 @@ class LakeWriter:
             return
         if share.file is None:
             share.file = _File(self._place, *key, self._writer, self._compression)
+            self._files.append(share.file)
         share.file.write(self._taken(key))
+
+    def _close(self, key: tuple[str, str]) -> None:
+        share = self._shares[key]
+        if share.file is not None:
+            self._closed.append(share.file.close())
+            share.file = None
 
     def _taken(self, key: tuple[str, str]) -> pa.Table:
         """Take the buffered rows of a topic out of the buffer."""
@@ -193,21 +204,6 @@ class LakeWriter:
         self._held -= share.size
         share.held, share.size, share.rows = [], 0, 0
         return held[0] if len(held) == 1 else in_order(pa.concat_tables(held))
-
-    def _write_small(self) -> None:
-        """What small topics brought: a file a day; a topic that is alone on its day keeps its name."""
-        days: dict[str, list[tuple[str, str]]] = {}
-        for key, share in self._shares.items():
-            if share.file is not None:
-                self._write(key)
-            elif share.held:
-                days.setdefault(key[1], []).append(key)
-        for day, keys in sorted(days.items()):
-            topic = keys[0][0] if len(keys) == 1 else MIXED
-            file = _File(self._place, topic, day, self._writer, self._compression)
-            self._mixed.append(file)
-            file.write(pa.concat_tables([self._taken(key) for key in sorted(keys)]))
-            self._shared.append(file.close())
 
 
 def in_order(table: pa.Table, first: str | None = None) -> pa.Table:
@@ -268,49 +264,64 @@ def _joined(known: QueueSpan | None, more: QueueSpan) -> QueueSpan:
     )  # fmt: skip
 
 
-def merged(place: StorageLocation, paths: Sequence[str], writer: str, compression: str = "zstd") -> list[LakeFile]:
-    """The messages of several files as new ones, a topic and a day each, in the order of broker, queue and offset: of
-    all of them where they fit into memory, else of PORTION_BYTES_MAX and the next.
+def merged(place: StorageLocation, files: Sequence[LakeFile], writer: str, compression: str = "zstd") -> list[LakeFile]:
+    """The messages of several files of one topic and day as one file, in the order of broker, queue and offset: of all
+    of them where they fit into memory, else of PORTION_BYTES_MAX and the next. Without messages there is no file.
     """
-    made: dict[tuple[str, str], _File] = {}
+    made = _File(place, files[0].topic, files[0].day, writer, compression)
+    rows = 0
     try:
-        for portion in _portions(place, paths):
-            for topic, day, rows in parted(portion):
-                key = topic, day
-                if key not in made:
-                    made[key] = _File(place, topic, day, writer, compression)
-                made[key].write(rows)
-        return [file.close() for file in made.values()]
+        for portion in _portions(place, files):
+            made.write(in_order(portion))
+            rows += portion.num_rows
+        return [made.close()] if rows else []
     except BaseException:
-        for file in made.values():
-            file.abandon()
+        made.abandon()
         raise
 
 
-def _portions(place: StorageLocation, paths: Sequence[str]) -> Iterator[pa.Table]:
+def _portions(place: StorageLocation, files: Sequence[LakeFile]) -> Iterator[pa.Table]:
     """The messages of files as tables of one schema: that of the bodies may have got more fields."""
-    schemas = [read_schema(place, path) for path in paths]
-    empty = pa.unify_schemas(schemas, promote_options="permissive").empty_table()
-    held, size = [empty], 0
-    for group in _row_groups(place, paths):
+    schemas = [
+        _with_partition(read_schema(place, file.path).empty_table(), file.topic, file.day).schema for file in files
+    ]
+    schema = pa.unify_schemas(schemas, promote_options="permissive")
+    held, size = [schema.empty_table()], 0
+    for group in _row_groups(place, files):
         if size and size + group.nbytes > PORTION_BYTES_MAX:
             yield pa.concat_tables(held, promote_options="permissive")
-            held, size = [empty], 0
+            held, size = [schema.empty_table()], 0
         held.append(group)
         size += group.nbytes
     if size:
         yield pa.concat_tables(held, promote_options="permissive")
 
 
-def _row_groups(place: StorageLocation, paths: Sequence[str]) -> Iterator[pa.Table]:
-    for path in paths:
-        with place.read(path) as source:
-            file = pq.ParquetFile(source)
-            for number in range(file.num_row_groups):
-                yield file.read_row_group(number)
+def _row_groups(place: StorageLocation, files: Sequence[LakeFile]) -> Iterator[pa.Table]:
+    for file in files:
+        with place.read(file.path) as source:
+            parquet = pq.ParquetFile(source)
+            for number in range(parquet.num_row_groups):
+                group = parquet.read_row_group(number)
+                yield _with_partition(group.cast(plain_schema(group.schema), safe=False), file.topic, file.day)
+
+
+def _with_partition(table: pa.Table, topic: str, day: str) -> pa.Table:
+    """With the columns that partition the table: engines of Delta write files without them."""
+    values = {TOPIC: pa.scalar(topic, pa.string()), DAY: pa.scalar(date.fromisoformat(day), pa.date32())}
+    for name, value in values.items():
+        if name not in table.column_names:
+            table = table.append_column(name, pa.repeat(value, table.num_rows))
+    return table
 
 
 def read_schema(place: StorageLocation, path: str) -> pa.Schema:
-    """The columns of a file of the lake."""
+    """The columns of a file of the lake, in plain types."""
     with place.read(path) as source:
-        return pq.read_schema(source).remove_metadata()
+        return plain_schema(pq.read_schema(source))
+
+
+def read_row_count(place: StorageLocation, path: str) -> int:
+    """How many rows a file has."""
+    with place.read(path) as source:
+        return int(pq.read_metadata(source).num_rows)

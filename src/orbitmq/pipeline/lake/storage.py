@@ -45,8 +45,8 @@ class StorageLocation:
         return Path(self.root.removeprefix("file://"))
 
     def uri(self, path: str) -> str:
-        """The full name of a file, as Spark and table formats need it."""
-        return f"{self.root.rstrip('/')}/{path}"
+        """The full name of a file, as Spark and table formats need it. A URI is its own."""
+        return path if "://" in path else f"{self.root.rstrip('/')}/{path}"
 
     def open(self, path: str) -> pa.NativeFile:
         """A new file for writing; its folder is made."""
@@ -56,10 +56,10 @@ class StorageLocation:
         return system.open_output_stream(whole)
 
     def read(self, path: str) -> pa.NativeFile:
-        """A file for reading from any position. LakeError if it does not exist."""
-        system, base = self._opened()
+        """A file for reading from any position, elsewhere by its URI. LakeError if it does not exist."""
+        system, whole = self._found(path)
         try:
-            return system.open_input_file(f"{base}/{path}")
+            return system.open_input_file(whole)
         except OSError as error:
             raise LakeError(f"{self.uri(path)} cannot be read: {error}") from error
 
@@ -84,9 +84,22 @@ class StorageLocation:
                 changed_ms = (found.mtime_ns or 0) // 1_000_000
                 yield Listed(found.path[len(base) + 1 :], found.size, changed_ms)
 
+    def _found(self, path: str) -> tuple[fs.FileSystem, str]:
+        scheme, is_uri, rest = path.partition("://")
+        if not is_uri:
+            system, base = self._opened()
+            return system, f"{base}/{path}"
+        host, _, name = rest.partition("/")
+        system, base = _opened(f"{scheme}://{host}/")  # the rest is a name: table formats escape nothing in it
+        return system, f"{base}/{name}"
+
     def _opened(self) -> tuple[fs.FileSystem, str]:
-        try:
-            system, base = fs.FileSystem.from_uri(self.root)
-        except (OSError, pa.ArrowInvalid) as error:
-            raise LakeError(f"{self.root} cannot be opened: {error}") from error
-        return system, base.rstrip("/")
+        return _opened(self.root)
+
+
+def _opened(root: str) -> tuple[fs.FileSystem, str]:
+    try:
+        system, base = fs.FileSystem.from_uri(root)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise LakeError(f"{root} cannot be opened: {error}") from error
+    return system, base.rstrip("/")
