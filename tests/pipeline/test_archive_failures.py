@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from orbitmq.client import Message, MessageQueue
 from orbitmq.client.sync import Producer
-from orbitmq.errors import ConfigurationError, SourceError
+from orbitmq.errors import ConfigurationError, LakeError, SourceError
 from orbitmq.pipeline import archive, dlq, migrate
 from orbitmq.pipeline.audit import job as audit
 from orbitmq.pipeline.job import JobResult
@@ -29,7 +29,7 @@ from orbitmq.spark.cluster_client import ClusterClient, Retries
 from orbitmq.testing import Cluster
 from tests.support.commands import orbitmq
 from tests.support.jobs import run_job
-from tests.support.lakes import read_messages
+from tests.support.lakes import as_engines_read, read_messages
 from tests.support.process import wait_until
 
 FIELDS = [{"name": "id", "type": "long"}, {"name": "city", "type": ["null", "string"]}]
@@ -102,6 +102,23 @@ def test_a_body_that_does_not_fit_stops_the_archive_until_it_is_told_what_to_do(
     lake = opened(folder)
     (file,) = lake.files()
     assert pa.types.is_struct(read_messages(lake.place, file.path).schema.field("value").type)
+
+
+def test_a_schema_that_grows_adds_columns_to_the_lake(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
+    topic = "Growing"
+    cluster.create_topic(topic, queues=1)
+    queue = MessageQueue(topic, BROKERS[0], 0)
+    grown = {**ORDER, "fields": [*FIELDS, {"name": "amount", "type": "long"}]}
+    older = {**ORDER, "fields": [*FIELDS, {"name": "amount", "type": "string"}]}
+    with Producer("orders", cluster.namesrv_address) as producer:
+        for fields, schema in (({}, ORDER), ({"amount": 7, "more": 1}, grown)):
+            producer.send(Message(topic, as_json({**ORDERS[0], **fields})), queue=queue)
+            assert archive_now(spark, cluster, tmp_path, topic, bodyMode="json", bodySchema=json.dumps(schema)) == 1
+    read = as_engines_read(opened(tmp_path)).sort_by("queueOffset")
+    assert read["value"].to_pylist() == [{**ORDERS[0], "amount": None}, {**ORDERS[0], "amount": 7}]
+    assert read["_rescued"].to_pylist() == [None, '{"more": 1}']
+    with pytest.raises(LakeError, match=r"the field value\.amount is int64 in the lake and string in the schema"):
+        archive_now(spark, cluster, tmp_path, topic, bodyMode="json", bodySchema=json.dumps(older))
 
 
 # ------------------------------------------------------------------------------------------------------------ brokers

@@ -193,9 +193,7 @@ def test_a_lake_stays_as_it_began(tmp_path: Path) -> None:
     """Engines that go by the schema of a table would not show what is in half of its files."""
 
     def check(folder: Path, **options: str) -> None:
-        ArchiveJob.parse({"lake": str(folder), **options}).bodies().check_fit(
-            opened(folder).place, opened(folder).files()
-        )
+        ArchiveJob.parse({"lake": str(folder), **options}).bodies().check_fit(opened(folder))
 
     columns = {"bodyMode": "json", "bodySchema": ORDER}
     for folder, began, other in ((tmp_path / "raw", {}, columns), (tmp_path / "columns", columns, {})):

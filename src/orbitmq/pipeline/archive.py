@@ -93,7 +93,7 @@ def run(context: JobContext[ArchiveJob]) -> JobResult:
     options = context.options
     lake = options.open()
     before = lake.files()
-    options.bodies().check_fit(lake.place, before)  # fail early for a wrong schema
+    options.bodies().check_fit(lake)  # fail early for a wrong schema
     source_options(options)  # and for a wrong source
     if options.dry_run:
         return _waiting(options)

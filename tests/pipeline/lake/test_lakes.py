@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from deltalake import Field as DeltaField
@@ -22,7 +23,7 @@ from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.message_files import LakeWriter, merged
 from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
-from tests.support.lakes import FIRST_DAY, batch, iceberg_table, read_messages, rewritten, rows
+from tests.support.lakes import FIRST_DAY, as_engines_read, batch, iceberg_table, read_messages, rewritten, rows
 
 QUERY, OTHER = "6d7c0c1e-query", "other"
 
@@ -205,3 +206,60 @@ def test_rows_that_are_marked_as_deleted_do_not_come_back(tmp_path: Path) -> Non
     (task,) = held.scan().plan_files()
     assert iceberg._file(held, task).is_whole
     assert not iceberg._file(held, FileScanTask(task.file, delete_files={task.file})).is_whole
+
+
+# ------------------------------------------------------------------------------------------------------------ schemas
+
+
+def with_values(lake: Lake, offset: int, value: dict[str, object], kind: pa.StructType) -> list[LakeFile]:
+    writer = LakeWriter(lake.place, "archive")
+    writer.add(batch(rows("T", [offset])).append_column("value", pa.array([value], kind)))
+    return writer.finish()
+
+
+def values(lake: Lake) -> list[dict[str, object]]:
+    """In the order of the offsets."""
+    found: list[dict[str, object]] = as_engines_read(lake).sort_by("queueOffset")["value"].to_pylist()
+    return found
+
+
+CITY = pa.field("city", pa.string())
+ITEM, PRICED = (pa.struct([("name", pa.string()), ("price", pa.float64())][:count]) for count in (1, 2))
+
+
+def test_fields_that_bodies_get_are_columns_of_the_table(opened: Callable[[], Lake]) -> None:
+    lake = opened()
+    first = pa.struct([CITY, ("items", pa.list_(ITEM))])
+    grown = pa.struct([CITY, ("items", pa.list_(PRICED)), ("amount", pa.int64())])
+    lake.commit(QUERY, 0, with_values(lake, 0, {"city": "Rome", "items": [{"name": "a"}]}, first))
+    value = {"city": "Bonn", "items": [{"name": "b", "price": 2.5}], "amount": 7}
+    assert lake.commit(QUERY, 1, with_values(lake, 1, value, grown))
+    assert lake.commit(QUERY, 2, with_values(lake, 2, {"city": "Ulm", "items": []}, first)), "an older archive"
+    schema = opened().schema()
+    assert schema is not None
+    assert schema.field("value").type == grown
+    read = values(opened())
+    assert read == [
+        {"city": "Rome", "items": [{"name": "a", "price": None}], "amount": None}, value,
+        {"city": "Ulm", "items": [], "amount": None},
+    ]  # fmt: skip
+    old = opened().files()
+    lake.replace(old, merged(lake.place, old, "compact"))
+    assert values(opened()) == read
+
+
+def test_types_that_grow_are_wider_columns_or_refused_by_name(opened: Callable[[], Lake]) -> None:
+    lake = opened()
+    narrow, wide = (pa.struct([("amount", kind)]) for kind in (pa.int32(), pa.int64()))
+    lake.commit(QUERY, 0, with_values(lake, 0, {"amount": 1}, narrow))
+    late = with_values(lake, 1, {"amount": 1 << 40}, wide)
+    refused = "the field value.amount is {} in the lake and {} in the schema of the bodies; keep its type"
+    if lake.widens:
+        lake.commit(QUERY, 1, late)
+        assert values(opened()) == [{"amount": 1}, {"amount": 1 << 40}]
+        with pytest.raises(LakeError, match=refused.format("int64", "int32")):
+            lake.commit(QUERY, 2, with_values(lake, 2, {"amount": 1}, narrow))
+    else:
+        with pytest.raises(LakeError, match=refused.format("int32", "int64")):
+            lake.commit(QUERY, 1, late)
+        assert values(opened()) == [{"amount": 1}], "nothing of the batch is there"

@@ -12,7 +12,7 @@ import base64
 import io
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, DecimalException
@@ -22,9 +22,8 @@ import pyarrow as pa
 
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline.lake.avro import arrow_type, parsed_schema
-from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.message_files import read_schema
-from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.pipeline.lake.lakes import Lake
+from orbitmq.pipeline.lake.schemas import changes
 
 LOG = logging.getLogger(__name__)
 
@@ -62,17 +61,21 @@ class Bodies:
         if self.mode != RAW and not pa.types.is_struct(self._type()):
             raise ConfigurationError("option bodySchema: use a record, whose fields become the columns")
 
-    def check_fit(self, place: StorageLocation, files: Sequence[LakeFile]) -> None:
-        """ConfigurationError when the lake has columns but the bodies are raw, or the reverse: query engines use one
-        schema for all files."""
-        if not files:
+    def check_fit(self, lake: Lake) -> None:
+        """ConfigurationError when the lake has columns but the bodies are raw, or the reverse. LakeError for a field
+        whose type the lake cannot change to that of the schema. Fields that it does not have come with the next batch.
+        """
+        columns = lake.schema()
+        if columns is None:
             return
-        has_columns = VALUE in read_schema(place, files[0].path).names
+        has_columns = VALUE in columns.names
         if has_columns != (self.mode != RAW):
             began = "with columns" if has_columns else RAW
             raise ConfigurationError(
                 f"option bodyMode is {self.mode}, but the lake was created {began}, which cannot change"
             )
+        if has_columns:
+            changes(columns, pa.schema([(VALUE, self._type())]), widens=lake.widens)
 
     def add(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with both columns. SourceError for a body that does not fit, if that stops the archive."""

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 
@@ -22,7 +23,7 @@ from orbitmq.errors import LakeConflict, LakeError
 from orbitmq.pipeline.lake.lakes import GRACE_MS, repeated
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.message_files import read_row_count, read_schema
-from orbitmq.pipeline.lake.schemas import DAY, PARTITIONS, TOPIC
+from orbitmq.pipeline.lake.schemas import DAY, PARTITIONS, TOPIC, changes, plain_schema
 from orbitmq.pipeline.lake.storage import StorageLocation
 
 # What a table may demand of its readers and these jobs cannot do: to omit rows of a file, and to rename its columns.
@@ -32,6 +33,8 @@ FOREIGN_FEATURES = {"deletionVectors", "columnMapping"}
 class DeltaLake:
     """The table at `place`; it is made with the first batch. `now_ms` gives milliseconds since the epoch."""
 
+    widens = False  # a wider type would need a feature of the table that the library does not write
+
     def __init__(self, place: StorageLocation, now_ms: Callable[[], int]) -> None:
         self.place = place
         self._now_ms = now_ms
@@ -40,6 +43,10 @@ class DeltaLake:
         table = self._table()
         version = table.transaction_version(query_id) if table is not None else None
         return -1 if version is None else version
+
+    def schema(self) -> pa.Schema | None:
+        table = self._table()
+        return None if table is None else _schema(table)
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[LakeFile]) -> bool:
         if not files:
@@ -53,6 +60,8 @@ class DeltaLake:
             published = table.transaction_version(query_id)
             if published is not None and published >= batch_id:
                 return False
+            if changes(_schema(table), schema, widens=self.widens):
+                self._add_columns(table, schema)
             self._write(table, actions, properties)
             return True
 
@@ -116,6 +125,11 @@ class DeltaLake:
         except (DeltaError, OSError) as error:
             raise LakeError(f"the Delta table {self.place.root} cannot be created: {error}") from error
 
+    def _add_columns(self, table: DeltaTable, schema: pa.Schema) -> None:
+        """A commit of its own, before the files that need it: without them, the columns are empty."""
+        with _Changing(self.place):
+            table.alter.add_columns(list(DeltaSchema.from_arrow(schema).fields))
+
     def _add(self, file: LakeFile, *, is_new: bool) -> AddAction:
         """With what lets readers skip a file by its times."""
         lowest = {"storeTimestamp": _text(file.first_stored_ms)}
@@ -158,6 +172,10 @@ class _Changing:
             raise LakeConflict(f"the Delta table {self._place.root} was changed by another job: {error}") from error
         if isinstance(error, (DeltaError, OSError)):
             raise LakeError(f"the Delta table {self._place.root} cannot be written: {error}") from error
+
+
+def _schema(table: DeltaTable) -> pa.Schema:
+    return plain_schema(pa.schema(table.schema().to_arrow()))
 
 
 def _actions(table: DeltaTable) -> list[dict[str, object]]:

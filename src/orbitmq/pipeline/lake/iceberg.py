@@ -24,7 +24,7 @@ from orbitmq.pipeline.lake.lakes import GRACE_MS, repeated
 from orbitmq.pipeline.lake.layout import TABLE_FOLDER
 from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake.message_files import read_schema
-from orbitmq.pipeline.lake.schemas import DAY, PARTITIONS, TOPIC
+from orbitmq.pipeline.lake.schemas import DAY, PARTITIONS, TOPIC, changes, plain_schema
 from orbitmq.pipeline.lake.storage import StorageLocation
 
 TABLE = "orbitmq.messages"
@@ -40,6 +40,8 @@ class IcebergLake:
     catalog, if the place is a directory.
     """
 
+    widens = True
+
     def __init__(self, place: StorageLocation, catalog: Mapping[str, str] | None = None) -> None:
         self.place = place
         self._properties = dict(catalog) if catalog else _own_catalog(place)
@@ -47,6 +49,10 @@ class IcebergLake:
     def last_batch(self, query_id: str) -> int:
         table = self._table()
         return -1 if table is None else _last_batch(table, query_id)
+
+    def schema(self) -> pa.Schema | None:
+        table = self._table()
+        return None if table is None else _schema(table)
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[LakeFile]) -> bool:
         if not files:
@@ -58,6 +64,9 @@ class IcebergLake:
             if _last_batch(table, query_id) >= batch_id:
                 return False
             with _Changing(self.place), table.transaction() as changing:
+                if changes(_schema(table), schema, widens=self.widens):
+                    with changing.update_schema() as update:
+                        update.union_by_name(schema)
                 changing.set_properties({BATCH_PROPERTY + query_id: str(batch_id)})
                 changing.add_files([self._uri(file.path) for file in files])
             return True
@@ -184,6 +193,10 @@ def _own_catalog(place: StorageLocation) -> dict[str, str]:
 
 def _last_batch(table: Table, query_id: str) -> int:
     return int(table.properties.get(BATCH_PROPERTY + query_id, "-1"))
+
+
+def _schema(table: Table) -> pa.Schema:
+    return plain_schema(table.schema().as_arrow())
 
 
 def _tasks(table: Table) -> Iterable[FileScanTask]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
+import pyarrow as pa
+
 from orbitmq.errors import LakeConflict, LakeError
 from orbitmq.pipeline.lake.layout import is_message_file
 from orbitmq.pipeline.lake.manifest import LakeFile
@@ -32,13 +34,20 @@ class Lake(Protocol):
     """Published message files at one place. Errors are LakeError, or LakeConflict when another job was faster."""
 
     place: StorageLocation
+    widens: bool  # whether a column can get a wider type
+
+    def schema(self) -> pa.Schema | None:
+        """The columns of the files, in plain types; None before the first batch."""
+        ...
 
     def last_batch(self, query_id: str) -> int:
         """The number of the last published batch of a query, -1 for none."""
         ...
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[LakeFile]) -> bool:
-        """Publish the files of a batch, all or none. False when that batch is published already."""
+        """Publish the files of a batch, all or none, and add columns to the table that it does not have. The files of a
+        batch have the same columns. False when that batch is published already. LakeError for a column that the table
+        cannot take, see `schemas.changes`."""
         ...
 
     def replace(self, removed: Sequence[LakeFile], added: Sequence[LakeFile]) -> None:
