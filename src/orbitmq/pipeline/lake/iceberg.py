@@ -103,12 +103,18 @@ class IcebergLake:
 
     def settle(self, now_ms: int) -> Collection[str]:
         """Snapshots expire; files of the remaining ones are kept."""
-        table = self._table()
+        oldest = datetime.fromtimestamp((now_ms - GRACE_MS) / 1000, UTC)
+
+        def change() -> Table | None:
+            table = self._table()
+            if table is not None:
+                with _Changing(self.place):
+                    table.maintenance.expire_snapshots().older_than(oldest).commit()
+            return table
+
+        table = repeated(change)
         if table is None:
             return set()
-        oldest = datetime.fromtimestamp((now_ms - GRACE_MS) / 1000, UTC)
-        with _Changing(self.place):
-            table.maintenance.expire_snapshots().older_than(oldest).commit()
         return {self._path(uri) for uri in table.inspect.all_files()["file_path"].to_pylist()}
 
     # ----------------------------------------------------------------------------------------------------- the table
