@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from orbitmq.spark.cluster_options import bad_option
 from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.topic_names import is_of_the_system
 
+NO_QUEUES: frozenset[int] = frozenset()
+
 
 @dataclass(frozen=True)
 class QueueSelection:
@@ -24,7 +27,7 @@ class QueueSelection:
     pattern: re.Pattern[str] | None
     system_topics: bool
     assigned: Mapping[str, Any] | None
-    """Topic -> broker -> list of queues, or topic -> list of queues."""
+    """Topic -> broker -> set of queue ids, or topic -> set of queue ids."""
     names: Namespace = NO_NAMESPACE
     """Namespace of the topics that the pattern is matched with."""
 
@@ -47,16 +50,19 @@ class QueueSelection:
         for error in found.unknown.values():
             raise error
         require_open(found.closed)
+        there: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        for queue in found.queues:
+            there[queue.topic].add((queue.broker_name, queue.queue_id))
         for topic, level in (self.assigned or {}).items():
-            self._check_assigned(topic, level, found.queues)
+            _check_assigned(topic, level, there[topic])
         return dict(found.queues)
 
     def includes(self, queue: MessageQueue) -> bool:
         """Whether the options select this queue, judged by its name."""
         if self.assigned is None:
             return queue.topic in self.topics or self._matches(queue.topic)
-        level = self.assigned.get(queue.topic, [])
-        return queue.queue_id in (level.get(queue.broker_name, []) if isinstance(level, dict) else level)
+        level = self.assigned.get(queue.topic, NO_QUEUES)
+        return queue.queue_id in (level.get(queue.broker_name, NO_QUEUES) if isinstance(level, dict) else level)
 
     def matching(self, cluster: ClusterClient) -> list[str]:
         """The topics that the pattern selects now, with their namespace."""
@@ -74,20 +80,17 @@ class QueueSelection:
         is_ours = plain != topic or not self.names
         return is_ours and self.pattern is not None and self.pattern.fullmatch(plain) is not None
 
-    def _check_assigned(self, topic: str, level: Any, found: Mapping[MessageQueue, BrokerAddresses]) -> None:
-        wanted = level if isinstance(level, dict) else {None: level}
-        there = {(queue.broker_name, queue.queue_id) for queue in found if queue.topic == topic}
-        if None in wanted and len({broker for broker, _ in there}) > 1:
-            raise bad_option(
-                f"option assign: topic {topic} is on several brokers; add the broker level above the queues"
-            )
-        ids = {queue_id for _, queue_id in there}
-        for broker, queue_ids in wanted.items():
-            for queue_id in queue_ids:
-                if (queue_id not in ids) if broker is None else ((broker, queue_id) not in there):
-                    raise bad_option(
-                        f"option assign: topic {topic} has no queue {queue_id} on {broker or 'its broker'}"
-                    )
+
+def _check_assigned(topic: str, level: Any, there: Collection[tuple[str, int]]) -> None:
+    """SourceError unless all assigned queues of the topic are there, as broker name and queue id."""
+    wanted = level if isinstance(level, dict) else {None: level}
+    if None in wanted and len({broker for broker, _ in there}) > 1:
+        raise bad_option(f"option assign: topic {topic} is on several brokers; add the broker level above the queues")
+    ids = {queue_id for _, queue_id in there}
+    for broker, queue_ids in wanted.items():
+        for queue_id in sorted(queue_ids):
+            if (queue_id not in ids) if broker is None else ((broker, queue_id) not in there):
+                raise bad_option(f"option assign: topic {topic} has no queue {queue_id} on {broker or 'its broker'}")
 
 
 def queue_selection(options: ReadOptions) -> QueueSelection:
@@ -112,7 +115,12 @@ def _assigned(text: str, names: Namespace) -> dict[str, Any] | None:
         value = None
     if not isinstance(value, dict) or not value or not all(map(_is_level, value.values())):
         raise bad_option(f"option assign: {text!r} is not JSON topic -> broker -> list of queues")
-    return {names.wrap(topic): level for topic, level in value.items()}
+    return {names.wrap(topic): _as_sets(level) for topic, level in value.items()}
+
+
+def _as_sets(level: Any) -> Any:
+    """Thousands of queues may be looked up."""
+    return {broker: frozenset(ids) for broker, ids in level.items()} if isinstance(level, dict) else frozenset(level)
 
 
 def _is_level(level: Any) -> bool:
