@@ -122,9 +122,10 @@ def test_clients_and_tools_find_the_first_message_at_every_broker(filled: Filled
 
     assert asyncio.run(by_client()) == exact
     cluster, place = ClusterClient([names], 5000, Retries(3, 100)), (filled.system.address,)
-    bounds = cluster.bounds({QUEUE: place})[QUEUE]
+    bounds = cluster.bounds({QUEUE: place})
     found = {
-        name: cluster.offset_at(QUEUE, place, bounds, time_ms, "readers") for name, time_ms in filled.edges.items()
+        name: cluster.offsets_at({QUEUE: place}, bounds, {QUEUE: time_ms}, "readers")[QUEUE]
+        for name, time_ms in filled.edges.items()
     }
     assert found == exact
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orbitmq.message.hosts import encode_host
-from orbitmq.message.unit import Unit, body_crc, encode_unit
+from orbitmq.message.unit import Unit, body_crc, encode_unit, store_timestamp_of
 from orbitmq.spark.fetch import PullResponse
 from orbitmq.wire.codes import ResponseCode
 
@@ -16,14 +16,31 @@ STORED_AT = 1_700_000_000_000  # of the message with offset 0; each later one is
 
 
 def stored_unit(
-    offset: int, tag: str | None = None, *, topic: str = "orders", store_timestamp: int | None = None
+    offset: int, tag: str | None = None, *, topic: str = "orders", store_timestamp: int | None = None, queue_id: int = 0
 ) -> bytes:
     """The unit at `offset` of a model queue."""
     body = b"body %d" % offset
     properties = f"UNIQ_KEY\x01ID{offset}" + (f"\x02TAGS\x01{tag}" if tag else "")
     at = STORED_AT + 1000 * offset if store_timestamp is None else store_timestamp
     return encode_unit(
-        Unit(0, body_crc(body), 0, 0, offset, offset * 100, 0, at - 5, HOST, at, HOST, 0, 0, body, topic, properties)
+        Unit(
+            0,
+            body_crc(body),
+            queue_id,
+            0,
+            offset,
+            offset * 100,
+            0,
+            at - 5,
+            HOST,
+            at,
+            HOST,
+            0,
+            0,
+            body,
+            topic,
+            properties,
+        )
     )
 
 
@@ -47,6 +64,11 @@ class QueueModel:
             for offset in offsets
             if wanted is None or self.tags[offset - self.low] == wanted
         ]
+
+    def nearest(self, timestamp: int) -> int:
+        """What brokers before 5.2 find for a time: the message stored nearest to it."""
+        times = [store_timestamp_of(unit) for unit in self.units(self.low, self.high)]
+        return self.low + min(range(len(times)), key=lambda number: abs(times[number] - timestamp), default=0)
 
     def pull(self, offset: int, count: int, wanted: str | None = None) -> PullResponse:
         """The answer to a pull of `count` messages at `offset` with one tag or none as filter."""

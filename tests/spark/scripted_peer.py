@@ -20,6 +20,8 @@ from orbitmq.wire.headers import (
     GetMinOffsetResponseHeader,
     PullMessageHeader,
     PullMessageResponseHeader,
+    SearchOffsetHeader,
+    SearchOffsetResponseHeader,
 )
 from orbitmq.wire.headers_namesrv import GetKVConfigHeader, GetKVConfigResponseHeader, GetRouteInfoHeader
 from orbitmq.wire.objects import encode
@@ -81,7 +83,8 @@ class ScriptedPeer:
 
 
 def broker_script(queues: Mapping[int, QueueModel]) -> Script:
-    """A broker with model queues: offsets and pulls, filtered by one tag when the subscription names one."""
+    """A broker with model queues: offsets, searches by time as RocketMQ 4.9 has them, and
+    pulls, filtered by one tag when the subscription names one."""
 
     def script(request: Command) -> list[Command]:
         if request.code == RequestCode.GET_MIN_OFFSET:
@@ -90,6 +93,10 @@ def broker_script(queues: Mapping[int, QueueModel]) -> Script:
         if request.code == RequestCode.GET_MAX_OFFSET:
             high = queues[request.header(GetMaxOffsetHeader).queue_id].high
             return [request.response(ResponseCode.SUCCESS, None, GetMaxOffsetResponseHeader(high))]
+        if request.code == RequestCode.SEARCH_OFFSET_BY_TIMESTAMP:
+            search = request.header(SearchOffsetHeader)
+            found = SearchOffsetResponseHeader(queues[search.queue_id].nearest(search.timestamp))
+            return [request.response(ResponseCode.SUCCESS, None, found)]
         pull = request.header(PullMessageHeader)
         wanted = None if pull.subscription == "*" else pull.subscription
         answer = queues[pull.queue_id].pull(pull.queue_offset, pull.max_msg_nums, wanted)

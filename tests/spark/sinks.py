@@ -66,8 +66,8 @@ def stored(name_server: str, topic: str) -> dict[MessageQueue, list[MessageExt]]
     found: dict[MessageQueue, list[MessageExt]] = {}
     for queue, (low, high) in cluster.bounds(places).items():
         settings = FetchSettings("TOOLS_CONSUMER", "*", 1024, 4, 10_000, strict=True)
-        runs = RangeReader(OffsetRange(queue, low, high), places[queue], settings).bodies() if low < high else ()
-        found[queue] = [message_of(unit) for run in runs for body in run for unit in decode_units(body)]
+        runs = RangeReader([OffsetRange(queue, low, high)], places[queue], settings).pieces()
+        found[queue] = [message_of(unit) for run in runs for _, body in run for unit in decode_units(body)]
     return found
 
 

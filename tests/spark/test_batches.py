@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,7 @@ from orbitmq.errors import SourceError
 from orbitmq.spark import batches
 from orbitmq.spark.batches import BatchSettings, RangeBatches, regions
 from orbitmq.spark.damage import CORRUPT
-from orbitmq.spark.fetch import OffsetRange
+from orbitmq.spark.fetch import OffsetRange, Piece
 from orbitmq.spark.forms import read_schema
 from orbitmq.spark.pulls import FetchSettings
 from orbitmq.spark.row_filters import PropertyIn
@@ -20,11 +21,12 @@ from tests.spark.queue_model import stored_unit
 from tests.spark.scripted_peer import queue
 
 RANGE = OffsetRange(queue(0), 100, 110)
+NEXT = OffsetRange(queue(1), 0, 5)
 
 
 def decode(
-    bodies: list[bytes],
-    *,
+    bodies: Sequence[bytes | Piece],
+    *others: OffsetRange,
     expression: str = "*",
     strict: bool = True,
     verify_crc: bool = True,
@@ -37,8 +39,9 @@ def decode(
     pulls = FetchSettings("readers", expression, batch_size=32, pipeline=4, timeout_ms=5000, strict=strict)
     filters = () if expression == "*" else (PropertyIn("TAGS", frozenset(expression.split("||"))),)
     settings = BatchSettings(schema, filters, verify_crc, decompress=True, on_corrupt=on_corrupt)
-    range_batches = RangeBatches(RANGE, pulls, settings)
-    return pa.Table.from_batches(range_batches.decode([[body] for body in bodies]), schema)
+    pieces = [(RANGE, body) if isinstance(body, bytes) else body for body in bodies]
+    range_batches = RangeBatches([RANGE, *others], pulls, settings)
+    return pa.Table.from_batches(range_batches.decode([[piece] for piece in pieces]), schema)
 
 
 def units(*offsets: int) -> list[bytes]:
@@ -101,10 +104,8 @@ def test_bytes_that_are_no_units_are_named_with_their_place() -> None:
 
 def test_answers_are_decoded_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "DECODE_SIZE", 10)
-    assert list(regions([[b"abcd", b"efgh"], [b"ijkl", b"mn"], [b"opqrstuvwxyz"]])) == [
-        b"abcdefghijkl",
-        b"mnopqrstuvwxyz",
-    ]
+    runs = [[(RANGE, b"abcd"), (RANGE, b"efgh")], [(RANGE, b"ijkl"), (RANGE, b"mn")], [(NEXT, b"opqrstuvwxyz")]]
+    assert list(regions(runs)) == [[(RANGE, b"abcdefghijkl")], [(RANGE, b"mn"), (NEXT, b"opqrstuvwxyz")]]
     assert list(regions([])) == []
 
 
@@ -157,3 +158,70 @@ def test_a_message_that_did_not_come_is_lost_whatever_else_is_broken() -> None:
     messages[1][MAGIC] = b"junk"
     with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: .*offset 104 is followed by 106"):
         decode([b"".join(messages)], on_corrupt="skip")
+
+
+# ------------------------------------------------------------------------------------------- several ranges of a task
+
+NEIGHBOURS = (NEXT, OffsetRange(queue(2), 7, 9), OffsetRange(queue(3), 0, 2))
+DAMAGES = {"size": SIZE, "magic": MAGIC, "body size": BODY_SIZE, "body": slice(88, 90)}
+
+
+def together(numbers: Sequence[int] = range(4)) -> list[Piece]:
+    """A region with the messages of all ranges, or of those with these numbers."""
+    ranges = (RANGE, *NEIGHBOURS)
+    return [(ranges[number], b"".join(units_of(ranges[number]))) for number in numbers]
+
+
+def units_of(range_: OffsetRange) -> list[bytes]:
+    return [stored_unit(offset, queue_id=range_.queue.queue_id) for offset in range(range_.start, range_.end)]
+
+
+def test_short_ranges_share_a_batch() -> None:
+    rows = decode(together(), *NEIGHBOURS, columns=("queueId", "queueOffset"))
+    assert rows["queueOffset"].num_chunks == 1
+    wanted = [(each.queue.queue_id, at) for each in (RANGE, *NEIGHBOURS) for at in range(each.start, each.end)]
+    assert list(zip(rows["queueId"].to_pylist(), rows["queueOffset"].to_pylist(), strict=True)) == wanted
+
+
+@pytest.mark.parametrize(("missing", "text"), [(1, "queue 1 .*5 of the 5"), (3, "queue 3 .*2 of the 2")])
+def test_a_range_of_which_nothing_came_is_named(missing: int, text: str) -> None:
+    there = [number for number in range(4) if number != missing]
+    with pytest.raises(SourceError, match=f"^ORBITMQ_DATA_LOSS: {text} messages"):
+        decode(together(there), *NEIGHBOURS)
+
+
+def test_a_hole_in_one_of_several_ranges_names_its_queue() -> None:
+    region = together()
+    region[1] = NEXT, b"".join(units_of(NEXT)[:2] + units_of(NEXT)[3:])
+    with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: queue 1 of .*: offset 1 is followed by 3"):
+        decode(region, *NEIGHBOURS)
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("number", [0, 1, 4], ids=["first", "middle", "last"])
+def test_damage_in_one_of_several_ranges_is_told_of_its_queue_and_costs_no_other(number: int, damage: slice) -> None:
+    messages = [bytearray(one) for one in units_of(NEXT)]
+    messages[number][damage] = b"\x7f\xff\xff\xff"[: damage.stop - damage.start]
+    region = together()
+    region[1] = NEXT, b"".join(messages)
+    with pytest.raises(SourceError, match=r"^ORBITMQ_CORRUPT_RECORD: queue 1 of topic orders on broker-a, at or after"):
+        decode(region, *NEIGHBOURS)
+    everything = [(each.queue.queue_id, at) for each in (RANGE, *NEIGHBOURS) for at in range(each.start, each.end)]
+    for how, rows in (("skip", [place for place in everything if place != (1, number)]), ("raw", everything)):
+        found = decode(region, *NEIGHBOURS, on_corrupt=how, columns=("queueId", "queueOffset", "body"))
+        assert list(zip(found["queueId"].to_pylist(), found["queueOffset"].to_pylist(), strict=True)) == rows
+    broken = [text for text in found[CORRUPT].to_pylist() if text]
+    assert len(broken) == 1
+    assert broken[0].startswith("queue 1 of topic orders on broker-a: ")
+
+
+def test_a_unit_that_claims_the_next_range_does_not_get_it() -> None:
+    """The size of the last unit of a range is damaged so that it ends with a unit of the next range."""
+    first, *others = units_of(NEXT)
+    long = bytearray(units_of(RANGE)[-1])
+    long[SIZE] = (len(long) + len(first)).to_bytes(4, "big")
+    region = [(RANGE, b"".join([*units_of(RANGE)[:-1], long])), (NEXT, b"".join([first, *others]))]
+    found = decode(region, NEXT, on_corrupt="raw", columns=("queueId", "queueOffset", "body"))
+    places = list(zip(found["queueId"].to_pylist(), found["queueOffset"].to_pylist(), strict=True))
+    assert places == [(0, at) for at in range(100, 110)] + [(1, at) for at in range(5)]
+    assert [text is not None for text in found[CORRUPT].to_pylist()].index(True) == 9

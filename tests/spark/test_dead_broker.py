@@ -1,5 +1,6 @@
 """A broker that is silent while a batch is planned, and one that dies while a task reads: both errors have a name, and
-the task, repeated as Spark repeats it, reads everything."""
+the task, repeated as Spark repeats it, reads everything. One that is back in time costs nothing, in whichever of the
+queues of a task it was."""
 
 from __future__ import annotations
 
@@ -12,12 +13,13 @@ import pytest
 
 from orbitmq.client.sync import Producer
 from orbitmq.errors import SourceError
-from orbitmq.message.model import Message
+from orbitmq.message.model import Message, MessageQueue
 from orbitmq.spark import batches
 from orbitmq.spark.source import TopicReader, TopicSource
 from tests.support.orbit_process import OrbitBroker, OrbitNameServer
 
 COUNT = 2000
+QUEUES = 300
 OPTIONS = {
     "columns": "queueOffset,body",
     "pullBatchSize": "32",
@@ -38,8 +40,8 @@ def broker(tmp_path: Path) -> Iterator[OrbitBroker]:
         yield running
 
 
-def reader(broker: OrbitBroker, **options: str) -> TopicReader:
-    source = TopicSource({"nameServer": broker.namesrv_address, "subscribe": "orders", **OPTIONS, **options})
+def reader(broker: OrbitBroker, topic: str = "orders", **options: str) -> TopicReader:
+    source = TopicSource({"nameServer": broker.namesrv_address, "subscribe": topic, **OPTIONS, **options})
     made = source.reader(source.schema())
     assert isinstance(made, TopicReader)
     return made
@@ -68,3 +70,22 @@ def test_silence_and_death_of_a_broker_are_named_and_survived(
         bodies(reading)
     broker.start()
     assert bodies(reader(broker, pullTimeoutMs="30000").read(task)) == [b"%d" % number for number in range(COUNT)]
+
+
+def test_one_task_reads_many_queues_through_a_restart(broker: OrbitBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "DECODE_SIZE", 8 << 10)
+    columns = {"columns": "queueId,queueOffset", "pullTimeoutMs": "30000"}
+    with Producer("dead-broker-senders", broker.namesrv_address) as producer:
+        producer.create_topic("many", queues=QUEUES)
+        for number in range(QUEUES):
+            queue = MessageQueue("many", broker.name, number)
+            producer.send_batch([Message("many", bytes(100))] * (number % 7), queue=queue) if number % 7 else None
+    (task,) = reader(broker, "many", **columns).partitions()
+    found: list[tuple[int, int]] = []
+    reading = reader(broker, "many", **columns).read(task)
+    for number, batch in enumerate(reading):
+        found += zip(batch["queueId"].to_pylist(), batch["queueOffset"].to_pylist(), strict=True)
+        if number in {0, 5}:
+            broker.kill()
+            broker.start()
+    assert found == [(number, offset) for number in range(QUEUES) for offset in range(number % 7)]

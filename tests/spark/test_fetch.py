@@ -19,7 +19,7 @@ def range_fetch(
     start: int, end: int, *, batch_size: int = 32, pipeline: int = 4, filtered: bool = False, strict: bool = True
 ) -> RangeFetch:
     wanted = OffsetRange(QUEUE, start, end)
-    return RangeFetch(wanted, batch_size=batch_size, pipeline=pipeline, filtered=filtered, strict=strict)
+    return RangeFetch([wanted], batch_size=batch_size, pipeline=pipeline, filtered=filtered, strict=strict)
 
 
 def read(fetch: RangeFetch, queue: QueueModel, wanted: str | None = None) -> bytes:
@@ -28,8 +28,12 @@ def read(fetch: RangeFetch, queue: QueueModel, wanted: str | None = None) -> byt
     while not fetch.finished:
         for lane in fetch.wanted():
             fetch.on_response(lane, queue.pull(lane.at, fetch.count_for(lane), wanted))
-        bodies += fetch.ready()
+        bodies += received(fetch)
     return b"".join(bodies)
+
+
+def received(fetch: RangeFetch) -> list[bytes]:
+    return [body for _, body in fetch.ready()]
 
 
 @given(st.data())
@@ -56,8 +60,47 @@ def test_answers_of_any_size_and_order_give_the_range_in_order(data: st.DataObje
             continue
         lane = in_flight.pop(data.draw(st.integers(0, len(in_flight) - 1), "which"))
         fetch.on_response(lane, queue.pull(lane.at, fetch.count_for(lane), wanted))
-        bodies += fetch.ready()
+        bodies += received(fetch)
     assert b"".join(bodies) == b"".join(queue.units(start, end, wanted))
+
+
+@given(st.data())
+def test_ranges_come_one_after_another_whatever_is_in_flight(data: st.DataObject) -> None:
+    """Pulls of several queues are in flight together; what is read is range by range, and each is whole."""
+    queues = {number: QueueModel(3, [None] * data.draw(st.integers(0, 40))) for number in range(12)}
+    ranges = [OffsetRange(MessageQueue("orders", "broker-a", number), 3, each.high) for number, each in queues.items()]
+    pipeline = data.draw(st.integers(1, 8), "pipeline")
+    fetch = RangeFetch(ranges, batch_size=16, pipeline=pipeline, filtered=False, strict=True)
+    in_flight: list[Lane] = []
+    pieces: list[tuple[OffsetRange, bytes]] = []
+    most = 0
+    while not fetch.finished:
+        in_flight += fetch.wanted()
+        most = max(most, len({lane.range for lane in in_flight}))
+        assert len(in_flight) <= pipeline
+        lane = in_flight.pop(data.draw(st.integers(0, len(in_flight) - 1), "which"))
+        number = lane.range.queue.queue_id
+        fetch.on_response(lane, queues[number].pull(lane.at, fetch.count_for(lane)))
+        pieces += fetch.ready()
+    filled = [range_ for range_ in ranges if len(range_)]
+    assert list(dict.fromkeys(range_ for range_, _ in pieces)) == filled
+    for range_ in filled:
+        body = b"".join(body for piece, body in pieces if piece == range_)
+        assert body == b"".join(queues[range_.queue.queue_id].units(3, range_.end))
+    lane_counts = [-(-len(range_) // 16) for range_ in filled]
+    if lane_counts and max(lane_counts) == 1:
+        assert most == min(pipeline, len(filled)), "short ranges do not wait for each other"
+
+
+def test_a_gap_names_the_queue_it_is_in() -> None:
+    ranges = [OffsetRange(QUEUE, 0, 10), OffsetRange(MessageQueue("orders", "broker-a", 7), 0, 10)]
+    fetch = RangeFetch(ranges, batch_size=32, pipeline=4, filtered=False, strict=True)
+    assert fetch.current == ranges[0]
+    first, second = fetch.wanted()
+    with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS: queue 7 of topic orders on broker-a: offset 0 is gone"):
+        fetch.on_response(second, QueueModel(5, [None] * 5).pull(second.at, 10))
+    fetch.on_response(first, QueueModel(0, [None] * 10).pull(first.at, 10))
+    assert fetch.current == ranges[1]
 
 
 def test_a_filter_that_matches_rarely_is_followed_across_gaps() -> None:
@@ -139,7 +182,7 @@ def test_a_slow_first_lane_does_not_let_later_ones_fill_the_memory() -> None:
     fetch.on_response(first, PullResponse(ResponseCode.SUCCESS, "FOUND", first.at + 1, 0, 1000, b"x"))
     assert fetch.wanted() == [first]
     fetch.on_response(first, PullResponse(ResponseCode.SUCCESS, "FOUND", first.end, 0, 1000, b"x"))
-    assert fetch.ready() == [b"x", b"x", large]
+    assert received(fetch) == [b"x", b"x", large]
 
 
 def test_units_behind_the_end_of_a_lane_are_cut_off() -> None:

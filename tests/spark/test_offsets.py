@@ -1,17 +1,14 @@
-"""Offset texts mean what Spark's Kafka source taught, ranges are cut evenly, and an impossible offset is told."""
+"""Offset texts mean what Spark's Kafka source taught, and an impossible offset is told."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.fetch import OffsetRange
-from orbitmq.spark.offsets import PIECE_SIZE_MIN, ends, parse_offsets, split, starts
+from orbitmq.spark.offsets import ends, parse_offsets, starts
 
 A0, A1 = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
 B0 = MessageQueue("orders", "broker-b", 0)
@@ -81,37 +78,3 @@ def test_an_end_the_broker_does_not_have_yet_is_data_loss() -> None:
 def test_a_batch_cannot_end_at_earliest() -> None:
     with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_OPTION: option endingOffsets"):
         ends({A0: -2}, BOUNDS, strict=True)
-
-
-LENGTHS = st.integers(0, 300_000)
-
-
-@given(st.dictionaries(st.integers(0, 20), st.tuples(st.integers(0, 99), LENGTHS)), st.integers(0, 40), LENGTHS)
-def test_pieces_cover_every_range_once_and_obey_the_limits(
-    queues: dict[int, tuple[int, int]], partitions_min: int, records_max: int
-) -> None:
-    ranges = [
-        OffsetRange(MessageQueue("t", "b", queue), start, start + size) for queue, (start, size) in queues.items()
-    ]
-    records_max = max(records_max, 1000)
-    pieces = split(ranges, partitions_min=partitions_min, records_max=records_max)
-    assert pieces == sorted(pieces, key=lambda piece: (piece.queue, piece.start))
-    assert all(0 < len(piece) <= records_max for piece in pieces)
-    for range_ in ranges:
-        mine = [piece for piece in pieces if piece.queue == range_.queue]
-        bounds = [range_.start, *(piece.end for piece in mine)]
-        assert [piece.start for piece in mine] == bounds[:-1]
-        assert bounds[-1] == range_.end
-        assert max(map(len, mine), default=0) - min(map(len, mine), default=0) <= 1
-
-
-def test_many_partitions_are_made_of_long_ranges_only() -> None:
-    long, short = OffsetRange(A0, 0, 30 * PIECE_SIZE_MIN), OffsetRange(A1, 0, 100)
-    pieces = split([short, long], partitions_min=11, records_max=0)
-    assert [len(piece) for piece in pieces if piece.queue == A1] == [100]
-    assert len(pieces) == 12
-    assert len(split([short, long], partitions_min=1000, records_max=0)) == 31
-
-
-def test_ranges_that_hold_nothing_are_left_out() -> None:
-    assert split([OffsetRange(A0, 5, 5), OffsetRange(A1, 7, 3)], partitions_min=4, records_max=10) == []

@@ -37,6 +37,11 @@ def test_load_names_the_topic_too() -> None:
         ({"subscribe": "payments"}, "option subscribe is payments, but load() got orders"),
         ({"subExpression": "||"}, "option subExpression: "),
         ({"groupId": "g" * 121}, f"option groupId: the consumer group '{'g' * 121}' has 121 characters, at most 120"),
+        (
+            {"maxPartitions": "4", "maxRecordsPerPartition": "100"},
+            "options maxPartitions and maxRecordsPerPartition exclude each other",
+        ),
+        ({"maxPartitions": "4", "minPartitions": "5"}, "option minPartitions is 5, but maxPartitions 4; raise"),
         ({"path": ""}, "no topic; set option subscribe"),
         ({"nameserver": " ; "}, "option nameServer is missing"),
     ],

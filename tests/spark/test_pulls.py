@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain, islice
+
 import pytest
 
 from orbitmq.errors import SourceError
@@ -25,8 +27,8 @@ def settings(*, expression: str = "*", timeout_ms: int = 5000) -> FetchSettings:
 
 def read(*addresses: str, expression: str = "*", timeout_ms: int = 5000, pauses: list[float] | None = None) -> bytes:
     pause = (lambda _: None) if pauses is None else pauses.append
-    reader = RangeReader(RANGE, addresses, settings(expression=expression, timeout_ms=timeout_ms), pause=pause)
-    return b"".join(body for bodies in reader.bodies() for body in bodies)
+    reader = RangeReader([RANGE], addresses, settings(expression=expression, timeout_ms=timeout_ms), pause=pause)
+    return b"".join(body for pieces in reader.pieces() for _, body in pieces)
 
 
 WHOLE = b"".join(MODEL.units(10, 390))
@@ -58,8 +60,8 @@ def test_several_pulls_are_under_way_and_may_be_answered_in_any_order() -> None:
     assert broker.connections == 1
 
 
-def failing(times: int, failure: Script) -> Script:
-    """Honest answers, but every tenth request until it failed `times` times meets `failure`."""
+def failing(times: int, failure: Script, honest: Script = HONEST) -> Script:
+    """`honest` answers, but every tenth request until it failed `times` times meets `failure`."""
     count = {"requests": 0, "failed": 0}
 
     def script(request: Command) -> list[Command]:
@@ -67,7 +69,7 @@ def failing(times: int, failure: Script) -> Script:
         if count["requests"] % 10 == 0 and count["failed"] < times:
             count["failed"] += 1
             return list(failure(request))
-        return list(HONEST(request))
+        return list(honest(request))
 
     return script
 
@@ -80,6 +82,43 @@ def test_a_lost_connection_is_taken_up_where_it_broke() -> None:
     with ScriptedPeer(failing(3, hang_up)) as broker:
         assert read(broker.address) == WHOLE
     assert broker.connections == 4
+
+
+def test_ranges_of_many_queues_are_read_over_one_connection_that_may_break() -> None:
+    models = {number: QueueModel(0, [None] * (number % 7)) for number in range(60)}
+    ranges = [OffsetRange(queue(number), 0, model.high) for number, model in models.items()]
+
+    def whole(broker: ScriptedPeer) -> None:
+        reader = RangeReader(ranges, (broker.address,), settings())
+        pieces = [piece for run in reader.pieces() for piece in run]
+        assert [range_ for range_, _ in pieces] == [range_ for range_ in ranges if len(range_)]
+        for range_, body in pieces:
+            assert body == b"".join(models[range_.queue.queue_id].units(0, range_.end))
+
+    with ScriptedPeer(broker_script(models)) as broker:
+        whole(broker)
+    assert broker.connections == 1
+    with ScriptedPeer(failing(3, hang_up, broker_script(models))) as broker:
+        whole(broker)
+    assert broker.connections == 4
+
+
+def test_the_queue_that_cannot_be_read_is_named() -> None:
+    """The ranges before it are read; its own name is told, not that of the first."""
+    honest = broker_script({number: QueueModel(0, [None] * 5) for number in range(3)})
+
+    def script(request: Command) -> list[Command]:
+        if request.header(PullMessageHeader).queue_id == 2:
+            raise Hangup
+        return list(honest(request))
+
+    one_by_one = FetchSettings("readers", "*", batch_size=32, pipeline=1, timeout_ms=5000, strict=True)
+    ranges = [OffsetRange(queue(number), 0, 5) for number in range(3)]
+    with ScriptedPeer(script) as broker:
+        pieces = chain.from_iterable(RangeReader(ranges, (broker.address,), one_by_one).pieces())
+        assert [range_ for range_, _ in islice(pieces, 2)] == ranges[:2]
+        with pytest.raises(SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: queue 2 of topic orders on broker-a"):
+            next(pieces)
 
 
 def test_an_answer_that_never_comes_is_asked_for_again() -> None:

@@ -12,7 +12,11 @@ from orbitmq.spark.fetch import OffsetRange
 from orbitmq.spark.options import read_options
 from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.read_brokers import complete_queues
-from orbitmq.spark.read_plan import plan
+from orbitmq.spark.read_plan import SAMPLES, mean_size, plan, sample_offsets
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers import Boundary, SearchOffsetHeader, SearchOffsetResponseHeader
+from orbitmq.wire.requests import RequestCode
 from tests.spark.queue_model import STORED_AT, QueueModel, stored_unit
 from tests.spark.scripted_peer import Hangup, ScriptedPeer, broker_script, name_server_script, queue
 from tests.support.process import free_port
@@ -48,7 +52,7 @@ def test_a_batch_reads_from_the_first_to_the_last_message_of_every_queue(name_se
 
 def test_several_topics_are_read_together(name_server: str) -> None:
     ranges = planned(name_server, subscribe="payments, orders")
-    assert [range_.queue for range_ in ranges] == [queue(0), queue(2), queue(0, "payments", "broker-b")]
+    assert sorted(range_.queue for range_ in ranges) == [queue(0), queue(2), queue(0, "payments", "broker-b")]
 
 
 def test_given_offsets_bound_the_ranges(name_server: str) -> None:
@@ -94,15 +98,87 @@ def test_of_messages_stored_in_the_same_millisecond_a_time_means_the_first() -> 
         assert planned(names.address, startingTimestamp=STORED_AT + 5) == [OffsetRange(queue(0), 50, 100)]
 
 
+def test_times_of_many_queues_are_looked_up_in_step_over_one_connection() -> None:
+    many = {number: QueueModel(10, [None] * 90) for number in range(300)}
+    with (
+        ScriptedPeer(broker_script(many)) as broker,
+        ScriptedPeer(name_server_script({"orders": {"broker-a": (300, broker.address)}})) as names,
+    ):
+        ranges = planned(names.address, startingTimestamp=at(45) + 1)
+    assert ranges == [OffsetRange(queue(number), 46, 100) for number in range(300)]
+    assert broker.connections == 2, "one for the bounds, one for the times"
+    codes = [request.code for request in broker.requests]
+    assert codes.count(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP) == 300
+    assert codes.count(RequestCode.PULL_MESSAGE) == 2 * 300, "the nearest message, and its neighbour"
+
+
+def test_a_broker_that_finds_the_first_message_is_believed() -> None:
+    nearest = broker_script(QUEUES)
+
+    def script(request: Command) -> list[Command]:
+        if request.code != RequestCode.SEARCH_OFFSET_BY_TIMESTAMP:
+            return list(nearest(request))
+        search = request.header(SearchOffsetHeader)
+        assert search.boundary == Boundary.LOWER
+        found = SearchOffsetResponseHeader(90 if search.queue_id == 0 else 300, Boundary.LOWER)
+        return [request.response(ResponseCode.SUCCESS, None, found)]
+
+    with (
+        ScriptedPeer(script) as broker,
+        ScriptedPeer(name_server_script({"orders": {"broker-a": (3, broker.address)}})) as names,
+    ):
+        assert planned(names.address, endingTimestamp=at(90)) == [
+            OffsetRange(queue(0), 10, 90),
+            OffsetRange(queue(2), 0, 50),  # the queue has grown since its end was asked for
+        ]
+    assert RequestCode.PULL_MESSAGE not in {request.code for request in broker.requests}
+
+
+def test_a_search_goes_on_when_a_connection_breaks() -> None:
+    honest = broker_script(QUEUES)
+    failures = iter(range(2))
+
+    def script(request: Command) -> list[Command]:
+        if request.code == RequestCode.PULL_MESSAGE and next(failures, None) is not None:
+            raise Hangup
+        return list(honest(request))
+
+    with (
+        ScriptedPeer(script) as broker,
+        ScriptedPeer(name_server_script({"orders": {"broker-a": (3, broker.address)}})) as names,
+    ):
+        ranges = planned(names.address, retries=2, endingTimestamp=at(45))
+    assert ranges == [OffsetRange(queue(0), 10, 45), OffsetRange(queue(2), 0, 45)]
+    searches = [r for r in broker.requests if r.code == RequestCode.SEARCH_OFFSET_BY_TIMESTAMP]
+    assert len(searches) == 2, "one for each queue that has messages"
+
+
+def test_the_size_of_messages_is_told_by_samples_from_everywhere() -> None:
+    ranges = [OffsetRange(queue(number), 10, 30) for number in range(100)]
+    offsets = sample_offsets(ranges)
+    assert len(offsets) == SAMPLES
+    assert all(10 <= offset < 30 for offset in offsets.values())
+    assert max(each.queue_id for each in offsets) - min(each.queue_id for each in offsets) > 90
+    assert sample_offsets([OffsetRange(queue(0), 4, 5), OffsetRange(queue(1), 7, 9)]) == {queue(0): 4, queue(1): 8}
+
+
+@pytest.mark.parametrize(("queues", "size"), [(QUEUES, len(stored_unit(20))), ({0: QueueModel(0, [None] * 9)}, 0)])
+def test_sizes_are_sampled_where_ranges_may_share_a_task(queues: dict[int, QueueModel], size: int) -> None:
+    with (
+        ScriptedPeer(broker_script(queues)) as broker,
+        ScriptedPeer(name_server_script({"orders": {"broker-a": (len(queues), broker.address)}})) as names,
+    ):
+        options = read_options({"nameServer": names.address, "subscribe": "orders"})
+        cluster = ClusterClient(options.name_servers, 5000, Retries(0, 0))
+        found = {each: place.addresses for each, place in queue_selection(options).queues(cluster).items()}
+        assert round(mean_size(cluster, options, found, plan(cluster, options, found))) == size
+
+
 def test_a_time_behind_the_last_message_follows_the_strategy(name_server: str) -> None:
     with pytest.raises(SourceError, match=r"^ORBITMQ_BAD_OPTION: option startingTimestamp: .*Strategy=latest"):
         planned(name_server, startingTimestamp=at(1000))
     assert planned(name_server, startingTimestamp=at(1000), startingOffsetsByTimestampStrategy="latest") == []
     assert planned(name_server, endingTimestamp=at(1000)) == planned(name_server)
-
-
-def test_ranges_are_cut_as_wanted(name_server: str) -> None:
-    assert max(map(len, planned(name_server, maxRecordsPerPartition=7))) <= 7
 
 
 def test_an_unknown_topic_is_named(name_server: str) -> None:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark prog
 import orbitmq.spark
 from orbitmq.client.sync import Producer
 from orbitmq.errors import SourceError
-from orbitmq.message.model import Message
+from orbitmq.message.model import Message, MessageQueue
 from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS
 from tests.spark.conftest import COUNT, QUEUES, RUN, System, Topic, create_topic, reader
 from tests.support import delivery, messages
@@ -45,7 +45,7 @@ def as_delivered(row: Row) -> dict[str, Any]:
 
 def test_every_message_is_read_once_and_as_it_was_sent(spark: SparkSession, topic: Topic) -> None:
     frame = topic.reader(spark, columns=EVERYTHING).load(topic.name)
-    assert frame.rdd.getNumPartitions() == QUEUES
+    assert frame.rdd.getNumPartitions() == 1, "short queues share a task"
     rows = frame.collect()
     received = [as_delivered(row) for row in rows]
     delivery.assert_each_once(received, RUN, range(COUNT))
@@ -55,6 +55,31 @@ def test_every_message_is_read_once_and_as_it_was_sent(spark: SparkSession, topi
     assert {row.msgId: row.offsetMsgId for row in rows} == offset_ids
     assert {row.storeHost for row in rows} == {topic.system.address}
     assert all(row.bornHost.startswith("127.0.0.1:") and row.bornTimestamp <= row.storeTimestamp for row in rows)
+
+
+def test_short_queues_share_partitions(spark: SparkSession, system: System) -> None:
+    with Producer("many-senders", system.namesrv_address) as producer:
+        producer.create_topic("many", queues=MANY)
+        for number in range(MANY):
+            queue = MessageQueue("many", "broker-a", number)
+            producer.send_batch([Message("many", b"%d" % offset) for offset in range(1 + number % 5)], queue=queue)
+    wanted = [(number, offset, b"%d" % offset) for number in range(MANY) for offset in range(1 + number % 5)]
+    columns = "queueId,queueOffset,body"
+    for given, count in (
+        ({}, 1),
+        ({"minPartitions": MANY - 1}, MANY - 1),
+        ({"minPartitions": 3, "maxPartitions": 3}, 3),
+    ):
+        frame = reader(spark, system, columns=columns, **given).load("many")
+        rows = [
+            [(row.queueId, row.queueOffset, bytes(row.body)) for row in part] for part in frame.rdd.glom().collect()
+        ]
+        assert sorted(row for part in rows for row in part) == wanted, given
+        assert all(part == sorted(part) for part in rows), "within a partition, in the order of its queues"
+        assert len(rows) == count, given
+
+
+MANY = 16  # as many as RocketMQ makes for a client
 
 
 def test_default_columns(spark: SparkSession, topic: Topic) -> None:
@@ -87,7 +112,7 @@ def test_a_range_of_offsets_is_read_in_pieces(spark: SparkSession, topic: Topic)
     frame = topic.reader(
         spark, startingOffsets=starts, endingOffsets=ends, maxRecordsPerPartition=100, columns="queueId,queueOffset"
     ).load(topic.name)
-    assert frame.rdd.getNumPartitions() == 3 + 1 + 0 + 1
+    assert frame.rdd.getNumPartitions() == 3, "the eleven messages of two queues share one"
     wanted = [(0, offset) for offset in range(100, 350)] + [(1, offset) for offset in range(10)] + [(3, 0)]
     assert sorted((row.queueId, row.queueOffset) for row in frame.collect()) == wanted
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.spark.fetch import OffsetRange
 from orbitmq.spark.forms import read_schema
 from orbitmq.spark.options import read_options
+from orbitmq.spark.read_partitions import RANGE_COST, TASK_COST
 from orbitmq.spark.stream import TopicStreamReader
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
@@ -106,7 +108,7 @@ def batch(reader: TopicStreamReader, start: dict[str, Any], limit: ReadLimit | N
 
 
 def planned(reader: TopicStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
-    return [partition.range for partition in reader.partitions(start, end)]
+    return [range_ for partition in reader.partitions(start, end) for range_ in partition.ranges]
 
 
 def test_batches_follow_one_another_without_gap_or_overlap(world: World) -> None:
@@ -380,7 +382,7 @@ def test_new_queues_and_topics_join_with_their_first_message(world: World) -> No
     world.routes["orders"]["broker-b"] = (2, world.brokers["broker-b"].address)
     world.routes["orders-eu"] = {"broker-a": (1, world.brokers["broker-a"].address)}
     second = batch(reader, first)
-    added = [OffsetRange(queue(1, broker_name="broker-b"), 4, 9), OffsetRange(queue(0, "orders-eu"), 10, 100)]
+    added = [OffsetRange(queue(0, "orders-eu"), 10, 100), OffsetRange(queue(1, broker_name="broker-b"), 4, 9)]
     assert planned(reader, first, second) == added
     restarted = world.reader(subscribePattern="orders.*", startingOffsets="latest")
     assert planned(restarted, first, second) == added
@@ -456,6 +458,12 @@ def test_two_thousand_queues_are_planned(world: World) -> None:
     world.routes["orders"] = {"broker-a": (2000, world.brokers["broker-a"].address)}
     reader = world.reader(startingOffsets="earliest", maxOffsetsPerTrigger=6000)
     start = reader.initialOffset()
-    pieces = planned(reader, start, batch(reader, start))
+    end = batch(reader, start)
+    pieces = planned(reader, start, end)
     assert len(pieces) == 2000
     assert {len(piece) for piece in pieces} == {3}
+    assert len(reader.partitions(start, end)) == math.ceil(2000 * (3 + RANGE_COST) / TASK_COST)
+    again = world.reader(startingOffsets="earliest", maxOffsetsPerTrigger=6000)
+    assert again.partitions(start, end) == reader.partitions(start, end), "a repeated batch has the same tasks"
+    assert len(world.reader(maxPartitions=2).partitions(start, end)) == 2
+    assert len(world.reader(minPartitions=100).partitions(start, end)) == 100

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from orbitmq.errors import BrokerError
@@ -12,6 +11,7 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.operations.call import call, oneway
 from orbitmq.operations.pulls import view_message
 from orbitmq.operations.queries import queue_entries
+from orbitmq.operations.time_search import BOUNDARY_SINCE, TimeSearch
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import (
     Boundary,
@@ -30,7 +30,6 @@ from orbitmq.wire.headers import (
 from orbitmq.wire.requests import RequestCode
 
 FOUND_OR_NOT = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
-BOUNDARY_SINCE: Final = 453  # V5_2_0: from here on brokers return a boundary, not the nearest message
 DELETED: Final = -1  # as store time: earlier than any other
 
 
@@ -129,11 +128,11 @@ async def _first_since(
 ) -> int:
     low = max(0, await min_offset(remoting, address, queue, timeout_ms=timeout_ms))
     high = await max_offset(remoting, address, queue, timeout_ms=timeout_ms)
-
-    async def is_before(offset: int) -> bool:
-        return await _store_time(remoting, address, queue, offset, timeout_ms) < timestamp_ms
-
-    return await _first_not(is_before, low, high, near)
+    search = TimeSearch(low, high, near)
+    while not search.is_done:
+        stored_at = await _store_time(remoting, address, queue, search.at, timeout_ms)
+        search.learn(is_before=stored_at < timestamp_ms)
+    return search.low
 
 
 async def _store_time(remoting: Remoting, address: str, queue: MessageQueue, offset: int, timeout_ms: float) -> int:
@@ -150,22 +149,6 @@ async def _store_time(remoting: Remoting, address: str, queue: MessageQueue, off
         if offset >= await min_offset(remoting, address, queue, timeout_ms=timeout_ms):
             raise
         return DELETED
-
-
-async def _first_not(is_before: Callable[[int], Awaitable[bool]], low: int, high: int, near: int) -> int:
-    """The first offset from `low` on that is not before, `high` when all are. The search starts at `near` with doubling
-    steps, so it needs few requests when the result is close.
-    """
-    first, end, step = low, high, 1
-    while low < high:
-        is_between = first < low and high < end
-        at = (low + high) // 2 if is_between else min(max(near, low), high - 1)
-        if await is_before(at):
-            low, near = at + 1, at + step
-        else:
-            high, near = at, at - step
-        step *= 2
-    return low
 
 
 async def earliest_store_time(

@@ -134,11 +134,13 @@ class ArchiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def reached(partition: InputPartition, files: list[LakeFile]) -> list[Reached]:
-    """The progress of the task in each queue: the end of its range, even if a filter dropped the last messages; for a
+    """The progress of the task in each queue: the ends of its ranges, even if a filter dropped the last messages; for a
     range of the log the offset after the last message of each queue."""
     if isinstance(partition, RangePartition):
-        queue = partition.range.queue
-        return [Reached(topic=queue.topic, broker=queue.broker_name, queue=queue.queue_id, next=partition.range.end)]
+        return [
+            Reached(topic=each.queue.topic, broker=each.queue.broker_name, queue=each.queue.queue_id, next=each.end)
+            for each in partition.ranges
+        ]
     furthest: dict[tuple[str, str, int], int] = {}
     for span in (span for file in files for span in file.queues):
         key = span.topic, span.broker, span.queue

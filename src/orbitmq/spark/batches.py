@@ -1,19 +1,20 @@
-"""Reads one range of a queue as Arrow batches: pulls, decodes, checks, filters. Runs in a task, knows no options."""
+"""Reads ranges of queues as Arrow batches: pulls, decodes, checks, filters. Runs in a task, knows no options."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from orbitmq.errors import SourceError, UnitError
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.spark.columns import ColumnSource, record_batch
 from orbitmq.spark.damage import CORRUPT, corrupt_batch, sound_units
-from orbitmq.spark.fetch import OffsetRange, data_loss
+from orbitmq.spark.fetch import OffsetRange, Piece, data_loss
 from orbitmq.spark.forms import BODIES, FORMS, NATIVE
 from orbitmq.spark.pulls import FetchSettings, RangeReader
 from orbitmq.spark.row_filters import RowFilter
@@ -39,135 +40,186 @@ class BatchSettings:
     """Namespace of the topics, which rows show without it."""
 
 
-class RangeBatches:
-    """The rows of one range. It counts the messages, so that no loss goes unnoticed."""
+class RangeCount:
+    """Counts the messages of one range as they come, so that no loss goes unnoticed. `strict`: a gap is an error."""
 
-    def __init__(self, wanted: OffsetRange, pulls: FetchSettings, settings: BatchSettings) -> None:
-        self._range = wanted
-        self._pulls = pulls
-        self._settings = settings
-        self._next_offset = wanted.start
+    def __init__(self, wanted: OffsetRange, *, strict: bool) -> None:
+        self.range = wanted
+        self._strict = strict
+        self.next_offset = wanted.start
         self._seen = 0
         self._is_blind = False  # something damaged came after the last whole unit; its offsets are not known
 
-    def read(self, addresses: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Pull from the broker at `addresses`. SourceError when the range cannot be read completely."""
-        yield from self.decode(RangeReader(self._range, addresses, self._pulls).bodies())
+    def __str__(self) -> str:
+        return f"{self.range}, at or after offset {self.next_offset}"
 
-    def decode(self, bodies: Iterable[list[bytes]]) -> Iterator[pa.RecordBatch]:
-        """The batches of runs of units, which are in queue order."""
-        try:
-            for region in regions(bodies):
-                yield from self._batches(region)
-        except UnitError as error:
-            raise SourceError("ORBITMQ_CORRUPT_RECORD", f"{self._place()}: {error}") from error
-        self._check_end()
-
-    def _batches(self, region: bytes) -> Iterator[pa.RecordBatch]:
-        if self._settings.on_corrupt == "fail":
-            yield from self._wanted(Units(region, unit_positions(region)))
-            return
-        for found in sound_units(region, self._belongs):
-            if isinstance(found, Units):
-                yield from self._wanted(found)
-            else:
-                self._is_blind = True
-                yield from self._broken({"queueOffset": self._next_offset, "body": found.stored}, found.text)
-
-    def _belongs(self, units: Units) -> bool:
+    def belongs(self, units: Units) -> bool:
         """Whether the first of the units can be the next one of the range."""
-        is_of_queue = int(units.field("queue_id")[0]) == self._range.queue.queue_id
-        return is_of_queue and self._next_offset < int(units.field("queue_offset")[0]) < self._range.end
+        is_of_queue = int(units.field("queue_id")[0]) == self.range.queue.queue_id
+        return is_of_queue and self.next_offset < int(units.field("queue_offset")[0]) < self.range.end
 
-    def _place(self) -> str:
-        return f"{self._range}, at or after offset {self._next_offset}"
-
-    def _wanted(self, units: Units) -> Iterator[pa.RecordBatch]:
-        self._count(units)
-        for each in self._settings.filters:
-            wanted = each.wanted(units)
-            if not wanted.any():
-                return
-            units = units[wanted]
-        yield from self._decoded(units)
-
-    def _decoded(self, units: Units) -> Iterator[pa.RecordBatch]:
-        """One batch, or several around messages that cannot be decoded and may be skipped."""
-        settings = self._settings
-        try:
-            if settings.verify_crc and not BODIES.isdisjoint(settings.schema.names):
-                units.check_bodies()
-            rows = ColumnSource(units, self._range.queue.broker_name, settings.decompress, settings.names)
-            batch = record_batch(rows, settings.schema, FORMS[settings.form])
-        except UnitError as error:
-            if settings.on_corrupt == "fail":
-                raise
-            if len(units) == 1:
-                known = {"queueOffset": int(units.field("queue_offset")[0]), "body": units.stored(0)}
-                known["physOffset"] = int(units.field("physical_offset")[0])
-                yield from self._broken(known, str(error))
-                return
-            first_half = np.arange(len(units)) < len(units) // 2
-            yield from self._decoded(units[first_half])
-            yield from self._decoded(units[~first_half])
-            return
-        yield batch
-
-    def _broken(self, known: dict[str, object], text: str) -> Iterator[pa.RecordBatch]:
-        """Log damaged bytes, and return a row for them when onCorruptRecord is raw."""
-        LOG.warning("event=corrupt_record range=%s offset=%s error=%s", self._range, known["queueOffset"], text)
-        if self._settings.on_corrupt == "raw":
-            queue = self._range.queue
-            place = {"topic": self._settings.names.unwrap(queue.topic), "brokerName": queue.broker_name}
-            known |= {**place, "queueId": queue.queue_id, CORRUPT: f"{self._range}: {text}"}
-            yield corrupt_batch(self._settings.schema, known)
-
-    def _count(self, units: Units) -> None:
+    def add(self, offsets: NDArray[np.int64]) -> None:
         """Check that every offset of an unfiltered range comes once and in order, except for damaged ones."""
-        offsets = units.field("queue_offset")
         if self._is_blind:
             self._see(int(offsets[0]))
-        steps = np.diff(offsets, prepend=self._next_offset - 1)
+        steps = np.diff(offsets, prepend=self.next_offset - 1)
         if self._strict and (steps != 1).any():
             place = int(np.argmax(steps != 1))
             before = offsets[place] - steps[place]
-            raise data_loss(f"{self._range}: offset {before} is followed by {offsets[place]}")
+            raise data_loss(f"{self.range}: offset {before} is followed by {offsets[place]}")
         self._seen += len(offsets)
-        self._next_offset = int(offsets[-1]) + 1
+        self.next_offset = int(offsets[-1]) + 1
+
+    def add_damaged(self) -> None:
+        """Damaged bytes came, of an unknown number of messages."""
+        self._is_blind = True
+
+    def lost(self) -> int:
+        """The number of messages that did not come, at the end of the range."""
+        if self._is_blind:
+            self._see(self.range.end)
+        return len(self.range) - self._seen
 
     def _see(self, offset: int) -> None:
         """Count the damaged messages before `offset`, whose offsets were unknown, as received."""
         self._is_blind = False
-        self._seen += max(offset - self._next_offset, 0)
-        self._next_offset = max(offset, self._next_offset)
+        self._seen += max(offset - self.next_offset, 0)
+        self.next_offset = max(offset, self.next_offset)
 
-    def _check_end(self) -> None:
-        if self._is_blind:
-            self._see(self._range.end)
-        lost = len(self._range) - self._seen
+
+class RangeBatches:
+    """The rows of some ranges of one broker, range by range. The messages of short ranges share a batch."""
+
+    def __init__(self, wanted: Sequence[OffsetRange], pulls: FetchSettings, settings: BatchSettings) -> None:
+        self._ranges = wanted
+        self._pulls = pulls
+        self._settings = settings
+        strict = pulls.strict and not pulls.filtered
+        self._counts = {range_: RangeCount(range_, strict=strict) for range_ in wanted}
+
+    def read(self, addresses: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Pull from the broker at `addresses`. SourceError when a range cannot be read completely."""
+        yield from self.decode(RangeReader(self._ranges, addresses, self._pulls).pieces())
+
+    def decode(self, pieces: Iterable[list[Piece]]) -> Iterator[pa.RecordBatch]:
+        """The batches of runs of units, range by range and in queue order."""
+        for region in regions(pieces):
+            yield from self._batches(region)
+        for count in self._counts.values():
+            self._check_end(count)
+
+    def _batches(self, region: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+        """The rows of a region, decoded at once; around damage, piece by piece."""
+        data = b"".join(data for _, data in region)
+        firsts = np.cumsum([0, *(len(data) for _, data in region[:-1])])
+        try:
+            units = Units(data, unit_positions(data))
+            if not np.isin(firsts, units.positions).all():
+                raise UnitError("a unit extends into the next range")
+        except UnitError as error:
+            if len(region) == 1:
+                yield from self._around_damage(self._counts[region[0][0]], data, error)
+            else:
+                yield from (batch for piece in region for batch in self._batches([piece]))
+            return
+        starts = np.searchsorted(units.positions, firsts)
+        parts = np.split(np.arange(len(units)), starts[1:])
+        offsets = units.field("queue_offset")
+        for (range_, _), rows in zip(region, parts, strict=True):
+            self._counts[range_].add(offsets[rows])
+        try:
+            batch = self._decoded(units)
+        except UnitError:
+            for (range_, _), rows in zip(region, parts, strict=True):
+                yield from self._each_decoded(self._counts[range_], units[rows])
+            return
+        if batch is not None:
+            yield batch
+
+    def _around_damage(self, count: RangeCount, data: bytes, error: UnitError) -> Iterator[pa.RecordBatch]:
+        """The rows of one range, some of whose units are damaged."""
+        if self._settings.on_corrupt == "fail":
+            raise _corrupt(count, error)
+        for found in sound_units(data, count.belongs):
+            if isinstance(found, Units):
+                count.add(found.field("queue_offset"))
+                yield from self._each_decoded(count, found)
+            else:
+                count.add_damaged()
+                yield from self._broken(count, {"queueOffset": count.next_offset, "body": found.stored}, found.text)
+
+    def _decoded(self, units: Units) -> pa.RecordBatch | None:
+        """The rows that match the filters, None without any. UnitError for a message that cannot be decoded."""
+        settings = self._settings
+        for each in settings.filters:
+            wanted = each.wanted(units)
+            if not wanted.any():
+                return None
+            units = units[wanted]
+        if settings.verify_crc and not BODIES.isdisjoint(settings.schema.names):
+            units.check_bodies()
+        rows = ColumnSource(units, self._ranges[0].queue.broker_name, settings.decompress, settings.names)
+        return record_batch(rows, settings.schema, FORMS[settings.form])
+
+    def _each_decoded(self, count: RangeCount, units: Units) -> Iterator[pa.RecordBatch]:
+        """One batch, or several around messages that cannot be decoded and may be skipped."""
+        try:
+            batch = self._decoded(units)
+        except UnitError as error:
+            if self._settings.on_corrupt == "fail":
+                raise _corrupt(count, error) from error
+            if len(units) == 1:
+                known = {"queueOffset": int(units.field("queue_offset")[0]), "body": units.stored(0)}
+                known["physOffset"] = int(units.field("physical_offset")[0])
+                yield from self._broken(count, known, str(error))
+                return
+            for half in np.array_split(np.arange(len(units)), 2):
+                yield from self._each_decoded(count, units[half])
+            return
+        if batch is not None:
+            yield batch
+
+    def _broken(self, count: RangeCount, known: dict[str, object], text: str) -> Iterator[pa.RecordBatch]:
+        """Log damaged bytes, and return a row for them when onCorruptRecord is raw."""
+        LOG.warning("event=corrupt_record range=%s offset=%s error=%s", count.range, known["queueOffset"], text)
+        if self._settings.on_corrupt == "raw":
+            queue = count.range.queue
+            place = {"topic": self._settings.names.unwrap(queue.topic), "brokerName": queue.broker_name}
+            known |= {**place, "queueId": queue.queue_id, CORRUPT: f"{count.range}: {text}"}
+            yield corrupt_batch(self._settings.schema, known)
+
+    def _check_end(self, count: RangeCount) -> None:
+        lost = count.lost()
         if self._pulls.filtered or not lost:
             return
-        text = f"{self._range}: {lost} of the {len(self._range)} messages from offset {self._range.start} on are gone"
-        if self._strict:
+        wanted = count.range
+        text = f"{wanted}: {lost} of the {len(wanted)} messages from offset {wanted.start} on are gone"
+        if self._pulls.strict:
             raise data_loss(text)
         LOG.warning("event=data_loss text=%s", text)
 
-    @property
-    def _strict(self) -> bool:
-        return self._pulls.strict and not self._pulls.filtered
+
+def _corrupt(count: RangeCount, error: UnitError) -> SourceError:
+    return SourceError("ORBITMQ_CORRUPT_RECORD", f"{count}: {error}")
 
 
-def regions(bodies: Iterable[list[bytes]]) -> Iterator[bytes]:
-    """The bodies joined into regions of at least DECODE_SIZE, except the last."""
-    held: list[bytes] = []
+def regions(runs: Iterable[list[Piece]]) -> Iterator[list[Piece]]:
+    """The pieces joined into regions of at least DECODE_SIZE, except the last. In a region each range has one piece."""
+    held: list[tuple[OffsetRange, list[bytes]]] = []
     size = 0
-    for run in bodies:
-        for body in run:
-            held.append(body)
+    for run in runs:
+        for range_, body in run:
+            if not held or held[-1][0] is not range_:
+                held.append((range_, []))
+            held[-1][1].append(body)
             size += len(body)
             if size >= DECODE_SIZE:
-                yield b"".join(held)
+                yield _joined(held)
                 held.clear()
                 size = 0
     if held:
-        yield b"".join(held)
+        yield _joined(held)
+
+
+def _joined(held: list[tuple[OffsetRange, list[bytes]]]) -> list[Piece]:
+    return [(range_, b"".join(bodies)) for range_, bodies in held]

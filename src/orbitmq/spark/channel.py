@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -20,6 +20,9 @@ from orbitmq.wire.signature import Credentials, sign
 
 CONNECT_TIMEOUT_S = 3.0  # as Java clients wait
 RECEIVE_SIZE = 1 << 18  # about one full pull response for each call
+# Requests in flight: enough to keep both ends busy, and about 64 KiB. More than the buffers of both ends hold would be
+# a deadlock: this end writes, and the peer reads nothing before its responses are read.
+IN_FLIGHT_MAX = 256
 
 
 @dataclass(frozen=True)
@@ -104,8 +107,20 @@ class Channel:
 
     def call(self, *requests: Command) -> list[Command]:
         """Send requests and return the responses in the same order. No other request may be in flight."""
-        self.send(requests)
-        responses: dict[int | None, Command] = {}
-        while len(responses) < len(requests):
-            responses.update((response.opaque, response) for response in self.receive())
-        return [responses[request.opaque] for request in requests]
+        responses = dict(self.each(requests))
+        return [responses[number] for number in range(len(requests))]
+
+    def each(self, requests: Sequence[Command]) -> Iterator[tuple[int, Command]]:
+        """Send any number of requests, many in flight, and return each response when it comes, with the number of its
+        request. No other request may be in flight.
+        """
+        numbers: dict[int | None, int] = {}
+        sent = 0
+        while numbers or sent < len(requests):
+            if more := requests[sent : sent + IN_FLIGHT_MAX - len(numbers)]:
+                numbers.update((request.opaque, number) for number, request in enumerate(more, sent))
+                sent += len(more)
+                self.send(more)
+            for response in self.receive():
+                if (number := numbers.pop(response.opaque, None)) is not None:
+                    yield number, response

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,18 +15,23 @@ from orbitmq.message.flags import PERM_READ, perm_text
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import ORDER_NAMESPACE
 from orbitmq.message.unit import store_timestamp_of
+from orbitmq.operations.time_search import BOUNDARY_SINCE, TimeSearch
 from orbitmq.spark.channel import PLAIN, Channel, Protection
 from orbitmq.spark.fetch import GAPS, queue_name, refused
+from orbitmq.spark.offsets import Bounds
 from orbitmq.spark.pulls import BROKEN, pull_request
 from orbitmq.wire.bodies import ClusterInfo, TopicList, TopicRouteData
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import (
+    Boundary,
     GetMaxOffsetHeader,
     GetMaxOffsetResponseHeader,
     GetMinOffsetHeader,
     GetMinOffsetResponseHeader,
     PullMessageResponseHeader,
+    SearchOffsetHeader,
+    SearchOffsetResponseHeader,
 )
 from orbitmq.wire.headers_namesrv import GetKVConfigHeader, GetKVConfigResponseHeader, GetRouteInfoHeader
 from orbitmq.wire.objects import decode
@@ -37,7 +41,6 @@ T = TypeVar("T")
 Addresses = tuple[str, ...]
 LONG_AGO = -1  # store time of a deleted message: before any that is searched for
 SAMPLE_SIZE = 32  # messages sampled for their size; every broker returns this many at once
-PIPELINED_MAX = 500  # requests sent before responses are read; more might fill the buffers of both ends: a deadlock
 
 
 class BrokerAddresses(NamedTuple):
@@ -102,7 +105,7 @@ class ClusterClient:
         """The routes of topics. SourceError when no name server responds."""
         names = list(topics)
         requests = [request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic)) for topic in names]
-        responses = self._call_name_server(lambda channel: call_all(channel, requests), f"topic {', '.join(names)}")
+        responses = self._call_name_server(lambda channel: channel.call(*requests), f"topic {', '.join(names)}")
         queues: dict[MessageQueue, BrokerAddresses] = {}
         closed: dict[MessageQueue, int] = {}
         unknown: dict[str, SourceError] = {}
@@ -122,7 +125,7 @@ class ClusterClient:
         if not topics:
             return {}
         requests = [request(RequestCode.GET_KV_CONFIG, GetKVConfigHeader(ORDER_NAMESPACE, topic)) for topic in topics]
-        responses = self._call_name_server(lambda channel: call_all(channel, requests), "order configurations")
+        responses = self._call_name_server(lambda channel: channel.call(*requests), "order configurations")
         return {
             topic: _brokers_of(response.header(GetKVConfigResponseHeader).value or "")
             for topic, response in zip(topics, responses, strict=True)
@@ -143,39 +146,38 @@ class ClusterClient:
 
     def bounds(self, queues: Mapping[MessageQueue, Addresses]) -> dict[MessageQueue, tuple[int, int]]:
         """The first offset that can be read and the next one to be written, of each queue."""
-        brokers: dict[Addresses, list[MessageQueue]] = defaultdict(list)
-        for queue, addresses in queues.items():
-            brokers[addresses].append(queue)
         found: dict[MessageQueue, tuple[int, int]] = {}
-        for addresses, on_broker in brokers.items():
+        for addresses, on_broker in _by_addresses(queues, queues).items():
             found |= self.call_broker(on_broker[0].broker_name, addresses, partial(_bounds, on_broker))
         return found
 
-    def offset_at(
-        self, queue: MessageQueue, addresses: Addresses, bounds: tuple[int, int], timestamp: int, group: str
-    ) -> int:
-        """The first offset within `bounds` whose message was stored at or after `timestamp`, else their end.
+    def offsets_at(
+        self, queues: Mapping[MessageQueue, Addresses], bounds: Bounds, times: Mapping[MessageQueue, int], group: str
+    ) -> dict[MessageQueue, int]:
+        """For each queue of `times`, the first offset within its bounds whose message was stored at or after the time,
+        else their end.
 
-        Brokers have a request for this, but RocketMQ returns the nearest message, which may be an older one. A search
-        over the messages has the same result on every broker.
+        RocketMQ before 5.2 finds the nearest message, which may be an older one; then the messages around it decide.
         """
+        searches: dict[MessageQueue, TimeSearch] = {}
+        filled = [queue for queue in times if bounds[queue][0] < bounds[queue][1]]
+        for addresses, on_broker in _by_addresses(filled, queues).items():
+            search = partial(_search, on_broker, bounds, times, group, searches)
+            self.call_broker(on_broker[0].broker_name, addresses, search)
+        return {queue: searches[queue].low if queue in searches else bounds[queue][0] for queue in times}
 
-        def search(channel: Channel) -> int:
-            low, high = bounds
-            return low + bisect_left(
-                range(low, high), timestamp, key=lambda offset: _stored_at(channel, queue, offset, group)
+    def sample(
+        self, offsets: Mapping[MessageQueue, int], queues: Mapping[MessageQueue, Addresses], group: str
+    ) -> tuple[int, int]:
+        """The number and the bytes of some messages of each queue from its offset on, zeros when they are gone."""
+        counts, sizes = 0, 0
+        for addresses, on_broker in _by_addresses(offsets, queues).items():
+            sampled = self.call_broker(
+                on_broker[0].broker_name, addresses, partial(_sampled, on_broker, offsets, group)
             )
-
-        return self.call_broker(queue.broker_name, addresses, search)
-
-    def sample(self, queue: MessageQueue, addresses: Addresses, offset: int, group: str) -> tuple[int, int]:
-        """The number and the bytes of some messages from `offset` on, zeros when they are gone."""
-        query = pull_request(queue, offset, SAMPLE_SIZE, group, SUBSCRIBE_ALL)
-        (response,) = self.call_broker(queue.broker_name, addresses, lambda channel: channel.call(query))
-        if response.code in GAPS:
-            return 0, 0
-        header = succeeded(queue_name(queue), response).header(PullMessageResponseHeader)
-        return header.next_begin_offset - offset, len(response.body)
+            counts += sum(count for count, _ in sampled)
+            sizes += sum(size for _, size in sampled)
+        return counts, sizes
 
     def call_broker(self, name: str, addresses: Addresses, call: Callable[[Channel], T]) -> T:
         """The result of `call` over a connection to the broker. SourceError ORBITMQ_BROKER_UNAVAILABLE."""
@@ -246,17 +248,21 @@ def _brokers_of(configuration: str) -> frozenset[str]:
     return frozenset(item.partition(":")[0] for item in configuration.split(";") if item)
 
 
-def call_all(channel: Channel, requests: Sequence[Command]) -> list[Command]:
-    """The responses to any number of requests, in the order of the requests."""
-    pieces = (requests[at : at + PIPELINED_MAX] for at in range(0, len(requests), PIPELINED_MAX))
-    return [response for piece in pieces for response in channel.call(*piece)]
+def _by_addresses(
+    wanted: Iterable[MessageQueue], queues: Mapping[MessageQueue, Addresses]
+) -> dict[Addresses, list[MessageQueue]]:
+    """The wanted queues of each broker."""
+    brokers: dict[Addresses, list[MessageQueue]] = defaultdict(list)
+    for queue in wanted:
+        brokers[queues[queue]].append(queue)
+    return brokers
 
 
 def _bounds(queues: Sequence[MessageQueue], channel: Channel) -> dict[MessageQueue, tuple[int, int]]:
     """First and next offset of all queues of one broker, requested together."""
     lows = [request(RequestCode.GET_MIN_OFFSET, GetMinOffsetHeader(queue.topic, queue.queue_id)) for queue in queues]
     highs = [request(RequestCode.GET_MAX_OFFSET, GetMaxOffsetHeader(queue.topic, queue.queue_id)) for queue in queues]
-    responses = call_all(channel, [*lows, *highs])
+    responses = channel.call(*lows, *highs)
     return {
         queue: (
             succeeded(queue_name(queue), low).header(GetMinOffsetResponseHeader).offset,
@@ -266,9 +272,55 @@ def _bounds(queues: Sequence[MessageQueue], channel: Channel) -> dict[MessageQue
     }
 
 
-def _stored_at(channel: Channel, queue: MessageQueue, offset: int, group: str) -> int:
-    (response,) = channel.call(pull_request(queue, offset, 1, group, SUBSCRIBE_ALL))
+def _search(
+    queues: Sequence[MessageQueue],
+    bounds: Bounds,
+    times: Mapping[MessageQueue, int],
+    group: str,
+    found: dict[MessageQueue, TimeSearch],
+    channel: Channel,
+) -> None:
+    """Search all queues of one broker in step. `found` keeps what is known when the connection breaks."""
+    new = [queue for queue in queues if queue not in found]
+    for number, response in channel.each([_search_request(queue, times[queue]) for queue in new]):
+        found[new[number]] = _started(new[number], bounds[new[number]], response)
+    while open_ := [queue for queue in queues if not found[queue].is_done]:
+        pulls = [pull_request(queue, found[queue].at, 1, group, SUBSCRIBE_ALL) for queue in open_]
+        for number, response in channel.each(pulls):
+            queue = open_[number]
+            found[queue].learn(is_before=_stored_at(queue, response) < times[queue])
+
+
+def _search_request(queue: MessageQueue, time_ms: int) -> Command:
+    header = SearchOffsetHeader(queue.topic, queue.queue_id, time_ms, boundary=Boundary.LOWER)
+    return request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+
+
+def _started(queue: MessageQueue, bounds: tuple[int, int], response: Command) -> TimeSearch:
+    """The search of a queue after the broker's own one, which is the result if the broker finds the first message."""
+    low, high = bounds
+    found = succeeded(queue_name(queue), response).header(SearchOffsetResponseHeader)
+    if found.boundary is not None or response.version >= BOUNDARY_SINCE:
+        low = high = min(max(found.offset, low), high)
+    return TimeSearch(low, high, found.offset)
+
+
+def _stored_at(queue: MessageQueue, response: Command) -> int:
     return LONG_AGO if response.code in GAPS else store_timestamp_of(succeeded(queue_name(queue), response).body)
+
+
+def _sampled(
+    queues: Sequence[MessageQueue], offsets: Mapping[MessageQueue, int], group: str, channel: Channel
+) -> list[tuple[int, int]]:
+    """The number and the bytes of messages in one pull of each queue."""
+    pulls = [pull_request(queue, offsets[queue], SAMPLE_SIZE, group, SUBSCRIBE_ALL) for queue in queues]
+    sampled = []
+    for number, response in channel.each(pulls):
+        queue = queues[number]
+        if response.code not in GAPS:
+            header = succeeded(queue_name(queue), response).header(PullMessageResponseHeader)
+            sampled.append((header.next_begin_offset - offsets[queue], len(response.body)))
+    return sampled
 
 
 def succeeded(what: str, response: Command) -> Command:

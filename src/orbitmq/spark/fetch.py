@@ -1,15 +1,19 @@
-"""Decides which pulls to send for one range of a queue, and returns the units in queue order.
+"""Decides which pulls to send for some ranges of queues of one broker, and returns the units range by range, in queue
+order.
 
-The range is cut into lanes of consecutive offsets. Several lanes are active at a time, each with one pull in flight.
-After a short response (brokers limit messages and bytes of a pull, filters leave gaps) the lane pulls again. Bodies are
-returned in the order of the lanes, whatever the order of the responses. Pure: no socket, no clock.
+The ranges are cut into lanes of consecutive offsets. Several lanes are active at a time, each with one pull in flight:
+those of the next ranges, too, so that short ranges need not wait for each other. After a short response (brokers limit
+messages and bytes of a pull, filters leave gaps) the lane pulls again. Bodies are returned in the order of the lanes,
+whatever the order of the responses. Pure: no socket, no clock.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from orbitmq.errors import SourceError, UnitError
 from orbitmq.message.model import MessageQueue
@@ -56,10 +60,15 @@ class PullResponse:
     body: bytes
 
 
+Piece = tuple[OffsetRange, bytes]
+"""Whole units of a range."""
+
+
 @dataclass
 class Lane:
-    """Consecutive offsets that are pulled one after another. `at` is the next offset to pull."""
+    """Consecutive offsets of a range that are pulled one after another. `at` is the next offset to pull."""
 
+    range: OffsetRange
     at: int
     end: int
     in_flight: bool = False
@@ -71,35 +80,36 @@ class Lane:
 
 
 class RangeFetch:
-    """The state of fetching one range.
+    """The state of fetching some ranges.
 
-    Send a pull for each lane of `wanted()`, pass each response to `on_response`, and take bodies with `ready()` until
+    Send a pull for each lane of `wanted()`, pass each response to `on_response`, and take pieces with `ready()` until
     `finished`. After a lost connection call `restart()` and continue; received bodies are kept. With `strict` a gap in
     an unfiltered range is an error, otherwise it is skipped.
     """
 
-    def __init__(self, wanted: OffsetRange, *, batch_size: int, pipeline: int, filtered: bool, strict: bool) -> None:
-        self.range = wanted
-        self._lane_size = max(FILTERED_LANE, batch_size) if filtered else batch_size
+    def __init__(
+        self, ranges: Iterable[OffsetRange], *, batch_size: int, pipeline: int, filtered: bool, strict: bool
+    ) -> None:
         self._batch_size = batch_size
         self._pipeline = pipeline
         self._filtered = filtered
         self._strict = strict
-        self._next_lane_at = wanted.start
-        self._lanes: deque[Lane] = deque()
-        self._ready: list[bytes] = []
+        self._coming = lanes_of(ranges, max(FILTERED_LANE, batch_size) if filtered else batch_size)
+        self._lanes = deque(islice(self._coming, pipeline))
+        self._ready: list[Piece] = []
         self._held = 0  # bytes in the bodies of all lanes and in those that are ready
 
     @property
     def finished(self) -> bool:
-        return not self._lanes and self._next_lane_at >= self.range.end
+        return not self._lanes
+
+    @property
+    def current(self) -> OffsetRange:
+        """The range whose units are next. Only while there are more."""
+        return self._lanes[0].range
 
     def wanted(self) -> list[Lane]:
         """Lanes to send a pull for now. They count as in flight from this call on."""
-        while len(self._lanes) < self._pipeline and self._next_lane_at < self.range.end:
-            end = min(self._next_lane_at + self._lane_size, self.range.end)
-            self._lanes.append(Lane(self._next_lane_at, end))
-            self._next_lane_at = end
         askable = list(self._lanes) if self._held < HELD_SIZE_MAX else list(self._lanes)[:1]
         lanes = [lane for lane in askable if not lane.in_flight and not lane.done]
         for lane in lanes:
@@ -115,11 +125,11 @@ class RangeFetch:
         for lane in self._lanes:
             lane.in_flight = False
 
-    def ready(self) -> list[bytes]:
-        """The next bodies in queue order. Each has whole units of the range."""
-        bodies, self._ready = self._ready, []
-        self._held -= sum(map(len, bodies))
-        return bodies
+    def ready(self) -> list[Piece]:
+        """The next units, range by range and in queue order."""
+        pieces, self._ready = self._ready, []
+        self._held -= sum(len(body) for _, body in pieces)
+        return pieces
 
     def on_response(self, lane: Lane, response: PullResponse) -> None:
         """Process the response to the pull of `lane`. SourceError when the range cannot be read completely."""
@@ -137,37 +147,46 @@ class RangeFetch:
         elif response.code in GAPS:
             self._step_over(lane, response)
         else:
-            raise refused(str(self.range), response.code, response.remark)
+            raise refused(str(lane.range), response.code, response.remark)
         self._advance()
 
     def _advance(self) -> None:
         """Move the bodies of the first lane to the ready ones, and drop lanes that are done."""
         while self._lanes:
             first = self._lanes[0]
-            self._ready += first.bodies
+            self._ready += [(first.range, body) for body in first.bodies]
             first.bodies = []
             if not first.done:
                 break
             self._lanes.popleft()
+            self._lanes += islice(self._coming, 1)
 
     def _step_over(self, lane: Lane, response: PullResponse) -> None:
         """Skip messages that were deleted since the read was planned, or fail."""
         found = response.next_offset if lane.at < response.next_offset < lane.end else lane.end
         if self._strict:
-            below = max(min(response.min_offset, self.range.end) - lane.at, 0)
-            above = max(self.range.end - max(response.max_offset, self.range.start), 0)
+            wanted = lane.range
+            below = max(min(response.min_offset, wanted.end) - lane.at, 0)
+            above = max(wanted.end - max(response.max_offset, wanted.start), 0)
             lost = below + above or found - lane.at
             raise data_loss(
-                f"{self.range}: offset {lane.at} is gone, the broker has {response.min_offset} to "
-                f"{response.max_offset}; {lost} messages before offset {self.range.end} are lost"
+                f"{wanted}: offset {lane.at} is gone, the broker has {response.min_offset} to "
+                f"{response.max_offset}; {lost} messages before offset {wanted.end} are lost"
             )
         lane.at = found
 
     def _require_progress(self, lane: Lane, response: PullResponse) -> None:
         if response.next_offset <= lane.at:
             raise refused(
-                str(self.range), response.code, f"a pull at {lane.at} returned the next offset {response.next_offset}"
+                str(lane.range), response.code, f"a pull at {lane.at} returned the next offset {response.next_offset}"
             )
+
+
+def lanes_of(ranges: Iterable[OffsetRange], size: int) -> Iterator[Lane]:
+    """The lanes of ranges, in their order."""
+    for range_ in ranges:
+        for at in range(range_.start, range_.end, size):
+            yield Lane(range_, at, min(at + size, range_.end))
 
 
 GAPS = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_OFFSET_MOVED)

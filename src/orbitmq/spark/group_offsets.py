@@ -14,7 +14,7 @@ from orbitmq.errors import SourceError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.channel import Channel
-from orbitmq.spark.cluster_client import Addresses, BrokerAddresses, ClusterClient, call_all, succeeded
+from orbitmq.spark.cluster_client import Addresses, BrokerAddresses, ClusterClient, succeeded
 from orbitmq.spark.fetch import queue_name
 from orbitmq.wire.bodies import (
     ConsumeFromWhere,
@@ -60,7 +60,7 @@ def stored_offsets(
 def _query(group: str, queues: list[MessageQueue], channel: Channel) -> dict[MessageQueue, int]:
     code = RequestCode.QUERY_CONSUMER_OFFSET
     requests = [request(code, QueryConsumerOffsetHeader(group, queue.topic, queue.queue_id)) for queue in queues]
-    responses = zip(queues, call_all(channel, requests), strict=True)
+    responses = zip(queues, channel.call(*requests), strict=True)
     return {
         queue: succeeded(queue_name(queue), response).header(QueryConsumerOffsetResponseHeader).offset
         for queue, response in responses
@@ -116,8 +116,8 @@ class OffsetReporter:
             self._enrolled.add(name)
         # A RocketMQ broker loses one of two concurrent first offsets of a topic, so one is sent first.
         known = {queue.topic for queue in self._reported if queue.broker_name == name}
-        ahead = list({queue.topic: queue for queue in queues if queue.topic not in known}.values())
-        for portion in (ahead, [queue for queue in queues if queue not in ahead]):
+        ahead = set({queue.topic: queue for queue in queues if queue.topic not in known}.values())
+        for portion in (sorted(ahead), [queue for queue in queues if queue not in ahead]):
             self._commit(portion, offsets, channel)
 
     def _commit(self, queues: list[MessageQueue], offsets: Mapping[MessageQueue, int], channel: Channel) -> None:
@@ -126,7 +126,7 @@ class OffsetReporter:
             request(code, UpdateConsumerOffsetHeader(self._group, queue.topic, queue.queue_id, offsets[queue]))
             for queue in queues
         ]
-        for queue, response in zip(queues, call_all(channel, requests), strict=True):
+        for queue, response in zip(queues, channel.call(*requests), strict=True):
             succeeded(queue_name(queue), response)
             self._reported[queue] = offsets[queue]
 

@@ -1,4 +1,4 @@
-"""Computes the ranges to read from options and the offsets of brokers. Pure and deterministic.
+"""Computes where to start and to end in each queue, from options and the offsets of brokers. Pure and deterministic.
 
 Offsets in an option are JSON topic -> broker -> queue -> offset. For a topic on one broker the broker level may be left
 out, as in Spark's Kafka source. -2 means earliest, -1 latest.
@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 from typing import Any
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
-from orbitmq.spark.fetch import OffsetRange, data_loss, queue_name
+from orbitmq.spark.fetch import data_loss, queue_name
 
 LOG = logging.getLogger(__name__)
 
 EARLIEST = -2
 LATEST = -1
-PIECE_SIZE_MIN = 20_000  # a task costs about as much as reading this many messages
 
 Offsets = Mapping[MessageQueue, int]
 Bounds = Mapping[MessageQueue, tuple[int, int]]  # first offset that can be read, next offset to be written
@@ -34,10 +33,14 @@ def parse_offsets(
 
     SourceError for an invalid text. Queues that do not exist are an error when `strict`, and skipped otherwise.
     """
-    known = sorted(queues)
+    known = frozenset(queues)
+    brokers: dict[str, set[str]] = defaultdict(set)
+    for queue in known:
+        brokers[queue.topic].add(queue.broker_name)
     offsets: dict[MessageQueue, int] = {}
     for topic, level in _object(option, text).items():
-        for queue, offset in _queue_offsets(option, names.wrap(topic), level, known):
+        name = names.wrap(topic)
+        for queue, offset in _queue_offsets(option, name, level, sorted(brokers.get(name, ()))):
             if queue in known:
                 offsets[queue] = offset
             elif strict:
@@ -57,8 +60,7 @@ def _object(option: str, text: str) -> dict[str, Any]:
     return value
 
 
-def _queue_offsets(option: str, topic: str, level: Any, known: list[MessageQueue]) -> list[tuple[MessageQueue, int]]:
-    brokers = sorted({queue.broker_name for queue in known if queue.topic == topic})
+def _queue_offsets(option: str, topic: str, level: Any, brokers: list[str]) -> list[tuple[MessageQueue, int]]:
     if not brokers:
         raise _bad(option, f"topic {topic} is not read here")
     if isinstance(level, dict) and not any(isinstance(below, dict) for below in level.values()):
@@ -112,26 +114,6 @@ def ends(given: Offsets, bounds: Bounds, *, strict: bool) -> dict[MessageQueue, 
             LOG.warning("event=data_loss ends_at=%d text=%s", high, text)
             offsets[queue] = high
     return offsets
-
-
-def split(ranges: Iterable[OffsetRange], *, partitions_min: int, records_max: int) -> list[OffsetRange]:
-    """The ranges that are not empty, in queue order, with long ones split into equal parts.
-
-    No piece has more than `records_max` messages (0: any number). Towards `partitions_min` pieces are cut in
-    proportion to the length of the ranges, but none below PIECE_SIZE_MIN.
-    """
-    filled = sorted((range_ for range_ in ranges if range_.start < range_.end), key=lambda range_: range_.queue)
-    total = sum(map(len, filled))
-    pieces = []
-    for range_ in filled:
-        count = 1
-        if len(filled) < partitions_min:
-            count = max(1, min(round(partitions_min * len(range_) / total), len(range_) // PIECE_SIZE_MIN))
-        if records_max:
-            count = max(count, -(-len(range_) // records_max))
-        cuts = [range_.start + len(range_) * i // count for i in range(count + 1)]
-        pieces += [OffsetRange(range_.queue, start, end) for start, end in pairwise(cuts)]
-    return pieces
 
 
 def _bad(option: str, text: str) -> SourceError:

@@ -147,13 +147,21 @@ class ReadOptions(RowOptions, ClusterOptions):
     partitions_min: int = option(
         "minPartitions",
         0,
-        "Split long queues until there are about this many partitions. Each part keeps at least 20,000 messages.",
+        "Have about this many partitions if there are so many queues with messages, or queues that are long enough to "
+        "split: each part keeps at least 20,000 messages.",
+        minimum=0,
+    )
+    partitions_max: int = option(
+        "maxPartitions",
+        0,
+        "Have at most this many partitions, but at least one for each broker. 0 is no limit: then queues share a "
+        "partition up to about 20,000 messages or 64 MiB.",
         minimum=0,
     )
     partition_records_max: int = option(
         "maxRecordsPerPartition",
         0,
-        "Split queues so that no partition has more messages than this. 0 is no limit.",
+        "Split queues so that no partition has more messages than this. 0 is no limit. Not with maxPartitions.",
         minimum=0,
     )
     group_id: str = option(
@@ -297,9 +305,20 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         raise bad_option(f"options {' and '.join(named)} exclude each other; use one of them")
     if options.on_corrupt_record == "raw" and options.form != "native":
         raise bad_option(f"option onCorruptRecord: raw needs a column that schema={options.form} does not have")
+    _check_partitions(options)
     _check_group(options)
     _check_expression(options)
     return options
+
+
+def _check_partitions(options: ReadOptions) -> None:
+    if options.partitions_max and options.partition_records_max:
+        raise bad_option("options maxPartitions and maxRecordsPerPartition exclude each other; use one of them")
+    if 0 < options.partitions_max < options.partitions_min:
+        raise bad_option(
+            f"option minPartitions is {options.partitions_min}, but maxPartitions {options.partitions_max}; raise "
+            "maxPartitions or lower minPartitions"
+        )
 
 
 def _check_expression(options: ReadOptions) -> None:

@@ -1,10 +1,10 @@
-"""Reads a range of a queue from a broker: sends the pulls of `orbitmq.spark.fetch` over one channel, and fails over to
+"""Reads ranges of queues from a broker: sends the pulls of `orbitmq.spark.fetch` over one channel, and fails over to
 another address of the broker when the connection breaks. Knows no Arrow or Spark."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from orbitmq.errors import FrameError, HeaderError, RemotingError, SourceError
@@ -12,7 +12,7 @@ from orbitmq.message.config import SUBSCRIBE_ALL, TAG
 from orbitmq.message.flags import pull_flag
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.channel import PLAIN, Channel, Protection
-from orbitmq.spark.fetch import Lane, OffsetRange, PullResponse, RangeFetch
+from orbitmq.spark.fetch import Lane, OffsetRange, Piece, PullResponse, RangeFetch
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader
@@ -45,11 +45,11 @@ class FetchSettings:
 
 
 class RangeReader:
-    """One range read from the `addresses` of its broker, the preferred one first."""
+    """Ranges read from the `addresses` of their broker, the preferred one first, over one connection."""
 
     def __init__(
         self,
-        wanted: OffsetRange,
+        wanted: Iterable[OffsetRange],
         addresses: tuple[str, ...],
         settings: FetchSettings,
         *,
@@ -68,8 +68,9 @@ class RangeReader:
         self._failures = 0  # connections lost since the last useful response
         self._busy = 0  # responses in a row that said the broker is busy
 
-    def bodies(self) -> Iterator[list[bytes]]:
-        """Runs of units in the order of the queue, as responses come. SourceError when the range cannot be read."""
+    def pieces(self) -> Iterator[list[Piece]]:
+        """Runs of units, range by range and in the order of the queue, as responses come. SourceError when a range
+        cannot be read."""
         while not self._fetch.finished:
             address = self._addresses[self._failures % len(self._addresses)]
             try:
@@ -79,10 +80,10 @@ class RangeReader:
                 self._failures += 1
                 self._fetch.restart()
                 if self._failures > len(self._addresses):  # the first address was tried twice
-                    raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{self._fetch.range}: {error}") from error
+                    raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{self._fetch.current}: {error}") from error
 
-    def _drain(self, channel: Channel) -> Iterator[list[bytes]]:
-        """Pull until the range is complete; the next pulls are in flight while the caller processes a result."""
+    def _drain(self, channel: Channel) -> Iterator[list[Piece]]:
+        """Pull until the ranges are complete; the next pulls are in flight while the caller processes a result."""
         in_flight: dict[int | None, Lane] = {}
         self._send_pulls(channel, in_flight)
         while in_flight:
@@ -91,8 +92,8 @@ class RangeReader:
                 if lane is not None:
                     self._take(lane, response)
             self._send_pulls(channel, in_flight)  # one write for all: writing costs more than anything else here
-            if bodies := self._fetch.ready():
-                yield bodies
+            if pieces := self._fetch.ready():
+                yield pieces
 
     def _take(self, lane: Lane, response: Command) -> None:
         if response.code in BUSY:
@@ -112,7 +113,7 @@ class RangeReader:
     def _pull(self, lane: Lane) -> Command:
         settings = self._settings
         return pull_request(
-            self._fetch.range.queue,
+            lane.range.queue,
             lane.at,
             self._fetch.count_for(lane),
             settings.group,
@@ -124,7 +125,7 @@ class RangeReader:
         lane.in_flight = False
         self._busy += 1
         if self._busy > BUSY_MAX:
-            text = f"{self._fetch.range}: the broker stays busy: code {response.code}, {response.remark}"
+            text = f"{lane.range}: the broker stays busy: code {response.code}, {response.remark}"
             raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", text)
         self._pause(BUSY_PAUSE_S)
 

@@ -5,51 +5,63 @@ Batches and streams start by the same rules. Only batches have ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.cluster_client import Addresses, ClusterClient
 from orbitmq.spark.fetch import OffsetRange, queue_name
 from orbitmq.spark.group_offsets import stored_offsets
-from orbitmq.spark.offsets import EARLIEST, LATEST, Bounds, Offsets, ends, parse_offsets, split, starts
+from orbitmq.spark.offsets import EARLIEST, LATEST, Bounds, Offsets, ends, parse_offsets, starts
 from orbitmq.spark.options import GROUP, ReadOptions
 from orbitmq.spark.pushdown import NOTHING_PUSHED, Pushed
+from orbitmq.spark.read_partitions import TASK_COST
 
 Queues = Mapping[MessageQueue, Addresses]
+SAMPLES = 16  # messages at most, with those behind them, that tell the mean size: some milliseconds and megabytes
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
 def plan(
     cluster: ClusterClient, options: ReadOptions, queues: Queues, pushed: Pushed = NOTHING_PUSHED
 ) -> list[OffsetRange]:
-    """The ranges of a batch, split as the options say. SourceError when they cannot be read completely."""
+    """The range of each queue of a batch. SourceError when they cannot be read completely."""
     bounds = cluster.bounds(queues)
     begin = begins(cluster, options, queues, bounds, stream=False)
     end = _ends(cluster, options, queues, bounds)
-    ranges = (
-        OffsetRange(queue, begin[queue], end[queue])
-        for queue in queues
-        if pushed.includes(options.names.unwrap_queue(queue))
-    )
-    return cut(options, (_narrowed(cluster, options, range_, queues[range_.queue], pushed) for range_ in ranges))
-
-
-def _narrowed(
-    cluster: ClusterClient, options: ReadOptions, range_: OffsetRange, addresses: Addresses, pushed: Pushed
-) -> OffsetRange:
-    """The part of a range that matches the conditions of the query."""
-    low, high = max(range_.start, pushed.offsets[0]), min(range_.end, pushed.offsets[1])
+    wanted = [queue for queue in queues if pushed.includes(options.names.unwrap_queue(queue))]
+    first, last = pushed.offsets
+    ranges = {queue: (max(begin[queue], first), min(end[queue], last)) for queue in wanted}
     for place, time in enumerate(pushed.times_ms):
-        if low < high and time != NOTHING_PUSHED.times_ms[place]:
-            found = cluster.offset_at(range_.queue, addresses, (low, high), time, options.pulling_group)
-            low, high = (found, high) if place == 0 else (low, found)
-    return OffsetRange(range_.queue, low, high)
+        if time != NOTHING_PUSHED.times_ms[place]:
+            found = cluster.offsets_at(queues, ranges, dict.fromkeys(wanted, time), options.pulling_group)
+            ranges = {
+                queue: (found[queue], high) if place == 0 else (low, found[queue])
+                for queue, (low, high) in ranges.items()
+            }
+    return [OffsetRange(queue, low, high) for queue, (low, high) in ranges.items() if low < high]
 
 
-def cut(options: ReadOptions, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """The ranges that are not empty, one for each task."""
-    return split(ranges, partitions_min=options.partitions_min, records_max=options.partition_records_max)
+def mean_size(cluster: ClusterClient, options: ReadOptions, queues: Queues, ranges: Sequence[OffsetRange]) -> float:
+    """The mean size of the messages in short ranges, in bytes, from samples evenly spread over them; 0 if unknown.
+
+    It decides how many of them share a task. Nothing is requested when there is nothing to share.
+    """
+    short = [range_ for range_ in ranges if len(range_) < TASK_COST]
+    if len(short) < 2:
+        return 0
+    count, size = cluster.sample(sample_offsets(short), queues, options.pulling_group)
+    return size / count if count else 0
+
+
+def sample_offsets(ranges: Sequence[OffsetRange]) -> dict[MessageQueue, int]:
+    """The queues and offsets of SAMPLES messages at most, at equal distances if the ranges are one long sequence."""
+    ends = list(accumulate(map(len, ranges)))
+    places = [ends[-1] * number // SAMPLES for number in range(SAMPLES)]
+    found = [(bisect_right(ends, place), place) for place in places]
+    return {ranges[number].queue: ranges[number].end - (ends[number] - place) for number, place in found}
 
 
 def begins(
@@ -118,7 +130,4 @@ def _check_late(options: ReadOptions, found: Offsets, bounds: Bounds) -> None:
 def _offsets_at(
     cluster: ClusterClient, options: ReadOptions, queues: Queues, bounds: Bounds, times: Mapping[MessageQueue, int]
 ) -> dict[MessageQueue, int]:
-    return {
-        queue: cluster.offset_at(queue, queues[queue], bounds[queue], time, options.pulling_group)
-        for queue, time in times.items()
-    }
+    return cluster.offsets_at(queues, bounds, times, options.pulling_group)

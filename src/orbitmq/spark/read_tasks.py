@@ -1,9 +1,9 @@
-"""The tasks of batches and streams: each reads one range of a queue as Arrow batches. They are sent to the executors,
-so they hold settings and no connections."""
+"""The tasks of batches and streams: each reads some ranges of queues of one broker as Arrow batches. They are sent to
+the executors, so they hold settings and no connections."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from orbitmq.message.config import SQL92, SUBSCRIBE_ALL, TAG
+from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import KEYS, TAGS
 from orbitmq.spark.batches import BatchSettings, RangeBatches
 from orbitmq.spark.cluster_client import Addresses, BrokerAddresses, ClusterClient, Retries
@@ -19,6 +20,7 @@ from orbitmq.spark.fetch import OffsetRange
 from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.pulls import FetchSettings
 from orbitmq.spark.pushdown import NOTHING_PUSHED, Pushed
+from orbitmq.spark.read_partitions import PartitionLimits, divided
 from orbitmq.spark.row_filters import PropertyIn, RowFilter, Sql92
 
 PROPERTY_OF = {"tags": TAGS, "keys": KEYS}  # columns conditions are pushed on
@@ -26,9 +28,9 @@ PROPERTY_OF = {"tags": TAGS, "keys": KEYS}  # columns conditions are pushed on
 
 @dataclass(frozen=True)
 class RangePartition(InputPartition):
-    """The range that one task reads, and the addresses of its broker."""
+    """The ranges that one task reads, one after another, and the addresses of their broker."""
 
-    range: OffsetRange
+    ranges: tuple[OffsetRange, ...]
     addresses: Addresses
 
 
@@ -37,6 +39,7 @@ class RangeTasks:
 
     def __init__(self, options: ReadOptions, schema: StructType, pushed: Pushed = NOTHING_PUSHED) -> None:
         self._slaves = options.slaves
+        self._limits = PartitionLimits(options.partitions_min, options.partitions_max, options.partition_records_max)
         expression, kind, filters = filtering(options, pushed)
         self._pulls = FetchSettings(
             group=options.pulling_group,
@@ -58,14 +61,19 @@ class RangeTasks:
             decompress=options.decompress,
         )
 
-    def partition(self, range_: OffsetRange, place: BrokerAddresses) -> RangePartition:
-        """The task for a range on the broker at `place`."""
-        return RangePartition(range_, preferred(place, self._slaves))
+    def partitions(
+        self, ranges: Iterable[OffsetRange], places: Mapping[MessageQueue, BrokerAddresses], message_size: float = 0
+    ) -> list[InputPartition]:
+        """The tasks for the ranges. `message_size` is the mean of messages in bytes, 0 if unknown."""
+        return [
+            RangePartition(partition, preferred(places[partition[0].queue], self._slaves))
+            for partition in divided(ranges, self._limits, message_size)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The batches of one range. Empty for the partition that Spark makes up when there is none."""
+        """The batches of one task. Empty for the partition that Spark makes up when there is none."""
         if isinstance(partition, RangePartition):
-            yield from RangeBatches(partition.range, self._pulls, self._batches).read(partition.addresses)
+            yield from RangeBatches(partition.ranges, self._pulls, self._batches).read(partition.addresses)
 
 
 def filtering(options: ReadOptions, pushed: Pushed) -> tuple[str, str, tuple[RowFilter, ...]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow.compute as pc
 
@@ -18,6 +19,7 @@ from orbitmq.message.properties import KEYS
 from orbitmq.spark.batches import regions
 from orbitmq.spark.cluster_client import Addresses
 from orbitmq.spark.fetch import OffsetRange, queue_name
+from orbitmq.spark.group_offsets import by_broker
 from orbitmq.spark.pulls import FetchSettings, RangeReader
 from orbitmq.spark.sink_brokers import cluster_of, masters, require_brokers
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, TASK_BROKERS
@@ -66,17 +68,17 @@ class StoredKeys:
         if only is not None:
             queues = {only: _addresses_of(only, queues)}
         bounds = self._cluster.bounds(queues)
+        starts = self._cluster.offsets_at(queues, bounds, dict.fromkeys(queues, time_ms - SKEW_MS), READ_GROUP)
         found: StoredPlaces = {}
-        for queue, addresses in queues.items():
-            start = self._cluster.offset_at(queue, addresses, bounds[queue], time_ms - SKEW_MS, READ_GROUP)
-            self._list(OffsetRange(queue, start, bounds[queue][1]), addresses, found)
+        for on_broker in by_broker(queues).values():
+            wanted = [OffsetRange(queue, starts[queue], bounds[queue][1]) for queue in on_broker]
+            self._list(wanted, queues[on_broker[0]], found)
         return found
 
-    def _list(self, wanted: OffsetRange, addresses: Addresses, found: StoredPlaces) -> None:
-        if not len(wanted):
-            return
-        for region in regions(RangeReader(wanted, addresses, self._pulls).bodies()):
-            units = Units(region, unit_positions(region))
+    def _list(self, ranges: Sequence[OffsetRange], addresses: Addresses, found: StoredPlaces) -> None:
+        reader = RangeReader(ranges, addresses, self._pulls)
+        for wanted, data in chain.from_iterable(regions(reader.pieces())):
+            units = Units(data, unit_positions(data))
             keys = units.properties.column(IDEMPOTENCY_KEY)
             places = zip(keys.to_pylist(), units.field("queue_offset").tolist(), strict=True)
             found.update((key, (wanted.queue, offset)) for key, offset in places if key is not None)

@@ -26,7 +26,7 @@ from orbitmq.spark.options import ReadOptions, check_stream, read_options
 from orbitmq.spark.pushdown import NOTHING_PUSHED, pushed
 from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.read_brokers import complete_queues
-from orbitmq.spark.read_plan import plan
+from orbitmq.spark.read_plan import mean_size, plan
 from orbitmq.spark.read_tasks import RangeTasks, cluster_of
 from orbitmq.spark.sink_columns import SinkColumns, sink_columns
 from orbitmq.spark.sink_options import WriteOptions, write_options
@@ -92,15 +92,15 @@ class TopicReader(DataSourceReader):
         self._tasks = RangeTasks(options, schema)
 
     def partitions(self) -> list[InputPartition]:
-        """The ranges of all queues, which depend only on the options and the offsets of the brokers."""
+        """The tasks for the ranges of all queues."""
         cluster = cluster_of(self._options)
         places = complete_queues(cluster, self._options, self._selection)
         queues = {queue: place.addresses for queue, place in places.items()}
         ranges = plan(cluster, self._options, queues, self._pushed)
-        return [self._tasks.partition(range_, places[range_.queue]) for range_ in ranges]
+        return self._tasks.partitions(ranges, places, mean_size(cluster, self._options, queues, ranges))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The batches of one range."""
+        """The batches of one task."""
         yield from self._tasks.read(partition)
 
 

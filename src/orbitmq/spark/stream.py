@@ -35,7 +35,7 @@ from orbitmq.spark.next_batch import ClusterSnapshot, NextBatch, next_batch
 from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.read_brokers import complete_queues
-from orbitmq.spark.read_plan import begins, cut
+from orbitmq.spark.read_plan import begins
 from orbitmq.spark.read_tasks import RangeTasks, cluster_of
 from orbitmq.spark.stream_offset import StreamOffset, ranges
 
@@ -128,14 +128,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of a batch, which depend only on the offsets and the options."""
         if start == end:
             return []
-        pieces = cut(self._options, ranges(StreamOffset.of_json(start), StreamOffset.of_json(end)))
+        between = ranges(StreamOffset.of_json(start), StreamOffset.of_json(end))
+        wanted = [range_ for range_ in between if range_.start < range_.end]
         places = self._monitor.places
-        if any(piece.queue not in places for piece in pieces):  # the batch was planned before a restart
+        if any(range_.queue not in places for range_ in wanted):  # the batch was planned before a restart
             found = self._selection.find(self._cluster)
-            require_open({piece.queue: found.closed[piece.queue] for piece in pieces if piece.queue in found.closed})
+            require_open({range_.queue: found.closed[range_.queue] for range_ in wanted if range_.queue in found.closed})
             places = dict(found.queues)
-        pieces = [piece for piece in pieces if piece.queue in places or self._without(piece)]
-        return [self._tasks.partition(piece, places[piece.queue]) for piece in pieces]
+        there = [range_ for range_ in wanted if range_.queue in places or self._without(range_)]
+        return self._tasks.partitions(there, places)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -156,10 +157,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _size(self, found: NextBatch, waiting: Mapping[MessageQueue, int]) -> float:
         """The estimated bytes of the backlog, from samples of the longest queues."""
         longest = sorted(waiting, key=lambda queue: waiting[queue], reverse=True)[:SAMPLED_QUEUES]
-        for queue in longest:
-            addresses = self._monitor.places[queue].addresses
-            count, size = self._cluster.sample(queue, addresses, found.at[queue], self._options.pulling_group)
-            self._sizes.add(count, size)
+        addresses = {queue: self._monitor.places[queue].addresses for queue in longest}
+        offsets = {queue: found.at[queue] for queue in longest}
+        self._sizes.add(*self._cluster.sample(offsets, addresses, self._options.pulling_group))
         return self._sizes.estimate(sum(waiting.values()))
 
     def _report(self, begun: StreamOffset) -> None:
@@ -180,11 +180,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         behind = any(queue not in target or begun.at[queue] < target[queue] for queue in seen.held)
         return behind or bool(self._down_at_target & self._monitor.down)
 
-    def _without(self, piece: OffsetRange) -> bool:
+    def _without(self, range_: OffsetRange) -> bool:
         """Skip a range whose queue was deleted. SourceError when that is not allowed, or its broker is unknown."""
-        if piece.queue.broker_name not in self._cluster.info().brokers:
-            raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{piece}: no name server knows its broker")
-        text = f"{piece} no longer exists, {len(piece)} messages from offset {piece.start} on are lost"
+        if range_.queue.broker_name not in self._cluster.info().brokers:
+            raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{range_}: no name server knows its broker")
+        text = f"{range_} no longer exists, {len(range_)} messages from offset {range_.start} on are lost"
         if self._strict:
             raise data_loss(text)
         LOG.warning("event=data_loss text=%s", text)

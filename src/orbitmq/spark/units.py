@@ -115,8 +115,8 @@ class Units:
     def __len__(self) -> int:
         return len(self.positions)
 
-    def __getitem__(self, wanted: NDArray[np.bool_]) -> Units:
-        """Those of the units for which `wanted` is true; there must be one."""
+    def __getitem__(self, wanted: NDArray[np.bool_] | NDArray[np.int64]) -> Units:
+        """Those of the units for which `wanted` is true, or with these numbers; there must be one."""
         return Units(self._buffer, self.positions[wanted])
 
     def _locate(self) -> None:

@@ -182,7 +182,7 @@ class ClusterInput:
         begin_ms = time_ms("from", self._options.begin)
         found = self._queues_of(self._options.trace_topic)
         bounds = self._bounds_of(found)
-        starts = {queue: self._start(queue, found[queue], bounds[queue], begin_ms) for queue in found}
+        starts = self._starts(found, bounds, begin_ms)
         wanted = {queue: (starts[queue], bounds[queue][1]) for queue in found}
         return self._read(wanted, ["body", "storeTimestamp"], failOnDataLoss="false")
 
@@ -235,17 +235,18 @@ class ClusterInput:
         needed: dict[MessageQueue, int] = {}
         for standing in self._standings:
             needed[standing.queue] = min(standing.offset, needed.get(standing.queue, standing.offset))
+        starts = self._starts(self._places, self._bounds, begin_ms) if options.wanted & OF_MESSAGES else {}
         for queue, (low, high) in self._bounds.items():
-            start = high
-            if options.wanted & OF_MESSAGES:
-                start = self._start(queue, self._places[queue], (low, high), begin_ms)
-            found[queue] = max(low, min(start, needed.get(queue, high))), high
+            found[queue] = max(low, min(starts.get(queue, high), needed.get(queue, high))), high
         return found
 
-    def _start(self, queue: MessageQueue, place: BrokerAddresses, bounds: tuple[int, int], begin_ms: int) -> int:
+    def _starts(
+        self, places: Mapping[MessageQueue, BrokerAddresses], bounds: Bounds, begin_ms: int
+    ) -> dict[MessageQueue, int]:
         if not begin_ms:
-            return bounds[0]
-        return self._cluster.offset_at(queue, place.addresses, bounds, begin_ms, TOOLS_CONSUMER_GROUP)
+            return {queue: low for queue, (low, _) in bounds.items()}
+        times = dict.fromkeys(bounds, begin_ms)
+        return self._cluster.offsets_at(_addresses(places), bounds, times, TOOLS_CONSUMER_GROUP)
 
     def _progress_by_group(self) -> list[GroupOffset]:
         options = self._options
