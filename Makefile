@@ -29,7 +29,7 @@ help:
 	@echo "make bench-cold what sends wait for while consumers read 20 GB from the disk; four minutes"
 	@echo "make bench-cores what a message costs each of 1 to 4 brokers of one machine; two and a half minutes"
 	@echo "make bench-dashboard response times of pages with 5,000 topics and 3,000 groups; a minute"
-	@echo "make bench-spark cost of Spark reads and the archive, compared with their peers; eight minutes"
+	@echo "make bench-spark cost of Spark reads and the archive, compared with their peers; nine minutes"
 	@echo "make spark-kills streams into Parquet, lake and topics while their driver is killed 20 times; 25 minutes"
 	@echo "make soak       250 faults in a cluster of two pairs, and checks of every guarantee; up to 15 minutes"
 	@echo "make soak-steady an hour at half of the peak load, with checks for losses and growth"

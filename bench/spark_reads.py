@@ -4,7 +4,8 @@ The main result is rows per CPU second: rows by the user and system time of Spar
 the load of other programs hardly affects it. Each row is compared with its peer in the same run: a copy of the
 log in memory for scans, Spark's own source for Apache Kafka for reads from a broker (the same messages, copied into a
 Kafka broker), Spark's writer of Parquet for the archive. What a write into a topic costs before the network is measured
-without Spark; of small micro-batches it is the time that counts. About eight minutes; `--only` chooses rows.
+without Spark; of small micro-batches and of many small queues it is the time that counts. About nine minutes; `--only`
+chooses rows.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ sys.path.insert(0, str(ROOT))
 
 from bench.kafka import KafkaBroker, source_jars  # noqa: E402
 from bench.micro import sink as sink_works  # noqa: E402
+from bench.spark_queues import QUEUE_FILE_SIZE, count_ms, fill_queues, plan_ms, times_ms  # noqa: E402
 from orbitmq.message.hosts import encode_host  # noqa: E402
 from orbitmq.pipeline.archive import ArchiveJob  # noqa: E402
 from orbitmq.pipeline.archive import run as archive  # noqa: E402
@@ -64,6 +66,7 @@ SEVEN = "key,value,topic,partition,offset,timestamp,timestampType"
 STORE, PULL, KAFKA, ARCHIVE, PARQUET = "orbitmq-store", "orbitmq", "kafka", "archive", "parquet"
 TRIGGER, TRIGGERS = "trigger", 40  # micro-batches, of which the first half warms up
 TRIGGER_ROWS = 20
+MANY = "many"  # many small queues
 LAKE_COLUMNS = ",".join(name for name in COLUMNS if name != "size")  # what an archive keeps
 STORES = 4  # that an archive takes at once: its query costs two seconds of CPU before the first message
 WARMING = 2  # rounds before those that count: the JVM still compiles in the second one
@@ -106,6 +109,9 @@ ROWS = {
     "archivesmall": Row("one store into the lake, zstd", {}, ARCHIVE),
     "sink": Row("sink into a topic before the network", cores=0, goal=150),
     "trigger": Row("broker, small micro-batches: ms of one", {"columns": FOUR}, TRIGGER, 200),
+    "plan": Row("broker, 10,000 queues: ms to plan them", {}, MANY, 2000),
+    "times": Row("broker, 1,000 queues from a time on: ms to plan them", {}, MANY, 200),
+    "count": Row("broker, 1,000 queues of 20 messages: ms to count", {}, MANY, 4000),
     "scan8core1": Row("store, 8 columns, one core", {"columns": EIGHT}, cores=1),
     "kafka7core1": Row("Kafka's source, its 7 columns, one core", format=KAFKA, share=0.5, cores=1),
     "pull4core1": Row("broker, 4 columns, one core", {"columns": FOUR}, PULL, 0, 0.5, 1),
@@ -116,7 +122,12 @@ WITHOUT_SPARK: dict[str, Callable[[Path, int], dict[str, float]]] = {
     "decode": lambda store, messages: decode(store, messages),
     "sink": lambda _store, _messages: encode(),
 }
-SYSTEMS = {PULL: "--name-server", KAFKA: "--kafka"}  # what a row reads from, and the flag its session is told it by
+OF_MANY = {"plan": plan_ms, "times": times_ms, "count": count_ms}
+SYSTEMS = {
+    PULL: "--name-server",
+    KAFKA: "--kafka",
+    MANY: "--many-queues",
+}  # what a row reads from, and the flag its session is told it by
 
 
 def main() -> int:
@@ -205,6 +216,11 @@ def systems(formats: set[str], store: Path) -> Iterator[list[str]]:
             home = store.parent / "broker"
             home.mkdir()
             told += [SYSTEMS[PULL], stack.enter_context(OrbitUp(home=home, store_dir=store)).namesrv_address]
+        if MANY in formats:
+            home = store.parent / "many"
+            fill_queues(home / "store")
+            up = OrbitUp(home=home, store_dir=home / "store", mappedFileSizeConsumeQueue=QUEUE_FILE_SIZE)
+            told += [SYSTEMS[MANY], stack.enter_context(up).namesrv_address]
         if KAFKA in formats:
             home = store.parent / "kafka"
             home.mkdir()
@@ -281,6 +297,9 @@ def _session(arguments: argparse.Namespace) -> None:
         row, seconds = ROWS[name], []
         if row.format == TRIGGER:
             found[name] = {"ms": _trigger_ms(spark, row, arguments)}
+            continue
+        if row.format == MANY:
+            found[name] = {"ms": OF_MANY[name](spark, arguments.many_queues)}
             continue
         for number in range(WARMING + ROUNDS):
             forget_memory()
@@ -448,7 +467,7 @@ def table(found: Mapping[str, Mapping[str, float]]) -> Table:
     for heading in headings:
         made.add_column(heading, justify="left" if heading == "read" else "right")
     for name, row in ROWS.items():
-        if name in found and row.format == TRIGGER:
+        if "ms" in found.get(name, {}):
             ms = found[name]["ms"]
             made.add_row(row.title, f"{ms:,.0f} ms", f"{row.goal} ms", f"{row.goal / ms:.2f}")
         elif name in found:

@@ -11,7 +11,7 @@ RocketMQ wrote; `cluster`: brokers of orbitmq in this process; `model`: no broke
 | the schema of every choice of columns; empty results | test_columns, test_source | model, both |
 | brokers that left the route, topics without permission | test_read_brokers, test_stream | cluster, model |
 | offsets by name, time, group, JSON, and their traps | test_offsets, test_read_plan, test_live_stream | model, both |
-| short queues share tasks, in order, also through a restart | test_read_partitions, test_source, test_dead_broker | both |
+| short queues share a task, in order, through a restart | test_read_partitions, test_source, test_dead_broker | both |
 | streams: first batch, limits, new and lost queues, brokers down, 2,000 queues | test_stream, test_next_batch | model |
 | the same live; lag for every tool; killed workers | test_live_stream | both |
 | messages that retention takes meanwhile | test_retention, stores/test_stream | cluster, model |

@@ -133,7 +133,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         places = self._monitor.places
         if any(range_.queue not in places for range_ in wanted):  # the batch was planned before a restart
             found = self._selection.find(self._cluster)
-            require_open({range_.queue: found.closed[range_.queue] for range_ in wanted if range_.queue in found.closed})
+            require_open(
+                {range_.queue: found.closed[range_.queue] for range_ in wanted if range_.queue in found.closed}
+            )
             places = dict(found.queues)
         there = [range_ for range_ in wanted if range_.queue in places or self._without(range_)]
         return self._tasks.partitions(there, places)
