@@ -14,6 +14,7 @@ RocketMQ wrote; `cluster`: brokers of orbitmq in this process; `model`: no broke
 | short queues share a task, in order, through a restart | test_read_partitions, test_source, test_dead_broker | both |
 | streams: first batch, limits, new and lost queues, brokers down, 2,000 queues | test_stream, test_next_batch | model |
 | the same live; lag for every tool; killed workers | test_live_stream | both |
+| silent name servers and brokers | test_address_order, test_stream, test_sink_task, test_dead_broker | model, cluster |
 | messages that retention takes meanwhile | test_retention, stores/test_stream | cluster, model |
 | killed drivers: Parquet, lake, topic | pipeline/test_killed_streams; bench/spark_kills | cluster; both |
 | the sink: acks, copies, lost answers, oversize, order, killed brokers | test_sink_task, test_sink | cluster, both |
@@ -38,6 +39,8 @@ from typing import Any, TypeAlias
 import pytest
 from pyspark.sql import DataFrameReader, SparkSession
 
+from orbitmq.spark import address_order, cluster_client
+from orbitmq.spark.channel import Channel
 from tests.support import delivery
 from tests.support.java_rocketmq import JavaSystem, run_driver
 from tests.support.orbit_process import OrbitUp
@@ -54,6 +57,8 @@ SYSTEMS: dict[str, Callable[[], System]] = {
 }
 
 RUN = "spark"
+BRIEF_MS = 100
+Limits: TypeAlias = list[tuple[str, int]]
 QUEUES = 4
 COUNT = 6000
 
@@ -119,3 +124,19 @@ def topic(system: System) -> Topic:
 def create_topic(system: System, name: str) -> None:
     arguments = ("--do", "create", "--topic", name, "--queues", QUEUES, "--broker", system.address)
     run_driver("admin", "--namesrv", system.namesrv_address, *arguments)
+
+
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> Limits:
+    """The address and the limit of each connection of the driver's client; the brief limit is BRIEF_MS."""
+    seen: Limits = []
+
+    class Noted(Channel):
+        def __init__(self, address: str, timeout_ms: int, *more: object) -> None:
+            seen.append((address, timeout_ms))
+            super().__init__(address, timeout_ms, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cluster_client, "Channel", Noted)
+    monkeypatch.setattr(cluster_client, "BRIEF_MS", BRIEF_MS)
+    monkeypatch.setattr(address_order, "BRIEF_MS", BRIEF_MS)
+    return seen

@@ -1,6 +1,6 @@
 """A broker that is silent while a batch is planned, and one that dies while a task reads: both errors have a name, and
 the task, repeated as Spark repeats it, reads everything. One that is back in time costs nothing, in whichever of the
-queues of a task it was."""
+queues of a task it was. A name server that is silent is passed over."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from orbitmq.errors import SourceError
 from orbitmq.message.model import Message, MessageQueue
 from orbitmq.spark import batches
 from orbitmq.spark.source import TopicReader, TopicSource
+from tests.spark.conftest import BRIEF_MS, Limits
 from tests.support.orbit_process import OrbitBroker, OrbitNameServer
 
 COUNT = 2000
@@ -89,3 +90,17 @@ def test_one_task_reads_many_queues_through_a_restart(broker: OrbitBroker, monke
             broker.kill()
             broker.start()
     assert found == [(number, offset) for number in range(QUEUES) for offset in range(number % 7)]
+
+
+def test_a_frozen_name_server_is_passed_over(broker: OrbitBroker, limits: Limits) -> None:
+    with OrbitNameServer() as frozen:
+        assert frozen.process is not None
+        frozen.process.signal(signal.SIGSTOP)
+        try:
+            names = f"{frozen.address};{broker.namesrv_address}"
+            for _ in range(3):
+                (task,) = reader(broker, nameServer=names, pullTimeoutMs="30000").partitions()
+        finally:
+            frozen.process.signal(signal.SIGCONT)
+    assert [limit for address, limit in limits if address == frozen.address] == [BRIEF_MS]
+    assert len(bodies(reader(broker).read(task))) == COUNT

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from orbitmq.errors import SourceError
-from orbitmq.operations import queries, statistics
-from orbitmq.spark import sink_sender
+from orbitmq.net.remoting import Remoting
+from orbitmq.operations import queries, routes, statistics
+from orbitmq.spark import address_order, sink_sender
 from orbitmq.spark.sink_keys import TaskIdentity, digest
 from orbitmq.spark.sink_options import WriteOptions
 from orbitmq.testing.cluster import Cluster
@@ -326,6 +327,25 @@ def test_what_cannot_be_reached_is_told_by_name(settings: Settings, more: dict[s
     with pytest.raises(SourceError) as caught:
         run_task(settings(**more), batches(1))
     assert str(caught.value).startswith(name)
+
+
+def test_a_silent_name_server_costs_the_tasks_of_a_process_one_brief_wait(
+    cluster: Cluster, topic: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[tuple[str, float]] = []
+    route = routes.route
+
+    async def noted(remoting: Remoting, address: str, *given: Any, timeout_ms: float) -> Any:
+        limits.append((address, timeout_ms))
+        return await route(remoting, address, *given, timeout_ms=timeout_ms)
+
+    monkeypatch.setattr(routes, "route", noted)
+    monkeypatch.setattr(address_order, "BRIEF_MS", 50)
+    with ScriptedPeer(lambda asked: ()) as silent:
+        names = f"{silent.address};{cluster.namesrv_address}"
+        for _ in range(2):
+            assert run_task(settings(nameServer=names, sendTimeoutMs=30_000), batches(5)).messages == 5
+        assert [limit for address, limit in limits if address == silent.address] == [50]
 
 
 @pytest.mark.parametrize("policy", ["stored", "safe"])

@@ -21,6 +21,7 @@ from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import UpdateConsumerOffsetHeader
 from orbitmq.wire.requests import RequestCode
+from tests.spark.conftest import BRIEF_MS, Limits
 from tests.spark.queue_model import STORED_AT, QueueModel
 from tests.spark.scripted_peer import Hangup, ScriptedPeer, broker_script, name_server_script, queue
 
@@ -31,6 +32,7 @@ class World:
     def __init__(self) -> None:
         self.queues = {"broker-a": {0: filled(10, 100), 1: filled(0, 20)}, "broker-b": {0: filled(0, 30)}}
         self.dead: set[str] = set()
+        self.silent: set[str] = set()
         self.consumers: list[str] = []
         self.group_offsets: dict[int, int] = {}
         self.now = 0.0
@@ -47,6 +49,8 @@ class World:
         def script(request: Command) -> list[Command]:
             if name in self.dead:
                 raise Hangup
+            if name in self.silent:
+                return []
             if request.code == RequestCode.GET_CONSUMER_LIST_BY_GROUP:
                 body = json.dumps({"consumerIdList": self.consumers}).encode()
                 return [request.response(ResponseCode.SUCCESS, None, None, body)]
@@ -361,6 +365,35 @@ def test_available_now_goes_on_when_the_broker_is_back(world: World, forgotten: 
     assert at(second)[B0] == 30
     world.queues["broker-b"][0] = filled(0, 99)
     assert batch(reader, second) == second
+
+
+def test_a_silent_broker_delays_the_others_little_and_is_heard_when_it_is_slow(world: World, limits: Limits) -> None:
+    reader = world.reader(startingOffsets="earliest", pullTimeoutMs=30_000, commitOffsets=True, groupId="g")
+    start = reader.initialOffset()
+    world.silent.add("broker-b")
+    limits.clear()
+    first = batch(reader, start)
+    assert at(first) == {A0: 100, A1: 20, B0: 0}
+    world.now += 2
+    batch(reader, first)
+    world.now += 398
+    world.silent.clear()
+    assert at(batch(reader, first))[B0] == 30
+    second = world.brokers["broker-b"].address
+    # A tenth of the time it has been silent. Each batch also commits the group's offsets, and never waits long for it.
+    asked = [limit for address, limit in limits if address == second]
+    assert (asked.count(200), asked.count(30_000)) == (1, 1)
+    assert set(asked) == {BRIEF_MS, 200, 30_000}
+
+
+def test_a_silent_name_server_is_asked_once_by_a_stream(world: World, limits: Limits) -> None:
+    with ScriptedPeer(lambda request: []) as silent:
+        names = f"{silent.address};{world.name_server.address}"
+        reader = world.reader(nameServer=names, startingOffsets="earliest", pullTimeoutMs=30_000)
+        start = batch(reader, reader.initialOffset())
+        for _ in range(3):
+            assert batch(reader, start) == start
+        assert [limit for address, limit in limits if address == silent.address] == [BRIEF_MS]
 
 
 def test_a_name_server_that_is_down_does_not_stop_a_stream(world: World) -> None:

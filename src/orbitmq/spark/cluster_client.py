@@ -16,6 +16,7 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import ORDER_NAMESPACE
 from orbitmq.message.unit import store_timestamp_of
 from orbitmq.operations.time_search import BOUNDARY_SINCE, TimeSearch
+from orbitmq.spark.address_order import BRIEF_MS, AddressOrder, name_servers
 from orbitmq.spark.channel import PLAIN, Channel, Protection
 from orbitmq.spark.fetch import GAPS, queue_name, refused
 from orbitmq.spark.offsets import Bounds
@@ -74,20 +75,30 @@ class Retries:
     pause: Callable[[float], None] = time.sleep
 
 
+NO_RETRIES = Retries(0, 0)
+
+
 class ClusterClient:
-    """A blocking client of the cluster behind some name servers."""
+    """A blocking client of the cluster behind some name servers.
+
+    `timeout_ms` limits the wait for a response. An address that is silent has less time while another one is left.
+    """
 
     def __init__(
-        self, name_servers: Sequence[str], timeout_ms: int, retries: Retries, protection: Protection = PLAIN
+        self, addresses: Sequence[str], timeout_ms: int, retries: Retries, protection: Protection = PLAIN
     ) -> None:
         self._protection = protection
-        self._name_servers = tuple(name_servers)
+        self._addresses = tuple(addresses)
         self._timeout_ms = timeout_ms
         self._retries = retries
+        self._brokers: dict[Addresses, AddressOrder] = {}
 
-    def without_retries(self) -> ClusterClient:
-        """The same client without retries: for brokers that are known to be down."""
-        return ClusterClient(self._name_servers, self._timeout_ms, Retries(0, 0), self._protection)
+    def brief(self, limit_ms: int = 0, retries: Retries | None = None) -> ClusterClient:
+        """The same client with a limit of BRIEF_MS, or `limit_ms` if that is more: for brokers that others should not
+        wait for. `retries` replaces its retries.
+        """
+        limit_ms = min(max(limit_ms, BRIEF_MS), self._timeout_ms)
+        return ClusterClient(self._addresses, limit_ms, retries or self._retries, self._protection)
 
     def queues(self, *topics: str) -> dict[MessageQueue, BrokerAddresses]:
         """The queues of topics and the addresses of their brokers.
@@ -181,23 +192,27 @@ class ClusterClient:
 
     def call_broker(self, name: str, addresses: Addresses, call: Callable[[Channel], T]) -> T:
         """The result of `call` over a connection to the broker. SourceError ORBITMQ_BROKER_UNAVAILABLE."""
-        return self._call(addresses, call, f"broker {name}", "ORBITMQ_BROKER_UNAVAILABLE")
+        order = self._brokers.setdefault(addresses, AddressOrder(addresses))
+        return self._call(order, call, f"broker {name}", "ORBITMQ_BROKER_UNAVAILABLE")
 
     def _call_name_server(self, call: Callable[[Channel], T], what: str) -> T:
-        return self._call(self._name_servers, call, what, "ORBITMQ_NAMESERVER_UNAVAILABLE")
+        return self._call(name_servers(self._addresses), call, what, "ORBITMQ_NAMESERVER_UNAVAILABLE")
 
-    def _call(self, addresses: Addresses, call: Callable[[Channel], T], what: str, failure: str) -> T:
+    def _call(self, order: AddressOrder, call: Callable[[Channel], T], what: str, failure: str) -> T:
         """The result from the first address that responds."""
         last: Exception | None = None
         for attempt in range(1 + self._retries.count):
             if attempt:
                 self._retries.pause(self._retries.interval_ms / 1000)
-            for address in addresses:
+            for address, timeout_ms in order.attempts(self._timeout_ms):
                 try:
-                    with Channel(address, self._timeout_ms, self._protection) as channel:
-                        return call(channel)
+                    with Channel(address, timeout_ms, self._protection) as channel:
+                        result = call(channel)
                 except BROKEN as error:
                     last = error
+                else:
+                    order.responded(address)
+                    return result
         raise SourceError(failure, f"{what}: {last or 'no address is known'}") from last
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
-from orbitmq.spark.cluster_client import BrokerAddresses, ClusterClient, require_open
+from orbitmq.spark.cluster_client import NO_RETRIES, BrokerAddresses, ClusterClient, require_open
 from orbitmq.spark.group_offsets import by_broker
 from orbitmq.spark.next_batch import ClusterSnapshot
 from orbitmq.spark.offsets import Bounds
@@ -44,7 +44,6 @@ class ClusterMonitor:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
-        self._without_retries = cluster.without_retries()
         self._selection = selection
         self._policy = policy
         self._expected = expected
@@ -96,19 +95,29 @@ class ClusterMonitor:
         """The bounds of all queues whose brokers respond, and the errors of the other brokers."""
         found: dict[MessageQueue, tuple[int, int]] = {}
         failures: dict[str, str] = {}
-        for name, queues in by_broker(self.places).items():
+        brokers = by_broker(self.places)
+        for name, queues in brokers.items():
             place = self.places[queues[0]]
             if not place.has_master:
                 failures[name] = "its master is not registered"
                 continue
-            cluster = self._without_retries if name in self._down_since else self._cluster
             try:
-                found |= cluster.bounds(dict.fromkeys(queues, place.addresses[:1]))
+                found |= self._client_for(name, alone=len(brokers) == 1).bounds(
+                    dict.fromkeys(queues, place.addresses[:1])
+                )
             except SourceError as error:
                 if error.name != "ORBITMQ_BROKER_UNAVAILABLE" or not self._policy.hold:
                     raise
                 failures[name] = str(error)
         return found, failures
+
+    def _client_for(self, name: str, *, alone: bool) -> ClusterClient:
+        """The client for the next request to a broker. The queues of the others do not wait long for a silent one."""
+        if name in self._down_since:
+            down_ms = int((self._clock() - self._down_since[name]) * 1000)
+            # A tenth of the time, so that a broker that is only slow is heard before the query fails.
+            return self._cluster.brief(down_ms // 10, NO_RETRIES)
+        return self._cluster if alone or not self._policy.hold else self._cluster.brief()
 
     def _track_failures(self, failures: Mapping[str, str]) -> None:
         """Record which brokers do not respond, and since when. SourceError after the timeout."""

@@ -14,7 +14,7 @@ from orbitmq.errors import SourceError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.channel import Channel
-from orbitmq.spark.cluster_client import Addresses, BrokerAddresses, ClusterClient, succeeded
+from orbitmq.spark.cluster_client import NO_RETRIES, Addresses, BrokerAddresses, ClusterClient, succeeded
 from orbitmq.spark.fetch import queue_name
 from orbitmq.wire.bodies import (
     ConsumeFromWhere,
@@ -87,7 +87,7 @@ class OffsetReporter:
     """Commits the progress of a stream to the brokers of its queues. Failures are logged and do not stop the stream."""
 
     def __init__(self, cluster: ClusterClient, group: str) -> None:
-        self._cluster = cluster.without_retries()  # a broker that is down gets the offsets next time
+        self._cluster = cluster.brief(retries=NO_RETRIES)  # a broker that is down gets the offsets next time
         self._group = group
         self._reported: dict[MessageQueue, int] = {}
         self._enrolled: set[str] = set()

@@ -40,6 +40,7 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.net.tls import outgoing_context
 from orbitmq.operations import queries, routes, sends
 from orbitmq.operations.statistics import wait_until_dispatched
+from orbitmq.spark.address_order import name_servers
 from orbitmq.spark.fetch import refused
 from orbitmq.spark.sink_brokers import KnownBrokers, require_brokers
 from orbitmq.spark.sink_options import WriteOptions
@@ -346,12 +347,14 @@ class SinkSender:
 
     async def _fetch_route(self, topic: str) -> TopicRoute:
         last: OrbitMQError | None = None
-        for address in self._options.name_servers:
+        order = name_servers(self._options.name_servers)
+        for address, timeout_ms in order.attempts(self._options.send_timeout_ms):
             try:
-                route = await routes.route(self._remoting, address, topic, timeout_ms=self._options.send_timeout_ms)
+                route = await routes.route(self._remoting, address, topic, timeout_ms=timeout_ms)
             except (RemotingError, FrameError, HeaderError, BrokerError) as error:
                 last = error
                 continue
+            order.responded(address)
             if route is None:
                 raise SourceError("ORBITMQ_TOPIC_NOT_FOUND", f"topic {topic} does not exist; create it first")
             queues = publish_queues(topic, route).queues
