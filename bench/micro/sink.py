@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from orbitmq.message.ids import UniqueIds
 from orbitmq.spark.sink_columns import SinkColumns
-from orbitmq.spark.sink_keys import TaskIdentity, row_keys
+from orbitmq.spark.sink_keys import RowKeys, TaskIdentity
 from orbitmq.spark.sink_options import WriteOptions, write_options
 from orbitmq.spark.sink_requests import ANY_QUEUE, EncodedRows, SinkRows
 
@@ -42,7 +42,7 @@ def frame(rows: int, body: int) -> pa.RecordBatch:
 def encode(batch: pa.RecordBatch, columns: SinkColumns, options: WriteOptions, ids: UniqueIds, spread: bool) -> int:
     """Bytes of all requests of a batch, for any queue or spread over queues as by key."""
     now_ms = int(time.time() * 1000)
-    keys = row_keys(batch, columns, TaskIdentity("bench", "1", 0), 0)
+    keys = RowKeys(columns, TaskIdentity("bench", "1", 0)).of(batch)
     made = EncodedRows(SinkRows(batch, keys), columns, options, "bench", lambda: ids.create(now_ms))
     rows = batch.num_rows
     queues = np.arange(rows, dtype=np.int64) * 7 % QUEUES if spread else np.full(rows, ANY_QUEUE)

@@ -93,6 +93,35 @@ def test_a_topic_is_copied_once_however_often_the_copy_runs(
     assert set(sinks.copies(system.namesrv_address, copy).values()) == {1}
 
 
+def test_rows_made_of_one_message_are_all_written_however_often_the_write_runs(
+    spark: SparkSession, system: System, topic: str, write: Write
+) -> None:
+    run_task(sinks.options(nameServer=system.namesrv_address, topic=topic), batches(20))
+    lines = f"{topic}-lines"
+    create_topic(system, lines)
+    for shuffled in (False, False, True):
+        frame = reader(spark, system).load(topic)
+        frame = frame.withColumn("added", F.explode(F.array(F.lit(100), F.lit(200), F.lit(200))))
+        number = F.col("body").cast("string").cast("int") + F.col("added")
+        frame = frame.withColumn("body", number.cast("string")).drop("added")
+        frame = frame.repartition(1).sortWithinPartitions(F.desc("body")) if shuffled else frame.coalesce(1)
+        write(frame, topic=lines, jobId="lines", **ONCE).save()
+    expected = sorted(number + added for number in range(20) for added in (100, 200, 200))
+    assert sinks.bodies(system.namesrv_address, lines) == expected
+    assert set(sinks.copies(system.namesrv_address, lines).values()) == {1}
+
+
+def test_sql_inserts_into_a_view_and_reads_it(spark: SparkSession, system: System, topic: str) -> None:
+    options = f"nameServer '{system.namesrv_address}', path '{topic}'"
+    columns = "body BINARY, keys STRING, topic STRING"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW inserted ({columns}) USING orbitmq OPTIONS ({options})")
+    spark.sql("INSERT INTO inserted (keys, body) VALUES ('a', CAST('1' AS BINARY)), ('b', CAST('2' AS BINARY))")
+    with pytest.raises(PySparkException, match="a topic cannot be overwritten"):
+        spark.sql("INSERT OVERWRITE inserted (body) VALUES (CAST('3' AS BINARY))")
+    rows = spark.sql("SELECT keys, CAST(body AS STRING) AS body, topic FROM inserted ORDER BY keys").collect()
+    assert [tuple(row) for row in rows] == [("a", "1", topic), ("b", "2", topic)]
+
+
 def test_a_task_that_died_is_repeated_without_copies(
     spark: SparkSession, system: System, topic: str, write: Write
 ) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, IntegerType, MapT
 from orbitmq.errors import SourceError
 from orbitmq.message.properties import RESERVED, decode_properties
 from orbitmq.spark.sink_columns import SinkColumns, sink_columns
-from orbitmq.spark.sink_keys import TaskIdentity, TaskMark, digest, row_keys
+from orbitmq.spark.sink_keys import KeyCounts, RowKeys, TaskIdentity, TaskMark, digest
 from orbitmq.spark.sink_options import write_options
 from orbitmq.spark.sink_requests import ANY_QUEUE, EncodedRows, SendRequest, SinkRows
 
@@ -35,7 +35,7 @@ def encoded(
         {"nameServer": "n:1", "topic": "orders", **{key: str(value) for key, value in options.items()}}
     )
     numbers = itertools.count()
-    found = row_keys(batch, places, TASK, 0) if keys is None else keys
+    found = RowKeys(places, TASK).of(batch) if keys is None else keys
     return EncodedRows(SinkRows(batch, found), places, settings, "orders", lambda: f"ID{next(numbers)}", mark)
 
 
@@ -195,15 +195,14 @@ def test_keys_tell_what_a_row_is_from_the_best_that_is_known() -> None:
     origin = [pa.array(["t", "t"]), pa.array(["b-a", "b-a"]), pa.array([0, 1], pa.int32()), pa.array([5, 6])]
     given_key = pa.array(["order-1", None])
     batch = pa.RecordBatch.from_arrays([body, *origin, given_key], ["body", *places, "idempotencyKey"])
-    by_all = row_keys(batch, SinkColumns({"body": 0, **places, "idempotencyKey": 5}), TASK, 0)
-    by_origin = row_keys(batch, SinkColumns({"body": 0, **places}), TASK, 0)
-    by_row = row_keys(batch, SinkColumns({"body": 0}), TASK, 10)
+    by_all = RowKeys(SinkColumns({"body": 0, **places, "idempotencyKey": 5}), TASK).of(batch)
+    by_origin = RowKeys(SinkColumns({"body": 0, **places}), TASK).of(batch)
+    by_row = RowKeys(SinkColumns({"body": 0}), TASK)
     assert by_all == [digest("k", "order-1"), by_origin[1]]
-    assert by_origin == [digest("c", "t", "b-a", 0, 5), digest("c", "t", "b-a", 1, 6)]
-    assert by_row == [
-        digest("p", "job", "7", 3, 10, zlib.crc32(b"a")),
-        digest("p", "job", "7", 3, 11, zlib.crc32(b"b")),
-    ]
+    sums = [zlib.crc32(b"a"), zlib.crc32(b"b")]
+    assert by_origin == [digest("c", "t", "b-a", 0, 5, sums[0]), digest("c", "t", "b-a", 1, 6, sums[1])]
+    assert by_row.of(batch.slice(1)) == [digest("p", "job", "7", 3, 0, sums[1])]
+    assert by_row.of(batch) == [digest("p", "job", "7", 3, 1, sums[0]), digest("p", "job", "7", 3, 2, sums[1])]
     # Programs that drop repetitions may make such keys themselves: this value must never change.
     assert digest("k", "order-1") == "6dc6a6020efc389a6d542ecd9b10372c"
 
@@ -215,6 +214,10 @@ def test_keys_tell_what_a_row_is_from_the_best_that_is_known() -> None:
         {"keys": pa.array(["k", None])},
         {"tags": pa.array([None, "x"])},
         {"properties": pa.array([[("n", "1")], [("n", "3")]], MAP)},
+        {"flag": pa.array([1, 9])},
+        {"delayLevel": pa.array([None, 3])},
+        {"deliverTime": pa.array([None, 5])},
+        {"shardingKey": pa.array(["s", "x"])},
     ],
 )
 def test_another_message_in_the_same_place_has_another_key(changed: dict[str, pa.Array]) -> None:
@@ -223,13 +226,62 @@ def test_another_message_in_the_same_place_has_another_key(changed: dict[str, pa
         "keys": pa.array(["k", "k"]),
         "tags": pa.array([None, "t"]),
         "properties": pa.array([[("n", "1")], [("n", "2")]], MAP),
+        "flag": pa.array([1, 2]),
+        "delayLevel": pa.array([None, 2]),
+        "deliverTime": pa.array([None, 4]),
+        "shardingKey": pa.array(["s", "t"]),
     }
     places = SinkColumns({name: place for place, name in enumerate(columns)})
     before, again, after = (
-        row_keys(pa.record_batch(each), places, TASK, 5) for each in (columns, columns, {**columns, **changed})
+        RowKeys(places, TASK).of(pa.record_batch(each)) for each in (columns, columns, {**columns, **changed})
     )
     assert before == again
     assert (before[0] == after[0], before[1] == after[1]) == (True, False)
+
+
+def exploded(messages: Sequence[tuple[int | None, str]]) -> pa.RecordBatch:
+    """Rows made of the messages with these offsets."""
+    offsets, texts = zip(*messages, strict=True)
+    origin = {"topic": pa.array(["t"] * len(texts)), "brokerName": pa.array(["b"] * len(texts))}
+    queue = {"queueId": pa.array([0] * len(texts)), "queueOffset": pa.array(offsets, pa.int64())}
+    return pa.record_batch({"body": pa.array(texts), **origin, **queue})
+
+
+ROWS = [(offset, text) for offset in range(4) for text in ("a", "b", "b", "c")]
+BY_ORIGIN = SinkColumns({"body": 0, "topic": 1, "brokerName": 2, "queueId": 3, "queueOffset": 4})
+
+
+@given(st.permutations(ROWS), st.integers(1, len(ROWS)))
+def test_rows_made_of_one_message_have_keys_of_their_own_in_any_order(shuffled: list[Any], size: int) -> None:
+    keys: dict[tuple[int, str], list[str]] = {}
+    made = RowKeys(BY_ORIGIN, TaskIdentity("other", "", 9))
+    for at in range(0, len(shuffled), size):
+        piece = shuffled[at : at + size]
+        for row, key in zip(piece, made.of(exploded(piece)), strict=True):
+            keys.setdefault(row, []).append(key)
+    assert len(set(itertools.chain(*keys.values()))) == len(ROWS)
+    in_order = RowKeys(BY_ORIGIN, TASK).of(exploded(ROWS))
+    for row, found in keys.items():
+        assert found == [key for key, other in zip(in_order, ROWS, strict=True) if other == row]
+
+
+def test_rows_without_a_message_are_told_apart_by_their_place() -> None:
+    made = RowKeys(BY_ORIGIN, TASK)
+    keys = [*made.of(exploded([(None, "a"), (None, "a"), (3, "a")])), *made.of(exploded([(None, "a"), (3, "a")]))]
+    assert len(set(keys)) == 5
+    assert keys[0] == digest("p", "job", "7", 3, 0, zlib.crc32(b"a"))
+
+
+@given(st.lists(st.lists(st.integers(0, 30), max_size=40), max_size=12))
+def test_keys_are_counted_over_all_batches(batches: list[list[int]]) -> None:
+    counts, seen = KeyCounts(), [0] * 31
+    for batch in batches:
+        expected = []
+        for place, number in enumerate(batch):
+            if seen[number]:
+                expected.append((place, seen[number]))
+            seen[number] += 1
+        assert counts.repeats([digest(number) for number in batch]) == expected
 
 
 def schema(*columns: tuple[str, DataType]) -> StructType:

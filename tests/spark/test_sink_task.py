@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -364,6 +364,84 @@ def test_a_message_that_is_not_confirmed_counts_by_the_policy(policy: str) -> No
         else:
             with pytest.raises(SourceError, match=r"^ORBITMQ_NOT_SAFE: .*the response is SLAVE_NOT_AVAILABLE"):
                 run_task(settings, batches(5))
+
+
+def exploded(messages: Iterable[int], parts: Iterable[int] = range(3)) -> pa.RecordBatch:
+    """Rows made of these messages; the first two rows of a message are equal."""
+    rows = [(message, 10 * message + max(part, 1)) for message in messages for part in parts]
+    offsets, bodies = zip(*rows, strict=True)
+    origin = {"topic": ["orders"] * len(rows), "brokerName": ["b"] * len(rows), "queueId": [0] * len(rows)}
+    return pa.record_batch({"body": list(map(str, bodies)), **origin, "queueOffset": offsets})
+
+
+EXPLODED = sorted(10 * message + part for message in range(10) for part in (1, 1, 2))
+
+
+def test_rows_made_of_one_message_are_all_stored_however_often_the_task_is_repeated(
+    cluster: Cluster, topic: str, settings: Settings
+) -> None:
+    for expected in (30, 0):
+        assert run_task(settings(**ONCE), [exploded(range(10))]).messages == expected
+    assert sinks.bodies(cluster.namesrv_address, topic) == EXPLODED
+
+
+def test_rows_made_of_one_message_may_come_in_another_order_when_the_task_is_repeated(
+    cluster: Cluster, topic: str, settings: Settings
+) -> None:
+    def killed() -> Iterator[pa.RecordBatch]:
+        yield exploded(range(10), [2, 0])
+        raise ConnectionError("the input broke off")
+
+    with pytest.raises(ConnectionError):
+        run_task(settings(**ONCE), killed())
+    written = run_task(settings(**ONCE), [exploded(reversed(range(10)), [1, 2]), exploded(range(10), [0])])
+    assert (written.skipped, written.messages) == (20, 10)
+    assert sinks.bodies(cluster.namesrv_address, topic) == EXPLODED
+
+
+def test_rows_made_of_one_message_may_be_in_several_tasks(cluster: Cluster, topic: str, settings: Settings) -> None:
+    """All of them look into the same queues when they are repeated, so each sees what the others stored."""
+    for _ in range(2):
+        for part in (0, 2):
+            run_task(settings(**ONCE), [exploded(range(10), [part])], TaskIdentity("job", "1", part))
+    assert sinks.bodies(cluster.namesrv_address, topic) == sorted(10 * m + part for m in range(10) for part in (1, 2))
+
+
+def test_two_rows_with_the_same_key_of_a_user_are_refused_by_name(
+    cluster: Cluster, topic: str, settings: Settings
+) -> None:
+    def keyed(*keys: str) -> pa.RecordBatch:
+        return sinks.rows(range(len(keys)), idempotencyKey=pa.array(keys))
+
+    for given in ([keyed("a", "b", "a")], [keyed("a", "b"), keyed("c", "a")]):
+        with pytest.raises(
+            SourceError, match=rf"^ORBITMQ_BAD_ROW: two rows for topic {topic} have the idempotencyKey 'a'"
+        ):
+            run_task(settings(**ONCE), given)
+    # At-least-once sends them: whoever gives two rows one key tells consumers that they are one message.
+    assert run_task(settings(), [keyed("a", "b", "a")]).messages == 3
+    other = f"{topic}-b"
+    cluster.create_topic(other)
+    topics = pa.array([topic, other])
+    both = sinks.rows(range(2), idempotencyKey=pa.array(["d", "d"]), topic=topics)
+    given = sinks.options(nameServer=cluster.namesrv_address, **SMALL, **ONCE)
+    assert run_task(given, [both], TaskIdentity("job", "2", 0)).messages == 2  # one in each topic
+
+
+def test_a_key_of_a_user_may_not_meet_itself_in_the_dead_letter_topic(
+    cluster: Cluster, topic: str, settings: Settings
+) -> None:
+    other = f"{topic}-c"
+    cluster.create_topic(other)
+    topics = pa.array([topic, topic])
+    large = sinks.rows([10**12, 1], idempotencyKey=pa.array(["a", "b"]), topic=topics)
+    again = sinks.rows([10**12, 1], idempotencyKey=pa.array(["a", "b"]), topic=pa.array([other, other]))
+    options = sinks.options(
+        nameServer=cluster.namesrv_address, **SMALL, **ONCE, maxMessageSize=12, onOversize=f"dlq:{topic}-large"
+    )
+    cluster.create_topic(f"{topic}-large", 1)
+    with pytest.raises(SourceError, match=rf"two rows for topic {topic}-large have the idempotencyKey '[0-9a-f]+'"):
+        run_task(options, [large, again])
 
 
 def test_keys_of_a_user_hold_across_jobs(cluster: Cluster, topic: str, settings: Settings) -> None:

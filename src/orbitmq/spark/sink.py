@@ -36,7 +36,7 @@ from orbitmq.errors import SourceError
 from orbitmq.message.ids import UniqueIds
 from orbitmq.spark.sink_brokers import NO_BROKERS, KnownBrokers
 from orbitmq.spark.sink_columns import SinkColumns, bad_row
-from orbitmq.spark.sink_keys import TaskIdentity, TaskMark, row_keys
+from orbitmq.spark.sink_keys import KeyCounts, RowKeys, TaskIdentity, TaskMark
 from orbitmq.spark.sink_options import WriteOptions, require_topic
 from orbitmq.spark.sink_report import WriteReport, merged
 from orbitmq.spark.sink_requests import ANY_QUEUE, EncodedRows, SinkRows
@@ -61,6 +61,8 @@ class TopicProgress:
     route: TopicRoute
     stored: StoredPlaces
     mark: TaskMark | None
+    given: KeyCounts
+    """Of the keys of its rows, which must be unique where the frame has a column for them."""
 
 
 class SinkTask:
@@ -74,7 +76,7 @@ class SinkTask:
         self._task = task
         self._known = known
         self._topics: dict[str, TopicProgress] = {}
-        self._rows = 0
+        self._keys = RowKeys(columns, task)
         self._ids = UniqueIds(address_bytes(client_address(own_addresses())), os.getpid(), os.urandom(4))
         self._sender: SinkSender
         self.written = WriteReport()
@@ -94,9 +96,7 @@ class SinkTask:
         return self.written
 
     async def _write(self, batch: pa.RecordBatch) -> None:
-        keyed = self._options.key_place != "none"
-        keys = row_keys(batch, self._columns, self._task, self._rows) if keyed else []
-        self._rows += batch.num_rows
+        keys = self._keys.of(batch) if self._options.key_place != "none" else []
         for topic, rows in self._by_topic(SinkRows(batch, keys)):
             await self._write_topic(topic, rows, self._columns)
 
@@ -119,6 +119,8 @@ class SinkTask:
         progress = self._topics.get(topic)
         if progress is None:
             progress = self._topics[topic] = await self._open(topic)
+        if self._options.effectively_once and "idempotencyKey" in self._columns:
+            _require_unique(topic, rows, columns, progress.given)
         if progress.stored:
             new = np.array([key not in progress.stored for key in rows.keys], np.bool_)
             self.written.skipped += len(rows) - int(new.sum())
@@ -133,15 +135,15 @@ class SinkTask:
     async def _open(self, topic: str) -> TopicProgress:
         """The progress of a topic, after a check whether this task was started before."""
         if not self._options.effectively_once:
-            return TopicProgress(await self._sender.route(topic), {}, None)
+            return TopicProgress(await self._sender.route(topic), {}, None, KeyCounts())
         found = await self._sender.find_marks(topic, self._task.mark, self._known)
         route = await self._sender.route(topic)
         mark = TaskMark(self._task.mark, frozenset(route.masters))
         if found.since_ms is None:
-            return TopicProgress(route, {}, mark)
+            return TopicProgress(route, {}, mark, KeyCounts())
         stored = await asyncio.to_thread(StoredKeys(self._options).since, topic, found.since_ms, list(route.masters))
         LOG.info("event=task_resumed topic=%s stored=%d", topic, len(stored))
-        return TopicProgress(route, stored, mark)
+        return TopicProgress(route, stored, mark, KeyCounts())
 
     async def _send_marked(
         self, topic: str, rows: SinkRows, places: Places, columns: SinkColumns, mark: TaskMark
@@ -227,6 +229,20 @@ class SinkTask:
         if self._options.selector == "fixed" and queue_ids is not None:
             return _fixed(route, queue_ids.to_pylist(), columns.text(batch, "brokerName"))
         return np.full(batch.num_rows, ANY_QUEUE)
+
+
+def _require_unique(topic: str, rows: SinkRows, columns: SinkColumns, earlier: KeyCounts) -> None:
+    """SourceError when two rows have one key: a repeated task would take the second for stored once the first is."""
+    repeats = earlier.repeats(rows.keys)
+    if repeats:
+        row = repeats[0][0]
+        texts = columns.text(rows.batch, "idempotencyKey")
+        key = rows.keys[row] if texts is None else texts[row].as_py()
+        raise bad_row(
+            f"two rows for topic {topic} have the idempotencyKey {key!r:.200}; a repeated task would omit one of them. "
+            'Keep one, e.g. with dropDuplicates(["idempotencyKey"]), or add to the key what tells them apart, such as '
+            "the position of posexplode"
+        )
 
 
 def _hashed(keys: pa.StringArray | None, count: int, queues: int) -> Places:
@@ -320,6 +336,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReport:
         context = _task_context()
         query, batch = (context.getLocalProperty(name) or "" for name in QUERY_AND_BATCH)
+        assert batch, "Spark names it; without, all batches would have the same keys"
         task = TaskIdentity(self._options.job_id or query, batch, context.partitionId())
         return asyncio.run(SinkTask(self._options, self._columns, task, self._known).run(iterator))
 

@@ -66,7 +66,9 @@ SINK_COLUMNS: dict[str, SinkColumn] = {
     "bornTimestamp": SinkColumn(
         (TimestampType, *NUMBER), "Creation time. Kept with sendMode=single, otherwise replaced by the time of sending."
     ),
-    "idempotencyKey": SinkColumn(TEXT, "Identity of the message, for deliveryGuarantee=effectively-once."),
+    "idempotencyKey": SinkColumn(
+        TEXT, "Identity of the message, unique in its topic, for deliveryGuarantee=effectively-once."
+    ),
 }
 ALIASES = {column.alias: name for name, column in SINK_COLUMNS.items() if column.alias}
 # Columns of reads about the origin of a message, which a write ignores.
