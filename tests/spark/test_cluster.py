@@ -58,13 +58,17 @@ def test_a_program_ships_orbitmq_to_every_executor(
 ) -> None:
     pythons = {"PYSPARK_PYTHON": str(environment / "bin" / "python"), "PYSPARK_DRIVER_PYTHON": sys.executable}
     arguments = str(PROGRAM), name_server, "orders", "copies", str(tmp_path / "checkpoint")
-    found = json.loads(cluster.submit(*arguments, environment=pythons, cwd=tmp_path).splitlines()[-1])
+    speculation = "--conf", "spark.speculation=true"
+    printed = cluster.submit(*speculation, *arguments, environment=pythons, cwd=tmp_path)
+    found = json.loads(printed.splitlines()[-1])
     executors = {Path(folder).parents[1] for folder, _ in found["places"]}
     assert executors == {cluster.home / "work-0", cluster.home / "work-1"}
     assert all(".zip/orbitmq" in origin for _, origin in found["places"])
     assert found["batch"] == BODIES
     assert found["stream"] == BODIES
     assert found["batches"] == 3
+    text = "ORBITMQ_BAD_OPTION: option deliveryGuarantee: with spark.speculation=true two attempts of a task"
+    assert [text in refused for refused in found["refused"]] == [True, True]
 
 
 def test_a_job_runs_from_what_pack_writes_and_a_packed_environment(

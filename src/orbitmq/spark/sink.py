@@ -34,6 +34,7 @@ from orbitmq.client.core.selection import position_of_key
 from orbitmq.client.machine import own_addresses
 from orbitmq.errors import SourceError
 from orbitmq.message.ids import UniqueIds
+from orbitmq.spark.cluster_options import bad_option
 from orbitmq.spark.sink_brokers import NO_BROKERS, KnownBrokers
 from orbitmq.spark.sink_columns import SinkColumns, bad_row
 from orbitmq.spark.sink_keys import KeyCounts, RowKeys, TaskIdentity, TaskMark
@@ -51,6 +52,7 @@ QUERY_AND_BATCH = (
     "sql.streaming.queryId",
     "streaming.sql.batchId",
 )  # local properties in which Spark gives a task its query and batch
+SPECULATION = "spark.speculation"  # Spark gives the settings of the session to the tasks of each query in this way, too
 OVERSIZE_COLUMNS = SinkColumns({"body": 0, "keys": 1, "properties": 2})
 
 
@@ -314,7 +316,7 @@ class TopicWriter(DataSourceArrowWriter):
         self._reporting = Reporting(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReport:
-        task = TaskIdentity(self._job, "", _task_context().partitionId())
+        task = TaskIdentity(self._job, "", _task_context(self._options).partitionId())
         return asyncio.run(SinkTask(self._options, self._columns, task, self._known).run(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -334,7 +336,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         self._reporting = Reporting(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReport:
-        context = _task_context()
+        context = _task_context(self._options)
         query, batch = (context.getLocalProperty(name) or "" for name in QUERY_AND_BATCH)
         assert batch, "Spark names it; without, all batches would have the same keys"
         task = TaskIdentity(self._options.job_id or query, batch, context.partitionId())
@@ -347,7 +349,13 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         self._reporting.aborted(messages, batchId)
 
 
-def _task_context() -> TaskContext:
+def _task_context(options: WriteOptions) -> TaskContext:
+    """The task. SourceError when a second attempt of it may run now: neither would see what the other one sends."""
     context = TaskContext.get()
     assert context is not None, "writes run in tasks"
+    if options.effectively_once and (context.getLocalProperty(SPECULATION) or "").lower() == "true":
+        raise bad_option(
+            f"option deliveryGuarantee: with {SPECULATION}=true two attempts of a task run at the same time, and both "
+            f"send its rows; start the session with {SPECULATION}=false, or write with at-least-once"
+        )
     return context
