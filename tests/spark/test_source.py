@@ -202,6 +202,27 @@ def test_sql_reads_a_topic_through_a_statement(spark: SparkSession, topic: Topic
     assert spark.sql("SELECT DISTINCT topic FROM stated").collect() == [Row(topic=topic.name)]
 
 
+def test_sql_refuses_a_table_and_names_what_works(spark: SparkSession, topic: Topic) -> None:
+    """Spark passes the options of a table to its creation only; its queries have those of their own."""
+    options = {"nameServer": topic.system.namesrv_address, "subscribe": topic.name}
+    listed = ", ".join(f"'{name}' = '{value}'" for name, value in options.items())
+    remedy = r"ORBITMQ_BAD_OPTION: .*CREATE TABLE: .*create_view or CREATE TEMPORARY VIEW"
+    for properties in (f"OPTIONS ({listed})", f"TBLPROPERTIES ({listed})"):
+        with pytest.raises(PySparkException, match=remedy):
+            spark.sql(f"CREATE TABLE refused USING orbitmq {properties}")
+    with pytest.raises(PySparkException, match=remedy):
+        spark.catalog.createTable("refused", source="orbitmq", **options)
+    assert not spark.catalog.tableExists("refused")
+    spark.sql(f"CREATE TABLE bare (body BINARY) USING orbitmq OPTIONS ({listed})")  # Spark asks nobody then
+    try:
+        for statement in ("SELECT * FROM bare", "INSERT INTO bare VALUES (X'00')"):
+            with pytest.raises(PySparkException, match=r"option nameServer is missing.*For a table of CREATE TABLE"):
+                spark.sql(statement).collect()
+        assert spark.sql(f"SELECT count(*) AS count FROM bare WITH ({listed})").collect() == [Row(count=COUNT)]
+    finally:
+        spark.sql("DROP TABLE bare")
+
+
 def test_executors_import_what_is_shipped(spark: SparkSession) -> None:
     archive = orbitmq.spark.ship(spark)
     assert orbitmq.spark.ship(spark).name == archive.name  # shipping twice is no error

@@ -43,6 +43,14 @@ class ClusterOptions(Options):
         return Protection(credentials, self.use_tls, self.verify_servers, self.check_host, self.trusted)
 
 
+# While a table is made, Spark passes its properties among the options, and its options twice, once with this prefix.
+TABLE_OPTION = "option."
+TABLE_PROVIDER = "provider"
+NO_TABLES = (
+    "CREATE TABLE: Spark passes the options of a table of a Python data source to none of its queries; make a view "
+    "with orbitmq.spark.create_view or CREATE TEMPORARY VIEW name USING format OPTIONS (...)"
+)
+
 T = TypeVar("T", bound=ClusterOptions)
 AnyOptions = TypeVar("AnyOptions", bound=Options)
 
@@ -56,9 +64,8 @@ def parse_options(kind: type[T], given: Mapping[str, str], foreign: Mapping[str,
     """Parse the options of a read or write of a cluster, as `parse_declared`."""
     options = parse_declared(kind, given, foreign)
     if not options.name_servers:
-        raise bad_option(
-            "option nameServer is missing; set it to the addresses of the name servers, `host:port;host:port`"
-        )
+        text = "option nameServer is missing; set it to the addresses of the name servers, `host:port;host:port`"
+        raise missing_option(text, given)
     if bool(options.access_key) != bool(options.secret_key):
         raise bad_option("options accessKey and secretKey: set both or none")
     return options
@@ -69,6 +76,8 @@ def parse_declared(kind: type[AnyOptions], given: Mapping[str, str], foreign: Ma
 
     `foreign` maps option names of other sources to a hint what to use instead.
     """
+    if any(key.lower().startswith(TABLE_OPTION) or key.lower() == TABLE_PROVIDER for key in given):
+        raise bad_option(NO_TABLES)
     spelling = {key.lower(): key for key in kind.table()}
     for key in given:
         if key.lower() not in spelling:
@@ -84,6 +93,11 @@ def _hint(key: str, spelling: Mapping[str, str], foreign: Mapping[str, str]) -> 
         return foreign[key]
     near = difflib.get_close_matches(key, spelling, 1)
     return f"did you mean {spelling[near[0]]}?" if near else f"the options are {', '.join(spelling.values())}"
+
+
+def missing_option(text: str, given: Mapping[str, str]) -> SourceError:
+    """The error for an option that is required. Without any options it also explains tables, which have none."""
+    return bad_option(text if given else f"{text}. For a table of {NO_TABLES}")
 
 
 def bad_option(text: str) -> SourceError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orbitmq.runtime.options import option
-from orbitmq.spark.cluster_options import bad_option, parse_declared, parts
+from orbitmq.spark.cluster_options import bad_option, missing_option, parse_declared, parts
 from orbitmq.spark.row_options import RowOptions
 from orbitmq.spark.topic_names import TopicNames, topic_names
 from orbitmq.store.reader import StoreDirectory
@@ -166,7 +166,7 @@ def scan_options(given: Mapping[str, str]) -> ScanOptions:
     aliased = {("maxRowsPerTrigger" if key.lower() == "maxoffsetspertrigger" else key): given[key] for key in given}
     options = parse_declared(ScanOptions, aliased, FOREIGN_OPTIONS)
     if not options.path:
-        raise bad_option("no store directory; pass it to load()")
+        raise missing_option("no store directory; pass it to load()", given)
     if options.broker_name and options.is_table:
         raise bad_option("option brokerName is for a single directory; option path names the brokers")
     for key, text in (("startingPhysicalOffset", options.start), ("endingPhysicalOffset", options.end)):
