@@ -81,7 +81,7 @@ def test_a_silent_master_is_left_for_its_slave_once_in_a_plan(limits: Limits, si
         addresses = (silent.address, slave.address)
         for _ in range(2):  # the next plan tries the master again: a slave may lag
             cluster = ClusterClient([], LONG_MS, Retries(0, 0))
-            assert cluster.bounds({queue(0): addresses}) == {queue(0): (0, 50)}
-            assert cluster.offset_at(queue(0), addresses, (0, 50), 0, "group") == 0
+            for _ in range(2):
+                assert cluster.bounds({queue(0): addresses}) == {queue(0): (0, 50)}
     once = [(silent.address, BRIEF_MS), (slave.address, LONG_MS), (slave.address, BRIEF_MS)]
     assert limits == once * 2
