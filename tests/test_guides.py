@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import io
 import re
 from collections.abc import Iterator
@@ -29,6 +30,16 @@ def namesrv_address() -> Iterator[str]:
         yield cluster.namesrv_address
 
 
+@pytest.fixture
+def collector() -> Iterator[None]:
+    """Python's collector is as it was, whatever a program does to it."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("collector")
 @pytest.mark.parametrize("program", programs(GUIDE), ids=str)
 def test_a_program_of_the_guide_prints_what_the_guide_says(
     namesrv_address: str, program: Program, monkeypatch: pytest.MonkeyPatch

@@ -59,10 +59,12 @@ def test_every_message_is_read_once_and_as_it_was_sent(spark: SparkSession, topi
 
 def test_short_queues_share_partitions(spark: SparkSession, system: System) -> None:
     with Producer("many-senders", system.namesrv_address) as producer:
-        producer.create_topic("many", queues=MANY)
+        producer.create_topic("short-queues", queues=MANY)
         for number in range(MANY):
-            queue = MessageQueue("many", "broker-a", number)
-            producer.send_batch([Message("many", b"%d" % offset) for offset in range(1 + number % 5)], queue=queue)
+            queue = MessageQueue("short-queues", "broker-a", number)
+            producer.send_batch(
+                [Message("short-queues", b"%d" % offset) for offset in range(1 + number % 5)], queue=queue
+            )
     wanted = [(number, offset, b"%d" % offset) for number in range(MANY) for offset in range(1 + number % 5)]
     columns = "queueId,queueOffset,body"
     for given, count in (
@@ -70,7 +72,7 @@ def test_short_queues_share_partitions(spark: SparkSession, system: System) -> N
         ({"minPartitions": MANY - 1}, MANY - 1),
         ({"minPartitions": 3, "maxPartitions": 3}, 3),
     ):
-        frame = reader(spark, system, columns=columns, **given).load("many")
+        frame = reader(spark, system, columns=columns, **given).load("short-queues")
         rows = [
             [(row.queueId, row.queueOffset, bytes(row.body)) for row in part] for part in frame.rdd.glom().collect()
         ]
