@@ -216,12 +216,14 @@ def test_damage_in_one_of_several_ranges_is_told_of_its_queue_and_costs_no_other
 
 
 def test_a_unit_that_claims_the_next_range_does_not_get_it() -> None:
-    """The size of the last unit of a range is damaged so that it ends with a unit of the next range."""
-    first, *others = units_of(NEXT)
+    """The last unit of a range is damaged so that it seems to end with the first one of the next range."""
+    after = OffsetRange(queue(1), 200, 205)
+    first, *others = units_of(after)
     long = bytearray(units_of(RANGE)[-1])
-    long[SIZE] = (len(long) + len(first)).to_bytes(4, "big")
-    region = [(RANGE, b"".join([*units_of(RANGE)[:-1], long])), (NEXT, b"".join([first, *others]))]
-    found = decode(region, NEXT, on_corrupt="raw", columns=("queueId", "queueOffset", "body"))
+    for field in (SIZE, BODY_SIZE):
+        long[field] = (int.from_bytes(long[field], "big") + len(first)).to_bytes(4, "big")
+    region = [(RANGE, b"".join([*units_of(RANGE)[:-1], long])), (after, b"".join([first, *others]))]
+    found = decode(region, after, on_corrupt="raw", columns=("queueId", "queueOffset", "body"))
     places = list(zip(found["queueId"].to_pylist(), found["queueOffset"].to_pylist(), strict=True))
-    assert places == [(0, at) for at in range(100, 110)] + [(1, at) for at in range(5)]
-    assert [text is not None for text in found[CORRUPT].to_pylist()].index(True) == 9
+    assert places == [(0, at) for at in range(100, 110)] + [(1, at) for at in range(200, 205)]
+    assert [text is not None for text in found[CORRUPT].to_pylist()] == [False] * 9 + [True] + [False] * 5

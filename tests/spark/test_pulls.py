@@ -104,18 +104,17 @@ def test_ranges_of_many_queues_are_read_over_one_connection_that_may_break() -> 
 
 
 def test_the_queue_that_cannot_be_read_is_named() -> None:
-    """The ranges before it are read; its own name is told, not that of the first."""
-    honest = broker_script({number: QueueModel(0, [None] * 5) for number in range(3)})
+    """The ranges before it are read; its own name is told, not that of the first or of the last one in flight."""
+    honest = broker_script({number: QueueModel(0, [None] * 5) for number in range(4)})
 
     def script(request: Command) -> list[Command]:
         if request.header(PullMessageHeader).queue_id == 2:
             raise Hangup
         return list(honest(request))
 
-    one_by_one = FetchSettings("readers", "*", batch_size=32, pipeline=1, timeout_ms=5000, strict=True)
-    ranges = [OffsetRange(queue(number), 0, 5) for number in range(3)]
+    ranges = [OffsetRange(queue(number), 0, 5) for number in range(4)]
     with ScriptedPeer(script) as broker:
-        pieces = chain.from_iterable(RangeReader(ranges, (broker.address,), one_by_one).pieces())
+        pieces = chain.from_iterable(RangeReader(ranges, (broker.address,), settings()).pieces())
         assert [range_ for range_, _ in islice(pieces, 2)] == ranges[:2]
         with pytest.raises(SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: queue 2 of topic orders on broker-a"):
             next(pieces)

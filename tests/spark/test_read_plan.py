@@ -170,7 +170,8 @@ def test_sizes_are_sampled_where_ranges_may_share_a_task(queues: dict[int, Queue
     ):
         options = read_options({"nameServer": names.address, "subscribe": "orders"})
         cluster = ClusterClient(options.name_servers, 5000, Retries(0, 0))
-        found = {each: place.addresses for each, place in queue_selection(options).queues(cluster).items()}
+        places = complete_queues(cluster, options, queue_selection(options))
+        found = {each: place.addresses for each, place in places.items()}
         assert round(mean_size(cluster, options, found, plan(cluster, options, found))) == size
 
 

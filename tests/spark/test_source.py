@@ -20,7 +20,9 @@ from orbitmq.errors import SourceError
 from orbitmq.message.model import Message, MessageQueue
 from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS
 from tests.spark.conftest import COUNT, QUEUES, RUN, System, Topic, create_topic, reader
+from tests.spark.sinks import length
 from tests.support import delivery, messages
+from tests.support.process import wait_until
 
 EVERYTHING = ",".join(COLUMNS)
 
@@ -66,6 +68,7 @@ def test_short_queues_share_partitions(spark: SparkSession, system: System) -> N
                 [Message("short-queues", b"%d" % offset) for offset in range(1 + number % 5)], queue=queue
             )
     wanted = [(number, offset, b"%d" % offset) for number in range(MANY) for offset in range(1 + number % 5)]
+    await_queued(system, "short-queues", len(wanted))
     columns = "queueId,queueOffset,body"
     for given, count in (
         ({}, 1),
@@ -79,6 +82,11 @@ def test_short_queues_share_partitions(spark: SparkSession, system: System) -> N
         assert sorted(row for part in rows for row in part) == wanted, given
         assert all(part == sorted(part) for part in rows), "within a partition, in the order of its queues"
         assert len(rows) == count, given
+
+
+def await_queued(system: System, topic: str, count: int) -> None:
+    """A RocketMQ broker confirms a message before its queue has it; a busy machine shows that."""
+    wait_until(lambda: length(system.namesrv_address, topic) == count, 60, "the messages in their queues")
 
 
 MANY = 16  # as many as RocketMQ makes for a client
@@ -246,6 +254,7 @@ def test_large_messages_are_read(spark: SparkSession, system: System) -> None:
     with Producer("large-senders", system.namesrv_address) as producer:
         for size in sizes:
             producer.send(Message("large", bytes([size % 251]) * size or b"-", keys=str(size)))
+    await_queued(system, "large", len(sizes))
     rows = reader(spark, system).load("large").collect()
     assert sorted(len(row.body) for row in rows) == sorted(size or 1 for size in sizes)
     assert all(
