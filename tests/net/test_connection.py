@@ -21,7 +21,9 @@ from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
 from orbitmq.wire.codes import ResponseCode, SerializeType
 from orbitmq.wire.command import Command, request
-from orbitmq.wire.frame import encode_frame
+from orbitmq.wire.frame import FrameDecoder, SendFrame, encode_frame
+from orbitmq.wire.headers import SendMessageV2Header
+from orbitmq.wire.requests import RequestCode
 from tests.support.loops import LoopFactory, settle, turned_loop, until
 from tests.support.peers import LOOPBACK, BarePeer, bare_peer, remoting, serving
 
@@ -343,6 +345,37 @@ async def test_a_bad_frame_closes_its_connection_alone_with_one_line(
         (record,) = caplog.records
         assert "event=bad_frame" in record.message
         assert record.exc_info is None
+        assert (await good.ask(request(ECHO, body=b"still here"))).body == b"still here"
+        await until(lambda: len(server.connections) == 1)
+
+
+@pytest.mark.parametrize("way", ["declined", "failed", "overdue"])
+async def test_a_send_that_is_invalid_when_it_is_read_whole_closes_its_connection_alone(
+    both_loops: LoopFactory, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Common sends are read in place, without a look at texts that may not be needed."""
+    desk = Desk()
+
+    def take(_connection: Connection, _frame: SendFrame) -> None:
+        if way == "failed":
+            raise RequestRejected(1, "no")
+
+    desk.router.add(RequestCode.SEND_MESSAGE_V2, desk.echo)
+    desk.router.take_sends((RequestCode.SEND_MESSAGE_V2,), take)
+    header = SendMessageV2Header("g", "T", "TBW102", 4, 0, 0, 0, 0, "KEYS\x01k?\x02")
+    frame = encode_frame(request(RequestCode.SEND_MESSAGE_V2, header, b"body")).replace(b"k?", b"k\xeb")
+    (read,) = FrameDecoder(sends=True).frames(frame)
+    assert isinstance(read, SendFrame)
+    async with serving(desk.router) as (server, address), bare_peer(address) as good, bare_peer(address) as bad:
+        await good.ask(request(ECHO))
+        if way == "overdue":
+            desk.router.patience_ms = -1.0
+        with caplog.at_level(logging.INFO):
+            bad.writer.write(frame * 2)
+            assert await bad.is_closed()
+        (record,) = caplog.records
+        assert "event=bad_frame" in record.message
+        desk.router.patience_ms = 60_000.0
         assert (await good.ask(request(ECHO, body=b"still here"))).body == b"still here"
         await until(lambda: len(server.connections) == 1)
 

@@ -47,9 +47,9 @@ def name_server() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with what tasks need besides orbitmq."""
+    """A virtual environment with what tasks and the jobs of a lake need besides orbitmq."""
     folder = tmp_path_factory.mktemp("python") / "environment"
-    bare_python(folder, (*WORKER_PACKAGES, "py4j"))
+    bare_python(folder, (*WORKER_PACKAGES, "py4j", "deltalake", "arro3-core", "typing-extensions"))
     return folder
 
 

@@ -180,8 +180,7 @@ class Connection(asyncio.Protocol):
         try:
             commands = self._decoder.frames(data)
         except PeerError as error:
-            self.refusals.note(Limit.MALFORMED, _log, "event=bad_frame peer=%s error=%s", self.address, error)
-            self.abort()
+            self._end_by(error)
             return None
         pending = self._decoder.pending_size
         flow = self._flow
@@ -190,6 +189,11 @@ class Connection(asyncio.Protocol):
         ):
             self._budgets.incomplete.hold(self, flow.frame_bytes)
         return commands if self.is_open else None
+
+    def _end_by(self, error: PeerError) -> None:
+        """The peer has sent invalid data."""
+        self.refusals.note(Limit.MALFORMED, _log, "event=bad_frame peer=%s error=%s", self.address, error)
+        self.abort()
 
     @property
     def frame_since(self) -> float:
@@ -249,7 +253,8 @@ class Connection(asyncio.Protocol):
                 self._wait_for_turn(commands, waited_ms)
                 return
         if waited_ms > self._router.patience_ms and (busy_ms := self._counted_ms(waited_ms)) > self._router.patience_ms:
-            commands = [frame for frame in map(self._decoded, commands) if not self._refuse_overdue(frame, busy_ms)]
+            decoded = [one for one in map(self._decoded, commands) if one is not None]
+            commands = [one for one in decoded if not self._refuse_overdue(one, busy_ms)] if self.is_open else []
         last = len(commands)
         for count, command in enumerate(commands, 1):
             if not isinstance(command, SendFrame) and command.flag & FLAG_RESPONSE:
@@ -277,7 +282,7 @@ class Connection(asyncio.Protocol):
             self._flush()
         if (seconds := monotonic() - begun) >= LONG_SECONDS and commands:
             # The last one: a turn ends after the request that is too long.
-            self._note_long(self._decoded(command).code, seconds)
+            self._note_long(command.code, seconds)
 
     def _counted_ms(self, waited_ms: float) -> float:
         return waited_ms if self._lateness is None else self._lateness.busy_ms(waited_ms)
@@ -323,8 +328,15 @@ class Connection(asyncio.Protocol):
             self._answer(command, refusal)
         return refusal is not None
 
-    def _decoded(self, frame: Frame) -> Command:
-        return self._decoder.command(frame) if isinstance(frame, SendFrame) else frame
+    def _decoded(self, frame: Frame) -> Command | None:
+        """None, and the connection ends, if the frame is invalid after all: what a common send needs is read first."""
+        if not isinstance(frame, SendFrame):
+            return frame
+        try:
+            return self._decoder.command(frame)
+        except PeerError as error:
+            self._end_by(error)
+            return None
 
     def _serve_send(self, frame: SendFrame) -> None:
         answer: bytes | None = None
@@ -333,11 +345,12 @@ class Connection(asyncio.Protocol):
             try:
                 answer = self._take_send(self, frame)
             except Exception as error:  # as in _serve
-                command = self._decoder.command(frame)
-                self._answer(command, self._router.failed(command, error))
+                if (failed := self._decoded(frame)) is not None:
+                    self._answer(failed, self._router.failed(failed, error))
                 return
         if answer is None:
-            self._serve(self._decoder.command(frame))
+            if (command := self._decoded(frame)) is not None:
+                self._serve(command)
         elif answer and self.is_open:
             self._out.append(answer)
             self._out_size += len(answer)
