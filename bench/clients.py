@@ -76,8 +76,8 @@ _NO_ONEWAY_NO_BATCH = ("client-sync", "client-sync16", "client-async", *_READING
 
 @dataclass(frozen=True)
 class Place:
-    """Where clients work: the address they are given, the name server if there is one, what can be read there, and the
-    CPU seconds of the broker so far, where a row tells its part.
+    """Where clients work: the address they are given, the name server if there is one, what can be read there, and, for
+    rows that report it, the CPU seconds that the broker has used so far.
     """
 
     endpoint: str

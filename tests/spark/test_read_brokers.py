@@ -79,9 +79,11 @@ def test_a_broker_that_the_options_name_must_have_a_queue_even_of_a_lenient_read
 
 
 def test_the_order_configuration_of_a_topic_names_its_brokers(half: ScriptedPeer) -> None:
-    told = MISSING.format("topic sorted", "the order configuration of the topic names it.*failOnDataLoss=false")
+    expected_error = MISSING.format(
+        "topic sorted", "the order configuration of the topic names it.*failOnDataLoss=false"
+    )
     for options in ({"topic": "sorted"}, {"subscribePattern": "s.*"}):
-        with pytest.raises(SourceError, match=told):
+        with pytest.raises(SourceError, match=expected_error):
             found(half, **options)
     assert len(found(half, topic="sorted", failOnDataLoss=False)) == 2
     assert len(found(half, assign='{"sorted":{"broker-a":[1]}}')) == 1
@@ -89,12 +91,12 @@ def test_the_order_configuration_of_a_topic_names_its_brokers(half: ScriptedPeer
 
 def test_what_the_caller_saw_before_must_be_there(half: ScriptedPeer) -> None:
     seen = [Witness("broker-b", "orders", "there was one yesterday", "forget it")]
-    told = MISSING.format("topic orders", "there was one yesterday.*if it is gone for good, forget it")
-    with pytest.raises(SourceError, match=told):
+    expected_error = MISSING.format("topic orders", "there was one yesterday.*if it is gone for good, forget it")
+    with pytest.raises(SourceError, match=expected_error):
         found(half, seen)
     assert len(found(half, seen, failOnDataLoss=False)) == 2
     half.script = name_server_script({"payments": ONE})
-    with pytest.raises(SourceError, match=told):
+    with pytest.raises(SourceError, match=expected_error):
         found(half, seen)  # not that the topic does not exist
     with pytest.raises(SourceError, match="ORBITMQ_TOPIC_NOT_FOUND"):
         found(half)
@@ -124,14 +126,14 @@ def test_a_queue_that_may_not_be_read_is_an_error_that_says_how_to_allow_it(
     options: dict[str, str], topic: str, brokers: str
 ) -> None:
     perms = {("orders", "broker-b"): 2, ("letters", "broker-a"): 2, ("letters", "broker-b"): 3}
-    told = (
+    expected_error = (
         rf"^ORBITMQ_NO_PERMISSION: topic {topic} may not be read on {brokers}: .* -W.*orbitmq topic permission {topic}"
     )
     with ScriptedPeer(name_server_script({"orders": BOTH, "letters": BOTH}, perms=perms)) as peer:
-        with pytest.raises(SourceError, match=told):
+        with pytest.raises(SourceError, match=expected_error):
             found(peer, **options)
         assert found(peer, assign='{"orders":{"broker-a":[0,1]}}') == {queue(0), queue(1)}
-        with pytest.raises(SourceError, match=told):
+        with pytest.raises(SourceError, match=expected_error):
             ClusterClient([peer.address], 5000, Retries(0, 0)).queues(topic)
 
 

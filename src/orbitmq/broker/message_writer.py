@@ -240,7 +240,7 @@ async def act_with_room(
             future.set_result(act() if refusal is None else refused(refusal))
         except RoomAwaited as awaited:
             when_room(awaited, try_again)
-        except Exception as error:
+        except Exception as error:  # the caller awaits it; other callbacks follow this one
             future.set_exception(error)
 
     when_room(first, try_again)
