@@ -107,6 +107,10 @@ Written by `make reference` from the option table in the code.
 `spark.read.format("orbitmq-store").option(key, value)`; names are not case-sensitive. [The guide](../spark-stores.md)
 explains them.
 """
+_BODY_COLUMNS = """
+With `bodyFormat` there are also `value`, a struct of the fields of the bodies, and `_rescued`, a string with what does
+not fit; without the option `columns` they replace `body`. See [bodies as columns](../spark.md#bodies-as-columns).
+"""
 _SINK_HEAD = """
 ## Options of writes
 
@@ -230,7 +234,7 @@ def spark_page() -> str:
         for name, column in TOPIC_COLUMNS.items()
     ]
     columns = _table(("column", "type", "without option `columns`"), rows)
-    return f"{_SPARK_HEAD}{_option_table(ReadOptions)}\n## Columns\n{columns}{_spark_writes()}"
+    return f"{_SPARK_HEAD}{_option_table(ReadOptions)}\n## Columns\n{columns}{_BODY_COLUMNS}{_spark_writes()}"
 
 
 def _spark_writes() -> str:
@@ -260,6 +264,7 @@ def spark_stores_page() -> str:
     for title, columns in kinds.items():
         rows = ((f"`{name}`", kind.simpleString(), default) for name, (kind, default) in columns.items())
         tables.append(f"\n## {title}\n{_table(('column', 'type', 'without option `columns`'), rows)}")
+    tables.insert(1, _BODY_COLUMNS)
     return f"{_STORES_HEAD}{_option_table(ScanOptions)}{''.join(tables)}"
 
 

@@ -88,16 +88,17 @@ def test_a_body_that_does_not_fit_stops_the_archive_until_it_is_told_what_to_do(
     topic, folder = f"Bodies-{mode}", tmp_path / "lake"
     cluster.create_topic(topic, queues=1)
     queue = MessageQueue(topic, BROKERS[0], 0)
-    schema = {"bodyMode": mode, "bodySchema": json.dumps(ORDER)}
+    schema = {"bodyFormat": mode, "bodySchema": json.dumps(ORDER)}
     with Producer("orders", cluster.namesrv_address) as producer:
         for body in (encode(ORDERS[0]), b"\xff neither", *map(encode, ORDERS[1:])):
             producer.send(Message(topic, body), queue=queue)
     with pytest.raises(
-        StreamingQueryException, match=f"ORBITMQ_BAD_BODY: the body of {topic}/broker-a/0/1 does not fit"
+        StreamingQueryException,
+        match=f"ORBITMQ_BAD_BODY: the body of queue 0 of topic {topic} on broker-a at offset 1 does not fit",
     ):
-        archive_now(spark, cluster, folder, topic, **schema)
+        archive_now(spark, cluster, folder, topic, **schema, bodyMode="failfast")
     assert not list(folder.rglob("*.parquet")), "what the task had written is gone"
-    assert archive_now(spark, cluster, folder, topic, **schema, onBadBody="skip") == len(ORDERS)
+    assert archive_now(spark, cluster, folder, topic, **schema, bodyMode="dropmalformed") == len(ORDERS)
     assert [row["value"] for row in rows(folder)] == ORDERS
     lake = opened(folder)
     (file,) = lake.files()
@@ -113,12 +114,12 @@ def test_a_schema_that_grows_adds_columns_to_the_lake(spark: SparkSession, clust
     with Producer("orders", cluster.namesrv_address) as producer:
         for fields, schema in (({}, ORDER), ({"amount": 7, "more": 1}, grown)):
             producer.send(Message(topic, as_json({**ORDERS[0], **fields})), queue=queue)
-            assert archive_now(spark, cluster, tmp_path, topic, bodyMode="json", bodySchema=json.dumps(schema)) == 1
+            assert archive_now(spark, cluster, tmp_path, topic, bodyFormat="json", bodySchema=json.dumps(schema)) == 1
     read = as_engines_read(opened(tmp_path)).sort_by("queueOffset")
     assert read["value"].to_pylist() == [{**ORDERS[0], "amount": None}, {**ORDERS[0], "amount": 7}]
     assert read["_rescued"].to_pylist() == [None, '{"more": 1}']
     with pytest.raises(LakeError, match=r"the field value\.amount is int64 in the lake and string in the schema"):
-        archive_now(spark, cluster, tmp_path, topic, bodyMode="json", bodySchema=json.dumps(older))
+        archive_now(spark, cluster, tmp_path, topic, bodyFormat="json", bodySchema=json.dumps(older))
 
 
 # ------------------------------------------------------------------------------------------------------------ brokers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import InputPartition
 
-from orbitmq.errors import ConfigurationError, SourceError
+from orbitmq.errors import ConfigurationError, LakeError, SourceError
 from orbitmq.pipeline.archive import ArchiveJob, published, source_options
 from orbitmq.pipeline.archive_stream import REPORTS, ArchiveReader, ArchiveSource, split_options
 from orbitmq.pipeline.lake import manifest
+from orbitmq.pipeline.lake.bodies import check_fit
 from orbitmq.pipeline.lake.formats import DELTA, open_lake
 from orbitmq.pipeline.lake.lakes import Lake
 from orbitmq.pipeline.lake.manifest import LakeFile, QueueSpan
@@ -24,7 +24,7 @@ from orbitmq.runtime.clock import SystemClock
 from orbitmq.spark.options import read_options
 from orbitmq.spark.stores.options import scan_options
 from tests.support import golden
-from tests.support.lakes import SCHEMA, read_messages, rows
+from tests.support.lakes import read_messages
 from tests.support.stores import open_store, record
 
 FIELDS = [{"name": "id", "type": "long"}, {"name": "city", "type": ["null", "string"]}]
@@ -32,21 +32,14 @@ ORDER = json.dumps({"type": "record", "name": "Order", "fields": FIELDS})
 BODIES = [b'{"id": 1, "city": "Ulm"}', b'{"id": "two"}', b'{"id": 3, "zip": 89073}']
 
 
-class Inner:
-    """A stream that has these bodies to read."""
-
-    def read(self, _partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        made = rows("Orders", range(len(BODIES)))
-        planted = [{**row, "body": body} for row, body in zip(made, BODIES, strict=True)]
-        yield pa.RecordBatch.from_pylist(planted, SCHEMA)
-
-
 def written(lake: Path, **options: str) -> LakeFile:
-    """The file of one task that is told what the job tells it."""
-    told = {"nameServer": "127.0.0.1:1", "lake": str(lake), "topics": "Orders", **options}
-    own, _ = split_options(source_options(ArchiveJob.parse(told)))
-    (batch,) = ArchiveReader(Inner(), own).read(InputPartition(0))  # type: ignore[arg-type]
-    (file,) = manifest.decode(batch.column("report")[0].as_py()).files
+    """The file that an archive of a store with these bodies writes, by what the job tells it."""
+    if not (root := lake.parent / "store").exists():
+        store = open_store(root)
+        for body in BODIES:
+            store.put(record(topic="Orders", body=body))
+        store.close()
+    (file,) = files(*tasks(lake, path=str(root), topics="Orders", **options))
     return file
 
 
@@ -75,7 +68,8 @@ def stored(root: Path, *topics: str) -> None:
 def tasks(lake: Path, **options: str) -> tuple[ArchiveReader, list[InputPartition]]:
     """What an archive of a store does with all that is there, by what the job tells it."""
     told = {"input": "store", "lake": str(lake), **options}
-    reader = ArchiveSource(source_options(ArchiveJob.parse(told))).streamReader(REPORTS)
+    passed_on = {key.lower(): value for key, value in source_options(ArchiveJob.parse(told)).items()}  # as Spark does
+    reader = ArchiveSource(passed_on).streamReader(REPORTS)
     assert isinstance(reader, ArchiveReader)
     start = reader.initialOffset()
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
@@ -88,9 +82,12 @@ def spans(lake: Path, **options: str) -> list[QueueSpan]:
 
 
 def read(reader: ArchiveReader, partitions: list[InputPartition]) -> list[QueueSpan]:
+    return [span for file in files(reader, partitions) for span in file.queues]
+
+
+def files(reader: ArchiveReader, partitions: list[InputPartition]) -> list[LakeFile]:
     reports = [batch for part in partitions for batch in reader.read(part)]
-    files = [file for batch in reports for file in manifest.decode(batch.column("report")[0].as_py()).files]
-    return [span for file in files for span in file.queues]
+    return [file for batch in reports for file in manifest.decode(batch.column("report")[0].as_py()).files]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +168,7 @@ def test_an_archive_may_begin_where_its_group_stands() -> None:
 
 
 def test_bodies_become_columns_beside_the_raw_ones(tmp_path: Path) -> None:
-    table = archived(tmp_path, bodyMode="json", bodySchema=ORDER, onBadBody="log")
+    table = archived(tmp_path / "lake", bodyFormat="json", bodySchema=ORDER)
     assert rows_of(table) == [
         {"body": BODIES[0], "value": {"id": 1, "city": "Ulm"}, "_rescued": None},
         {"body": BODIES[1], "value": {"id": None, "city": None}, "_rescued": '{"id": "two"}'},
@@ -182,10 +179,11 @@ def test_bodies_become_columns_beside_the_raw_ones(tmp_path: Path) -> None:
 def test_a_body_that_does_not_fit_suspends_the_archive_or_is_left_out(tmp_path: Path) -> None:
     schema = tmp_path / "order.avsc"
     schema.write_text(ORDER)
-    with pytest.raises(SourceError, match=r"ORBITMQ_BAD_BODY: the body of Orders/broker-a/0/1 does not fit"):
-        archived(tmp_path / "lake", bodyMode="json", bodySchema=str(schema))
+    place = "queue 0 of topic Orders on store at offset 1"
+    with pytest.raises(SourceError, match=f'ORBITMQ_BAD_BODY: the body of {place} .*: id: "two" is no int64'):
+        archived(tmp_path / "lake", bodyFormat="json", bodySchema=str(schema), bodyMode="failfast")
     assert not list((tmp_path / "lake").rglob("*.parquet")), "nothing is left behind"
-    skipped = archived(tmp_path / "lake", bodyMode="json", bodySchema=str(schema), onBadBody="skip")
+    skipped = archived(tmp_path / "lake", bodyFormat="json", bodySchema=str(schema), bodyMode="dropmalformed")
     assert [row["value"]["id"] for row in rows_of(skipped)] == [1, 3]
 
 
@@ -193,17 +191,47 @@ def test_a_lake_stays_as_it_began(tmp_path: Path) -> None:
     """Engines that go by the schema of a table would not show what is in half of its files."""
 
     def check(folder: Path, **options: str) -> None:
-        ArchiveJob.parse({"lake": str(folder), **options}).bodies().check_fit(opened(folder))
+        check_fit(ArchiveJob.parse(options), opened(folder / "lake"))
 
-    columns = {"bodyMode": "json", "bodySchema": ORDER}
+    columns = {"bodyFormat": "json", "bodySchema": ORDER}
     for folder, began, other in ((tmp_path / "raw", {}, columns), (tmp_path / "columns", columns, {})):
         check(folder, **other)  # it has not begun
-        opened(folder).commit("query", 0, [written(folder, **began, onBadBody="log")])
+        opened(folder / "lake").commit("query", 0, [written(folder / "lake", **began)])
         check(folder, **began)
         with pytest.raises(
-            ConfigurationError, match=r"option bodyMode is .*, but the lake was created .*, which cannot change"
+            ConfigurationError, match=r"option bodyFormat is .*, but the lake was created .*, which cannot change"
         ):
             check(folder, **other)
+
+
+RECORD = '{{"type": "record", "name": "Order", "fields": [{{"name": "id", "type": "{}"}}{}]}}'
+PROTO = 'syntax = "proto3"; message Order {{ {} id = 1; {} }}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "grown", "other"),
+    [
+        ("json", "id BIGINT, city STRING, zip INT", "id STRING"),
+        ("avro", RECORD.format("long", ', {"name": "zip", "type": "int"}'), RECORD.format("string", "")),
+        ("protobuf", PROTO.format("int64", "int32 zip = 2;"), PROTO.format("string", "")),
+    ],
+    ids=["json", "avro", "protobuf"],
+)
+def test_a_schema_of_any_format_is_compared_with_the_columns_of_the_lake(
+    tmp_path: Path, kind: str, grown: str, other: str
+) -> None:
+    lake = opened(tmp_path / "lake")
+    lake.commit("query", 0, [written(tmp_path / "lake", bodyFormat="json", bodySchema="id BIGINT, city STRING")])
+
+    def check(schema: str) -> None:
+        if kind == "protobuf":
+            (tmp_path / "order.proto").write_text(schema)
+            schema = str(tmp_path / "order.proto")
+        check_fit(ArchiveJob.parse({"bodyFormat": kind, "bodySchema": schema}), lake)
+
+    check(grown)
+    with pytest.raises(LakeError, match=r"the field value\.id is int64 in the lake and string in the schema"):
+        check(other)
 
 
 def test_what_a_compaction_beside_it_does_is_not_counted_as_archived() -> None:
@@ -217,17 +245,14 @@ def test_what_a_compaction_beside_it_does_is_not_counted_as_archived() -> None:
 
 
 def test_raw_is_the_default(tmp_path: Path) -> None:
-    assert "value" not in archived(tmp_path).schema.names
+    assert "value" not in archived(tmp_path / "lake").schema.names
 
 
 def test_files_of_a_schema_that_has_grown_are_compacted_together(tmp_path: Path) -> None:
     grown = json.dumps({"type": "record", "name": "Order", "fields": [*FIELDS, {"name": "zip", "type": "int"}]})
-    for schema in (ORDER, grown):
-        archived(tmp_path, bodyMode="json", bodySchema=schema, onBadBody="log")
-    place = StorageLocation(str(tmp_path))
-    paths = sorted(found.path for found in place.files())
-    files = [LakeFile(path=path, topic="Orders", day="2023-11-14", rows=1, size=1) for path in paths]
-    (file,) = merged(place, files, "compact")
+    place = StorageLocation(str(tmp_path / "lake"))
+    made = [written(tmp_path / "lake", bodyFormat="json", bodySchema=schema) for schema in (ORDER, grown)]
+    (file,) = merged(place, made, "compact")
     values = [row["value"] for row in rows_of(read_messages(place, file.path)) if row["body"] == BODIES[2]]
     assert sorted(value["zip"] or 0 for value in values) == [0, 89073]
 
@@ -235,11 +260,14 @@ def test_files_of_a_schema_that_has_grown_are_compacted_together(tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"bodyMode": "avro"}, "option bodySchema is missing; bodyMode avro needs it"),
-        ({"bodyMode": "json", "bodySchema": "nowhere.avsc"}, "option bodySchema: .*nowhere.avsc"),
-        ({"bodyMode": "xml"}, "option bodyMode"),
+        ({"bodyFormat": "avro"}, "option bodySchema is missing"),
+        ({"bodyFormat": "json"}, "option bodySchema is missing; an archive infers none"),
+        ({"bodyFormat": "json", "bodySchema": "nowhere.avsc"}, "option bodySchema: .*nowhere.avsc"),
+        ({"bodyFormat": "json", "bodySchema": "id INT, x"}, "option bodySchema: 'the end' after"),
+        ({"bodyFormat": "xml"}, "option bodyFormat"),
+        ({"bodyFormat": "json", "bodySchema": "id INT", "bodyMode": "xml"}, "option bodyMode"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_read(options: dict[str, str], text: str) -> None:
-    with pytest.raises(ConfigurationError, match=text):
-        ArchiveJob.parse(options).bodies()
+    with pytest.raises((ConfigurationError, SourceError), match=text):
+        source_options(ArchiveJob.parse({"nameServer": "n:1", "lake": "x", **options}))

@@ -16,10 +16,16 @@ STORED_AT = 1_700_000_000_000  # of the message with offset 0; each later one is
 
 
 def stored_unit(
-    offset: int, tag: str | None = None, *, topic: str = "orders", store_timestamp: int | None = None, queue_id: int = 0
+    offset: int,
+    tag: str | None = None,
+    *,
+    topic: str = "orders",
+    store_timestamp: int | None = None,
+    queue_id: int = 0,
+    body: bytes | None = None,
 ) -> bytes:
     """The unit at `offset` of a model queue."""
-    body = b"body %d" % offset
+    body = b"body %d" % offset if body is None else body
     properties = f"UNIQ_KEY\x01ID{offset}" + (f"\x02TAGS\x01{tag}" if tag else "")
     at = STORED_AT + 1000 * offset if store_timestamp is None else store_timestamp
     return encode_unit(

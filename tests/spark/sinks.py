@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.unit import decode_units, message_of
+from orbitmq.spark.bodies.writer import BodyWriter
 from orbitmq.spark.cluster_client import ClusterClient, Retries
 from orbitmq.spark.fetch import OffsetRange
 from orbitmq.spark.pulls import FetchSettings, RangeReader
@@ -50,12 +51,13 @@ def run_task(
     given: Iterable[pa.RecordBatch],
     task: TaskIdentity = TASK,
     known: KnownBrokers | None = None,
+    bodies: BodyWriter | None = None,
 ) -> WriteReport:
     """What a Spark task does with its batches; `known` is what its driver saw, by default that of now."""
     known = known_brokers(settings) if known is None else known
     given = iter(given)
     first = next(given)
-    columns = SinkColumns({name: place for place, name in enumerate(first.schema.names)})
+    columns = SinkColumns({name: place for place, name in enumerate(first.schema.names)}, bodies)
     return asyncio.run(SinkTask(settings, columns, task, known).run(itertools.chain([first], given)))
 
 

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import LongType, StructField, StructType
 
 from orbitmq.errors import SourceError
 from orbitmq.spark import batches
 from orbitmq.spark.batches import BatchSettings, RangeBatches, regions
+from orbitmq.spark.bodies.reader import BodyReader
+from orbitmq.spark.bodies.schema import BodySchema
 from orbitmq.spark.damage import CORRUPT
 from orbitmq.spark.fetch import OffsetRange, Piece
 from orbitmq.spark.forms import read_schema
@@ -188,6 +191,31 @@ def test_a_range_of_which_nothing_came_is_named(missing: int, text: str) -> None
     there = [number for number in range(4) if number != missing]
     with pytest.raises(SourceError, match=f"^ORBITMQ_DATA_LOSS: {text} messages"):
         decode(together(there), *NEIGHBOURS)
+
+
+def test_a_body_of_several_ranges_that_does_not_fit_is_named_by_its_queue() -> None:
+    region: list[Piece] = []
+    for each in (RANGE, NEXT):
+        for at in range(each.start, each.end):
+            body = b"[]" if (each, at) == (NEXT, 2) else b'{"at": %d}' % at
+            region.append((each, stored_unit(at, queue_id=each.queue.queue_id, body=body)))
+    kind = pa.struct([("at", pa.int64())])
+
+    def read(mode: str) -> pa.Table:
+        columns = StructType([StructField("queueOffset", LongType()), StructField("value", from_arrow_type(kind))])
+        schema = to_arrow_schema(columns, timezone="UTC")
+        reader = BodyReader(BodySchema("json", kind), kind, mode, rescues=False)
+        pulls = FetchSettings("readers", "*", batch_size=32, pipeline=4, timeout_ms=5000, strict=True)
+        settings = BatchSettings(schema, (), verify_crc=True, decompress=True, bodies=reader)
+        return pa.Table.from_batches(RangeBatches([RANGE, NEXT], pulls, settings).decode([region]), schema)
+
+    with pytest.raises(
+        SourceError, match=r"^ORBITMQ_BAD_BODY: the body of queue 1 of topic orders on broker-a at offset 2 does not"
+    ):
+        read("failfast")
+    kept = read("dropmalformed")
+    assert kept["queueOffset"].to_pylist() == [*range(100, 110), 0, 1, 3, 4]
+    assert [value["at"] for value in kept["value"].to_pylist()] == kept["queueOffset"].to_pylist()
 
 
 def test_a_hole_in_one_of_several_ranges_names_its_queue() -> None:

@@ -15,6 +15,7 @@ from orbitmq.errors import SourceError
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations import queries, routes, statistics
 from orbitmq.spark import address_order, sink_sender
+from orbitmq.spark.bodies.writer import BodyWriter
 from orbitmq.spark.sink_keys import TaskIdentity, digest
 from orbitmq.spark.sink_options import WriteOptions
 from orbitmq.testing.cluster import Cluster
@@ -383,6 +384,17 @@ def test_rows_made_of_one_message_are_all_stored_however_often_the_task_is_repea
     for expected in (30, 0):
         assert run_task(settings(**ONCE), [exploded(range(10))]).messages == expected
     assert sinks.bodies(cluster.namesrv_address, topic) == EXPLODED
+
+
+def test_rows_made_of_one_message_are_told_apart_by_bodies_that_the_task_encodes(
+    cluster: Cluster, topic: str, settings: Settings
+) -> None:
+    rows = exploded(range(10))
+    rows = rows.set_column(0, "body", pa.StructArray.from_arrays([rows.column("body")], ["part"]))
+    for expected in (30, 0):
+        assert run_task(settings(**ONCE), [rows], bodies=BodyWriter("json", None)).messages == expected
+    found = {message.body for queue in sinks.stored(cluster.namesrv_address, topic).values() for message in queue}
+    assert found == {b'{"part":"%d"}' % part for part in EXPLODED}
 
 
 def test_rows_made_of_one_message_may_come_in_another_order_when_the_task_is_repeated(

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline.archive_stream import WRITER, ArchiveOptions, ArchiveSource
 from orbitmq.pipeline.job import Advance, Job, JobContext, JobOptions, JobResult
+from orbitmq.pipeline.lake.bodies import check_fit
 from orbitmq.pipeline.lake.lakes import Sweeper
 from orbitmq.pipeline.lake.layout import written_by
 from orbitmq.pipeline.lake.manifest import LakeFile
@@ -23,6 +24,8 @@ from orbitmq.pipeline.lake_sink import LakeSink
 from orbitmq.pipeline.shared_options import ExpectedBrokers, LossOptions, connection, expected, losses, store
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
+from orbitmq.spark.bodies.options import RAW, BodyOptions
+from orbitmq.spark.bodies.schema import body_schema
 from orbitmq.spark.cluster_options import ClusterOptions
 from orbitmq.spark.group_offsets import stored_offsets
 from orbitmq.spark.options import GROUP, ReadOptions, read_options
@@ -38,7 +41,7 @@ CHECKPOINT = "_checkpoint"
 
 
 @dataclass(frozen=True)
-class ArchiveJob(LakeOptions, ArchiveOptions, ExpectedBrokers, LossOptions, ClusterOptions, JobOptions):
+class ArchiveJob(LakeOptions, ArchiveOptions, BodyOptions, ExpectedBrokers, LossOptions, ClusterOptions, JobOptions):
     """Options of the job `archive`."""
 
     topics: str = option(
@@ -93,8 +96,8 @@ def run(context: JobContext[ArchiveJob]) -> JobResult:
     options = context.options
     lake = options.open()
     before = lake.files()
-    options.bodies().check_fit(lake)  # fail early for a wrong schema
-    source_options(options)  # and for a wrong source
+    source_options(options)  # fail early for a wrong schema or source
+    check_fit(options, lake)
     if options.dry_run:
         return _waiting(options)
     begun, sweeper = time.monotonic(), Sweeper(lake)
@@ -120,9 +123,17 @@ def published(before: Sequence[LakeFile], after: Sequence[LakeFile]) -> dict[str
 
 
 def source_options(options: ArchiveJob) -> dict[str, str]:
-    """Options of the stream. ConfigurationError for options that exclude each other."""
+    """Options of the stream. ConfigurationError for options that exclude each other, SourceError for a schema of bodies
+    that cannot be read."""
     own = {key: value for key, value in options.pairs().items() if key in ArchiveOptions.table() and value}
-    shared = own | losses(options)
+    if options.body_format != RAW and not options.body_schema:
+        text = (
+            "option bodySchema is missing; an archive infers none, because messages of another day would have another"
+        )
+        raise ConfigurationError(text)
+    body_schema(options)
+    bodies = {key: value for key, value in options.pairs().items() if key in BodyOptions.table() and value}
+    shared = own | losses(options) | bodies
     if options.input == "store":
         return shared | _of_store(options)
     if not options.name_server:

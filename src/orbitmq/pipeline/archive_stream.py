@@ -21,8 +21,9 @@ from orbitmq.pipeline.lake import manifest
 from orbitmq.pipeline.lake.manifest import LakeFile, Reached, TaskReport
 from orbitmq.pipeline.lake.message_files import LakeWriter
 from orbitmq.pipeline.lake.storage import StorageLocation
-from orbitmq.pipeline.lake_options import BodyOptions
-from orbitmq.runtime.options import option
+from orbitmq.runtime.options import Options, option
+from orbitmq.spark.bodies.options import BodyOptions
+from orbitmq.spark.body_columns import body_fields
 from orbitmq.spark.cluster_options import bad_option, parse_declared
 from orbitmq.spark.columns import COLUMNS
 from orbitmq.spark.read_tasks import RangePartition
@@ -39,7 +40,7 @@ INPUTS: dict[str, type[DataSource]] = {"pull": TopicSource, "store": StoreSource
 
 
 @dataclass(frozen=True)
-class ArchiveOptions(BodyOptions):
+class ArchiveOptions(Options):
     """Options of the archive. Every other option is one of the wrapped stream."""
 
     lake: str = option("lake", "", "Folder or URI of the lake. Required.")
@@ -78,18 +79,25 @@ class ArchiveSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's call
         options, rest = split_options(self.options)
-        inner = INPUTS[options.input](rest).streamReader(MESSAGES)
+        bodies = parse_declared(BodyOptions, _those_of(BodyOptions, rest), {})
+        messages = StructType([*MESSAGES, *body_fields(bodies)])
+        inner = INPUTS[options.input](rest).streamReader(messages)
         return ArchiveReader(inner, options)  # type: ignore[arg-type]
 
 
 def split_options(given: Mapping[str, str]) -> tuple[ArchiveOptions, dict[str, str]]:
     """The options of the archive, and the others. SourceError names an invalid one."""
-    own = {key.lower() for key in ArchiveOptions.table()}
-    mine = {key: value for key, value in given.items() if key.lower() in own}
+    mine = _those_of(ArchiveOptions, given)
     options = parse_declared(ArchiveOptions, mine, {})
     if not options.lake:
         raise bad_option("option lake is missing; set it to the folder or URI of the lake")
-    return options, {key: value for key, value in given.items() if key.lower() not in own}
+    return options, {key: value for key, value in given.items() if key not in mine}
+
+
+def _those_of(kind: type[Options], given: Mapping[str, str]) -> dict[str, str]:
+    """The options that a class declares. Spark passes their names on in lower case."""
+    own = {key.lower() for key in kind.table()}
+    return {key: value for key, value in given.items() if key.lower() in own}
 
 
 class ArchiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -99,7 +107,6 @@ class ArchiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._inner = inner
         self._place = StorageLocation(options.lake)
         self._compression = options.compression
-        self._bodies = options.bodies()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return self._inner.initialOffset()
@@ -124,7 +131,7 @@ class ArchiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         writer = LakeWriter(self._place, _writer_name(), self._compression)
         try:
             for batch in self._inner.read(partition):
-                writer.add(self._bodies.add(batch))
+                writer.add(batch)
             files = writer.finish()
         except BaseException:
             writer.abandon()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from orbitmq.errors import SourceError, UnitError
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
+from orbitmq.spark.bodies.reader import BodyReader
 from orbitmq.spark.columns import ColumnSource, record_batch
 from orbitmq.spark.damage import CORRUPT, corrupt_batch, sound_units
 from orbitmq.spark.fetch import OffsetRange, Piece, data_loss
@@ -38,6 +39,8 @@ class BatchSettings:
     """One of FORMS, which names the columns of `schema`."""
     names: Namespace = NO_NAMESPACE
     """Namespace of the topics, which rows show without it."""
+    bodies: BodyReader | None = None
+    """What parses bodies, for the columns `value` and `_rescued`."""
 
 
 class RangeCount:
@@ -159,7 +162,7 @@ class RangeBatches:
         if settings.verify_crc and not BODIES.isdisjoint(settings.schema.names):
             units.check_bodies()
         rows = ColumnSource(units, self._ranges[0].queue.broker_name, settings.decompress, settings.names)
-        return record_batch(rows, settings.schema, FORMS[settings.form])
+        return record_batch(rows, settings.schema, FORMS[settings.form], settings.bodies)
 
     def _each_decoded(self, count: RangeCount, units: Units) -> Iterator[pa.RecordBatch]:
         """One batch, or several around messages that cannot be decoded and may be skipped."""

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.properties import KEYS, TAGS, UNIQ_KEY
+from orbitmq.spark.bodies.reader import BodyReader
 from orbitmq.spark.units import Units
 
 PROPERTIES = "properties"
@@ -100,10 +101,29 @@ DEFAULT_COLUMNS = tuple(COLUMNS)[: tuple(COLUMNS).index("bornHost") + 1]
 
 
 def record_batch(
-    rows: ColumnSource, schema: pa.Schema, columns: Mapping[str, MessageColumn] = COLUMNS
+    rows: ColumnSource,
+    schema: pa.Schema,
+    columns: Mapping[str, MessageColumn] = COLUMNS,
+    reader: BodyReader | None = None,
 ) -> pa.RecordBatch:
-    """The rows as one batch of `schema`, the Arrow schema of the read. `columns` must contain its columns."""
-    return pa.RecordBatch.from_arrays([_values(rows, field, columns) for field in schema], schema=schema)
+    """The rows as one batch of `schema`, the Arrow schema of the read. `columns` must contain its columns, except those
+    of the `reader` of bodies, which may leave rows out. SourceError for a body that does not fit, if that is an error.
+    """
+    if reader is None:
+        return pa.RecordBatch.from_arrays([_values(rows, field, columns) for field in schema], schema=schema)
+    bodies = rows.units.bodies()
+    read = reader.read(bodies, lambda row: _place(rows, row))
+    made = {"body": bodies, **read.columns}
+    values = [made[field.name] if field.name in made else _values(rows, field, columns) for field in schema]
+    batch = pa.RecordBatch.from_arrays(values, schema=schema)
+    return batch if read.kept is None else batch.filter(read.kept)
+
+
+def _place(rows: ColumnSource, row: int) -> str:
+    """A message in the words of errors."""
+    topic = rows.names.unwrap(rows.units.topics()[row].as_py())
+    queue, offset = rows.units.field("queue_id")[row], rows.units.field("queue_offset")[row]
+    return f"queue {queue} of topic {topic} on {rows.broker_name} at offset {offset}"
 
 
 def _values(rows: ColumnSource, field: pa.Field, columns: Mapping[str, MessageColumn]) -> pa.Array:

@@ -5,7 +5,7 @@ a table like `orbitmq.spark.columns.COLUMNS`. Knows no brokers.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 
 from orbitmq.errors import SourceError
 from orbitmq.message.properties import KEYS
+from orbitmq.spark.bodies.reader import RESCUED, VALUE
 from orbitmq.spark.cluster_options import bad_option
 from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, PROPERTIES, PROPERTIES_TYPES, ColumnSource, MessageColumn
 from orbitmq.spark.damage import CORRUPT
@@ -85,13 +86,14 @@ FORMS: dict[str, Mapping[str, MessageColumn]] = {
     "kafka": KAFKA,
     "rocketmq-spark": ROCKETMQ_SPARK,
 }
-BODIES = frozenset(("body", "value"))
+BODIES = frozenset(("body", VALUE, RESCUED))
 
 
-def schema_read(options: RowOptions, form: str = NATIVE) -> StructType:
-    """The schema of a read without a user's schema. SourceError names the invalid option."""
+def schema_read(options: RowOptions, form: str = NATIVE, value: StructType | None = None) -> StructType:
+    """The schema of a read without a user's schema; `value` is the type of parsed bodies. SourceError names the invalid
+    option."""
     with_corrupt = options.on_corrupt_record == "raw"
-    return read_schema(options.column_names, options.include_properties, form, with_corrupt=with_corrupt)
+    return read_schema(options.column_names, options.include_properties, form, value, with_corrupt=with_corrupt)
 
 
 def require_corrupt(schema: StructType, options: RowOptions) -> None:
@@ -100,23 +102,33 @@ def require_corrupt(schema: StructType, options: RowOptions) -> None:
         raise bad_option(f"option onCorruptRecord: raw needs the column {CORRUPT}, which marks such rows")
 
 
-def read_schema(names: Sequence[str], properties: str, form: str = NATIVE, *, with_corrupt: bool = False) -> StructType:
+def read_schema(
+    names: Sequence[str],
+    properties: str,
+    form: str = NATIVE,
+    value: StructType | None = None,
+    *,
+    with_corrupt: bool = False,
+) -> StructType:
     """The schema of a read without a user's schema.
 
-    `names` are the selected columns, empty for the default ones; `properties` is `map`, `string` or `none`.
-    SourceError names a column that is unknown, repeated or excluded.
+    `names` are the selected columns, empty for the default ones, where parsed bodies replace `body`; `properties` is
+    `map`, `string` or `none`. SourceError names a column that is unknown, repeated or excluded.
     """
     columns = FORMS[form]
-    left_out = {PROPERTIES, HEADERS} if properties == "none" else set()
+    types = {name: column.type for name, column in columns.items()}
     default = (*DEFAULT_COLUMNS, *((CORRUPT,) if with_corrupt else ())) if form == NATIVE else tuple(columns)
+    if value is not None:
+        types |= {VALUE: value, RESCUED: StringType()}
+        default = tuple(each for name in default for each in ((VALUE, RESCUED) if name == "body" else (name,)))
+    left_out = {PROPERTIES, HEADERS} if properties == "none" else set()
     wanted = tuple(names) or tuple(name for name in default if name not in left_out)
-    if unknown := [name for name in wanted if name not in columns]:
-        raise bad_option(f"option columns: {_no_such_columns(unknown, columns)}")
+    if unknown := [name for name in wanted if name not in types]:
+        raise bad_option(f"option columns: {_no_such_columns(unknown, types)}")
     if len(set(wanted)) < len(wanted):
         raise bad_option("option columns: a column occurs twice")
     if excluded := sorted(left_out & set(wanted)):
         raise bad_option(f"option columns has {excluded[0]}, but includeProperties is none")
-    types = {name: column.type for name, column in columns.items()}
     if form == NATIVE:
         types[PROPERTIES] = PROPERTIES_TYPES.get(properties, types[PROPERTIES])
     return StructType([StructField(name, types[name]) for name in wanted])
@@ -139,5 +151,5 @@ def _types(name: str, type_: DataType) -> Sequence[DataType]:
     return tuple(PROPERTIES_TYPES.values()) if is_native else (type_,)
 
 
-def _no_such_columns(names: Sequence[str], columns: Mapping[str, MessageColumn]) -> str:
+def _no_such_columns(names: Sequence[str], columns: Iterable[str]) -> str:
     return f"no column {', '.join(names)}; the columns are {', '.join(columns)}"

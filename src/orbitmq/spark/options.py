@@ -13,6 +13,7 @@ from orbitmq.message.config import SQL92, SUBSCRIBE_ALL, TAG
 from orbitmq.message.namespace import Namespace
 from orbitmq.message.topics import TOOLS_CONSUMER_GROUP, check_retry_topic
 from orbitmq.runtime.options import option
+from orbitmq.spark.bodies.options import RAW
 from orbitmq.spark.cluster_options import ClusterOptions, bad_option, parse_options, parts
 from orbitmq.spark.row_options import RowOptions
 
@@ -305,6 +306,9 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         raise bad_option(f"options {' and '.join(named)} exclude each other; use one of them")
     if options.on_corrupt_record == "raw" and options.form != "native":
         raise bad_option(f"option onCorruptRecord: raw needs a column that schema={options.form} does not have")
+    if options.body_format != RAW and options.form != "native":
+        raise bad_option(f"option bodyFormat is for schema=native; schema={options.form} has the bodies as bytes")
+    options.check_bodies()
     _check_partitions(options)
     _check_group(options)
     _check_expression(options)

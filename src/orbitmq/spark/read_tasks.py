@@ -15,6 +15,7 @@ from orbitmq.message.config import SQL92, SUBSCRIBE_ALL, TAG
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import KEYS, TAGS
 from orbitmq.spark.batches import BatchSettings, RangeBatches
+from orbitmq.spark.body_columns import body_reader
 from orbitmq.spark.cluster_client import Addresses, BrokerAddresses, ClusterClient, Retries
 from orbitmq.spark.fetch import OffsetRange
 from orbitmq.spark.options import ReadOptions
@@ -59,6 +60,7 @@ class RangeTasks:
             names=options.names,
             verify_crc=options.verify_crc,
             decompress=options.decompress,
+            bodies=body_reader(options, schema),
         )
 
     def partitions(

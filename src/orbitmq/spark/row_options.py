@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orbitmq.runtime.options import Options, option
-from orbitmq.spark.cluster_options import parts
+from orbitmq.runtime.options import option
+from orbitmq.spark.bodies.options import RAW, BodyOptions
+from orbitmq.spark.cluster_options import bad_option, parts
 
 
 @dataclass(frozen=True)
-class RowOptions(Options):
+class RowOptions(BodyOptions):
     """How messages become rows."""
 
     columns: str = option("columns", "", "Columns to read, separated by commas. Fewer columns are read faster.")
@@ -37,3 +38,8 @@ class RowOptions(Options):
     @property
     def column_names(self) -> tuple[str, ...]:
         return parts(self.columns, ",")
+
+    def check_bodies(self) -> None:
+        """SourceError when bodies are to be parsed that are still compressed."""
+        if self.body_format != RAW and not self.decompress:
+            raise bad_option("option bodyFormat: bodies that stay compressed cannot be parsed; leave decompress out")

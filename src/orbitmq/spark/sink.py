@@ -85,6 +85,7 @@ class SinkTask:
 
     async def run(self, batches: Iterator[pa.RecordBatch]) -> WriteReport:
         """Send all rows. Returns when all are stored. SourceError says what could not be sent."""
+        batches = map(self._columns.encoded, batches)
         try:
             async with SinkSender(self._options, self.written) as self._sender:
                 # A thread waits for the next batch, so that the event loop handles responses and timeouts.

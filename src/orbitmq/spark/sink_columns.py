@@ -26,9 +26,14 @@ from pyspark.sql.types import (
 )
 
 from orbitmq.errors import SourceError
+from orbitmq.spark.bodies.options import RAW, BodyFormat
+from orbitmq.spark.bodies.reader import RESCUED
+from orbitmq.spark.bodies.writer import BodyWriter
+from orbitmq.spark.body_columns import body_writer
 
 TEXT = (StringType, BinaryType)
 NUMBER = (ByteType, ShortType, IntegerType, LongType)
+BYTES = BodyFormat()
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,9 @@ class SinkColumn:
 
 
 SINK_COLUMNS: dict[str, SinkColumn] = {
-    "body": SinkColumn(TEXT, "Body of the message. Required; neither null nor empty.", "value"),
+    "body": SinkColumn(
+        TEXT, "Body of the message. Required; neither null nor empty. With bodyFormat a struct of its fields.", "value"
+    ),
     "topic": SinkColumn(TEXT, "Topic, unless the option `topic` sets one for all messages."),
     "keys": SinkColumn((*TEXT, ArrayType), "Keys: a string with spaces between them, or an array.", "key"),
     "tags": SinkColumn(TEXT, "Tag."),
@@ -85,9 +92,18 @@ class SinkColumns:
     """The position of each column in a frame."""
 
     places: dict[str, int]
+    bodies: BodyWriter | None = None
+    """What encodes the body, for a frame that has it as a struct."""
 
     def __contains__(self, name: object) -> bool:
         return name in self.places
+
+    def encoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with bodies as bytes. SourceError for one that cannot be encoded."""
+        if self.bodies is None:
+            return batch
+        place = self.places["body"]
+        return batch.set_column(place, batch.schema.names[place], self.bodies.encode(batch.column(place)))
 
     def text(self, batch: pa.RecordBatch, name: str) -> pa.StringArray | None:
         """A column of texts, None when the frame has none."""
@@ -132,24 +148,30 @@ class SinkColumns:
         return counts, as_text("properties", names), as_text("properties", values)
 
 
-def sink_columns(schema: StructType, *, topic_given: bool) -> SinkColumns:
+def sink_columns(schema: StructType, *, topic_given: bool, bodies: BodyFormat = BYTES) -> SinkColumns:
     """The positions of the columns of a frame. SourceError for a column that is unknown, missing or of a wrong type."""
+    encodes = bodies.body_format != RAW
     places: dict[str, int] = {}
     for place, field in enumerate(schema):
         name = ALIASES.get(field.name, field.name)
         if name in LET_THROUGH:
             continue
+        if name == RESCUED:
+            raise _bad_schema(
+                f"column {RESCUED} cannot be written; what it has would be lost: drop it, or write `body`"
+            )
         if name not in SINK_COLUMNS:
             raise _bad_schema(f"{_no_such_column(field.name)}; select the columns of the message")
         if name in places:
             raise _bad_schema(f"column {field.name} occurs twice: {name} and {SINK_COLUMNS[name].alias} are the same")
-        _require_type(field.name, field.dataType, SINK_COLUMNS[name].types)
+        if name != "body" or not encodes:
+            _require_type(field.name, field.dataType, SINK_COLUMNS[name].types)
         places[name] = place
     if "body" not in places:
         raise _bad_schema("there is no column body (or value); add one, e.g. to_json(struct(*)) AS body")
     if "topic" not in places and not topic_given:
         raise _bad_schema("there is neither option topic nor a column topic")
-    return SinkColumns(places)
+    return SinkColumns(places, body_writer(bodies, schema[places["body"]].dataType))
 
 
 def _require_type(name: str, found: DataType, allowed: Sequence[type[DataType]]) -> None:
@@ -160,6 +182,8 @@ def _require_type(name: str, found: DataType, allowed: Sequence[type[DataType]])
     )
     if isinstance(found, MapType):
         ok = ok and isinstance(found.keyType, StringType) and isinstance(found.valueType, StringType)
+    if name in {"body", "value"} and isinstance(found, StructType):
+        raise _bad_schema(f"column {name} is a struct; set option bodyFormat, which says how to encode it")
     if not ok:
         names = ", ".join(kind.typeName() for kind in allowed)
         raise _bad_schema(f"column {name} is {found.simpleString()}; it may be {names} of texts; cast it")

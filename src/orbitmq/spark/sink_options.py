@@ -9,6 +9,7 @@ from orbitmq.errors import MessageIllegal, SourceError
 from orbitmq.message.namespace import Namespace
 from orbitmq.message.topics import check_send_allowed, check_topic
 from orbitmq.runtime.options import option
+from orbitmq.spark.bodies.options import BodyFormat
 from orbitmq.spark.cluster_options import ClusterOptions, bad_option, parse_options, parts
 
 EFFECTIVELY_ONCE = "effectively-once"
@@ -26,7 +27,7 @@ OF_SPARK = frozenset({"checkpointlocation", "queryname", "outputmode"})
 
 
 @dataclass(frozen=True)
-class WriteOptions(ClusterOptions):
+class WriteOptions(BodyFormat, ClusterOptions):
     """Options of writes."""
 
     namespace: str = option("namespace", "", "Namespace of the topics. Topic names are given without it.")

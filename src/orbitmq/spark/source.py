@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from orbitmq.spark.body_columns import value_type, without_bodies
 from orbitmq.spark.cluster_options import bad_option
 from orbitmq.spark.forms import NATIVE, check_schema, require_corrupt, schema_read
 from orbitmq.spark.options import ReadOptions, check_stream, read_options
@@ -28,6 +29,7 @@ from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.read_brokers import complete_queues
 from orbitmq.spark.read_plan import mean_size, plan
 from orbitmq.spark.read_tasks import RangeTasks, cluster_of
+from orbitmq.spark.sample import newest_bodies
 from orbitmq.spark.sink_columns import SinkColumns, sink_columns
 from orbitmq.spark.sink_options import WriteOptions, write_options
 from orbitmq.spark.stream import TopicStreamReader
@@ -43,18 +45,18 @@ class TopicSource(DataSource):
 
     def schema(self) -> StructType:
         options = read_options(self.options)
-        return schema_read(options, options.form)
+        return schema_read(options, options.form, value_type(options, lambda: newest_bodies(options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options)
-        check_schema(schema, options.form)
+        check_schema(without_bodies(options, schema), options.form)
         require_corrupt(schema, options)
         return NarrowingTopicReader(options, schema) if options.pushes_filters else TopicReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         options = read_options(self.options)
         check_stream(options)
-        check_schema(schema, options.form)
+        check_schema(without_bodies(options, schema), options.form)
         require_corrupt(schema, options)
         return TopicStreamReader(options, schema)
 
@@ -78,7 +80,7 @@ class TopicSource(DataSource):
         options = write_options(self.options)
         if overwrite:
             raise bad_option('a topic cannot be overwritten; use .mode("append"), for a stream outputMode("append")')
-        return options, sink_columns(schema, topic_given=bool(options.topic))
+        return options, sink_columns(schema, topic_given=bool(options.topic), bodies=options)
 
 
 class TopicReader(DataSourceReader):

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import InputPartition
 
 from orbitmq.errors import SourceError, StoreError, UnitError
 from orbitmq.message.flags import COMPRESSED
+from orbitmq.spark.bodies.reader import BodyReader
 from orbitmq.spark.columns import ColumnSource, record_batch
 from orbitmq.spark.damage import CORRUPT, corrupt_batch
 from orbitmq.spark.fetch import data_loss
@@ -52,6 +53,11 @@ class StoreSettings:
     decompress: bool
     strict: bool
     on_corrupt: str
+    bodies: BodyReader | None = None
+
+    @property
+    def reads_bodies(self) -> bool:
+        return self.bodies is not None or BODY in self.schema.names
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ class LogBatches:
         self._settings = settings
         self._log = split.directory.log()
         self._columns = RESOLVED if settings.resolve else LOG_COLUMNS
-        self._check_bodies = settings.verify_crc and BODY in settings.schema.names
+        self._check_bodies = settings.verify_crc and settings.reads_bodies
         self._gone = 0
 
     def read(self) -> Iterator[pa.RecordBatch]:
@@ -114,7 +120,7 @@ class LogBatches:
             if len(wanted) < len(there):
                 units = units[pc.is_in(topics, pa.array(wanted)).to_numpy(False)]
         packed = units.field("sys_flag") & COMPRESSED != 0
-        if not (self._settings.decompress and BODY in self._settings.schema.names and packed.any()):
+        if not (self._settings.decompress and self._settings.reads_bodies and packed.any()):
             yield units
             return
         portions = np.cumsum(np.where(packed, units.field("size"), 0)) // PACKED_SIZE
@@ -128,7 +134,7 @@ class LogBatches:
             if self._check_bodies:
                 units.check_bodies()
             rows = ColumnSource(units, self._split.broker_name, settings.decompress)
-            batch = record_batch(rows, settings.schema, self._columns)
+            batch = record_batch(rows, settings.schema, self._columns, settings.bodies)
         except UnitError as error:
             if len(units) == 1:
                 start = int(units.field("physical_offset")[0])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orbitmq.runtime.options import option
+from orbitmq.spark.bodies.options import RAW
 from orbitmq.spark.cluster_options import bad_option, missing_option, parse_declared, parts
 from orbitmq.spark.row_options import RowOptions
 from orbitmq.spark.topic_names import TopicNames, topic_names
@@ -167,6 +168,9 @@ def scan_options(given: Mapping[str, str]) -> ScanOptions:
     options = parse_declared(ScanOptions, aliased, FOREIGN_OPTIONS)
     if not options.path:
         raise missing_option("no store directory; pass it to load()", given)
+    if options.body_format != RAW and options.scan != "commitlog":
+        raise bad_option(f"option bodyFormat: scan={options.scan} reads no bodies")
+    options.check_bodies()
     if options.broker_name and options.is_table:
         raise bad_option("option brokerName is for a single directory; option path names the brokers")
     for key, text in (("startingPhysicalOffset", options.start), ("endingPhysicalOffset", options.end)):

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from orbitmq.spark.body_columns import body_reader, value_type, without_bodies
 from orbitmq.spark.forms import require_corrupt, schema_read
 from orbitmq.spark.stores.batches import SplitPartition, StoreSettings, read_partition
 from orbitmq.spark.stores.columns import (
@@ -23,6 +24,7 @@ from orbitmq.spark.stores.columns import (
     schema_of,
 )
 from orbitmq.spark.stores.options import ScanOptions, scan_options
+from orbitmq.spark.stores.sample import newest_bodies
 from orbitmq.spark.stores.splits import batch_splits, queue_topics
 from orbitmq.spark.stores.stream import StoreStreamReader
 
@@ -39,7 +41,7 @@ class StoreSource(DataSource):
         if options.scan != "commitlog":
             types = QUEUE_COLUMNS if options.scan == "consumequeue" else INDEX_COLUMNS
             return schema_of(types, options.column_names or tuple(types))
-        return schema_read(options)
+        return schema_read(options, value=value_type(options, lambda: newest_bodies(options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = scan_options(self.options)
@@ -53,7 +55,7 @@ class StoreSource(DataSource):
 def settings(options: ScanOptions, schema: StructType) -> StoreSettings:
     """The settings for tasks. SourceError for a schema that cannot be read."""
     types = {"consumequeue": QUEUE_COLUMNS, "index": INDEX_COLUMNS}.get(options.scan)
-    check_schema(schema, types or log_types(options.include_properties))
+    check_schema(without_bodies(options, schema), types or log_types(options.include_properties))
     if options.scan == "commitlog":
         require_corrupt(schema, options)
     return StoreSettings(
@@ -65,6 +67,7 @@ def settings(options: ScanOptions, schema: StructType) -> StoreSettings:
         decompress=options.decompress,
         strict=options.fail_on_data_loss,
         on_corrupt=options.on_corrupt_record,
+        bodies=body_reader(options, schema),
     )
 
 
