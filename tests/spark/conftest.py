@@ -20,6 +20,7 @@ RocketMQ wrote; `cluster`: brokers of orbitmq in this process; `model`: no broke
 | the sink: acks, copies, lost answers, oversize, order, killed brokers | test_sink_task, test_sink | cluster, both |
 | the sink on two brokers: dead ones, marks on each, rows in other partitions | test_sink_brokers | cluster |
 | accounts and TLS for source, stream, sink and archive | test_protected, test_channel | both, model |
+| bodies as columns and columns as bodies, in every format | bodies, test_live_bodies, test_body_columns | model, both |
 | filters and conditions change no row | test_live_filters, test_pushdown, test_row_filters | both, model |
 | registration, shipping, hints, a cluster's workers | test_session, test_cluster, test_source | model, both |
 | archive, compaction, orphans, commits repeated | pipeline/test_archive, pipeline/lake | both, cluster |
