@@ -248,6 +248,15 @@ def test_fields_that_bodies_get_are_columns_of_the_table(opened: Callable[[], La
     assert values(opened()) == read
 
 
+def test_small_numbers_keep_their_column(opened: Callable[[], Lake]) -> None:
+    """Iceberg has none, and stores them as larger ones."""
+    kind = pa.struct([("small", pa.int8()), ("short", pa.int16()), ("list", pa.list_(pa.int16()))])
+    sent: list[dict[str, object]] = [{"small": n, "short": 300 + n, "list": [n]} for n in range(2)]
+    for number, value in enumerate(sent):
+        assert opened().commit(QUERY, number, with_values(opened(), number, value, kind))
+    assert values(opened()) == sent
+
+
 def test_types_that_grow_are_wider_columns_or_refused_by_name(opened: Callable[[], Lake]) -> None:
     lake = opened()
     narrow, wide = (pa.struct([("amount", kind)]) for kind in (pa.int32(), pa.int64()))

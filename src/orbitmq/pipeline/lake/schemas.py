@@ -16,6 +16,7 @@ _SAME: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
     (pa.types.is_timestamp, MICROSECONDS),
 )
 _WIDER = {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}
+_HELD = {(pa.int32(), pa.int8()), (pa.int32(), pa.int16())}  # what Iceberg makes of small numbers
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
@@ -52,7 +53,7 @@ def _more(known: Mapping[str, pa.DataType], fields: Iterable[pa.Field], path: st
 
 
 def _changes(has: pa.DataType, new: pa.DataType, path: str, *, widens: bool) -> bool:
-    if has == new:
+    if has == new or (widens and (has, new) in _HELD):
         return False
     if pa.types.is_struct(has) and pa.types.is_struct(new):
         return _more({field.name: field.type for field in has}, list(new), f"{path}.", widens=widens)
