@@ -78,6 +78,16 @@ async def test_the_offset_decides_what_is_found(
         assert found(await client.ask(request_code, pull_header("Orders", 0, offset))) == (code, status, expected)
 
 
+async def test_a_pull_in_bulk_returns_more_than_32(tmp_path: Path) -> None:
+    async with live(tmp_path) as client:
+        await fill(client, 100)
+        header = pull_header("Orders", 0, 0)
+        header.max_msg_nums = 1024
+        assert found(await client.ask(RequestCode.PULL_MESSAGE, header)) == (0, "FOUND", (32, 0, 100))
+        header.bulk = True
+        assert found(await client.ask(RequestCode.PULL_MESSAGE, header)) == (0, "FOUND", (100, 0, 100))
+
+
 @pytest.mark.parametrize("kind", list(SerializeType))
 async def test_an_answer_comes_in_the_serialization_of_its_request(tmp_path: Path, kind: SerializeType) -> None:
     async with live(tmp_path) as client:
@@ -499,10 +509,10 @@ async def test_a_failing_read_is_one_answer_and_the_others_get_theirs(
         await until(lambda: held(broker) == 3)
         read, fails = broker.store.get, iter([True])
 
-        def once_broken(*arguments: object) -> object:
+        def once_broken(*arguments: object, **named: object) -> object:
             if next(fails, False):
                 raise ZeroDivisionError("a bug")
-            return read(*arguments)  # type: ignore[arg-type]
+            return read(*arguments, **named)  # type: ignore[arg-type]
 
         monkeypatch.setattr(broker.store, "get", once_broken)
         await client.send("Orders")

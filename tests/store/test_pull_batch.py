@@ -63,6 +63,19 @@ def test_fewer_when_they_are_no_longer_in_memory(tmp_path: Path) -> None:
     store.close()
 
 
+def test_in_bulk_only_bytes_are_limited(tmp_path: Path) -> None:
+    for number, ratio in enumerate((40, 0)):
+        store = open_store(tmp_path / str(number), **BIG_FILES, access_message_in_memory_max_ratio=ratio)
+        put(store, 200, size=1000)
+        put(store, 5, size=100_000)
+        assert len(units_of(store.get("T", 0, 0, 150, bulk=True))) == 150
+        result = store.get("T", 0, 0, 1000, bulk=True)
+        assert len(units_of(result)) == 200
+        assert result.size <= 256 << 10
+        assert len(units_of(store.get("T", 0, 200, 1000, bulk=True))) == 2
+        store.close()
+
+
 def test_messages_that_do_not_match_are_passed_over(store: MessageStore) -> None:
     put(store, 3, tag="A")
     put(store, 2, tag="B")

@@ -215,7 +215,9 @@ class PullHandler:
     def _read(self, connection: Connection, header: PullMessageHeader, wanted: Selection) -> GetResult:
         begun = self._timer()
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        result = self._store.get(topic, queue_id, header.queue_offset, header.max_msg_nums, wanted)
+        result = self._store.get(
+            topic, queue_id, header.queue_offset, header.max_msg_nums, wanted, bulk=header.bulk is True
+        )
         self._statistics.got(topic, group, result.count, result.size, self._timer() - begun)
         if self._resumption.is_on:
             self._resumption.reached(connection, group, topic, queue_id, result.next_offset)

@@ -122,6 +122,7 @@ class MessageStore:
         self._dispatcher = Dispatcher(self._queues, entry_codes, self._multi_dispatch, filter_bitmap)
         self._checkpoint = Checkpoint(self._fs, options.root / "checkpoint")
         self._limits = BatchLimits(options)
+        self._bulk_limits = BatchLimits(options, bulk=True)
         self._cold = ColdPages(self._log)
         self._batch_size_max = min(options.max_message_size * BATCH_GROWTH_MAX, self._log.units_size_max)
         self._unit_size_max = min(options.max_message_size + UNIT_SIZE_SLACK, self._log.units_size_max)
@@ -555,8 +556,18 @@ class MessageStore:
 
     # ------------------------------------------------------------------------------------------------------- reading
 
-    def get(self, topic: str, queue_id: int, offset: int, max_count: int, wanted: Selection = EVERYTHING) -> GetResult:
-        """The selected messages of a queue from `offset` on. StoreError while not open.
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        wanted: Selection = EVERYTHING,
+        *,
+        bulk: bool = False,
+    ) -> GetResult:
+        """The selected messages of a queue from `offset` on; in `bulk` up to a number of bytes. StoreError while not
+        open.
 
         The buffers stay valid after the store appends, removes the file, or closes.
         """
@@ -564,7 +575,8 @@ class MessageStore:
         if queue is None:
             zero = QueueOffset(0)
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, zero, zero, zero, [])
-        return pull_batch.get(self._log, queue, offset, max_count, wanted, self._limits, self._cold.hot_from)
+        limits = self._bulk_limits if bulk else self._limits
+        return pull_batch.get(self._log, queue, offset, max_count, wanted, limits, self._cold.hot_from)
 
     def absent_entries(self, topic: str, queue_id: int, offset: int, wanted: Selection = EVERYTHING) -> list[Pages]:
         """What `get` reads of the disk before it returns: `fetch` it first. Empty if all of it is in memory."""

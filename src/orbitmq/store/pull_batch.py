@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -82,9 +83,11 @@ class GetResult(msgspec.Struct):
 
 
 class BatchLimits:
-    """Size limits of one pull, and how far behind the log's end a message counts as no longer in memory."""
+    """Size limits of one pull, and how far behind the log's end a message counts as no longer in memory. In `bulk` only
+    bytes are limited: few large responses instead of many of 32 messages.
+    """
 
-    def __init__(self, options: StoreOptions) -> None:
+    def __init__(self, options: StoreOptions, *, bulk: bool = False) -> None:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.memory_bytes = memory * options.access_message_in_memory_max_ratio // 100
         self.in_memory = (
@@ -92,6 +95,8 @@ class BatchLimits:
             options.max_transfer_count_on_message_in_memory,
         )
         self.on_disk = (options.max_transfer_bytes_on_message_in_disk, options.max_transfer_count_on_message_in_disk)
+        if bulk:
+            self.in_memory = self.on_disk = (options.max_transfer_bytes_on_message_in_memory, sys.maxsize)
 
 
 def get(

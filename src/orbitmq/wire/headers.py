@@ -72,7 +72,11 @@ class ConsumerSendMsgBackHeader(Header):
 
 
 class PullMessageHeader(Header):
-    """PULL_MESSAGE (11), LITE_PULL_MESSAGE (361)."""
+    """PULL_MESSAGE (11), LITE_PULL_MESSAGE (361).
+
+    `bulk` is orbitmq's own: its brokers then limit the bytes of the response, and not the number of messages. Others do
+    not look at it.
+    """
 
     consumer_group: str
     topic: str
@@ -86,6 +90,7 @@ class PullMessageHeader(Header):
     subscription: str | None = None
     expression_type: str | None = None
     broker_name: str | None = renamed("bname", None)
+    bulk: bool | None = None
 
 
 class PullMessageResponseHeader(Header):
