@@ -69,7 +69,7 @@ def stored(name_server: str, topic: str) -> dict[MessageQueue, list[MessageExt]]
     for queue, (low, high) in cluster.bounds(places).items():
         settings = FetchSettings("TOOLS_CONSUMER", "*", 1024, 4, 10_000, strict=True)
         runs = RangeReader([OffsetRange(queue, low, high)], places[queue], settings).pieces()
-        found[queue] = [message_of(unit) for run in runs for _, body in run for unit in decode_units(body)]
+        found[queue] = [message_of(unit) for run in runs for _, body in run for unit in decode_units(bytes(body))]
     return found
 
 

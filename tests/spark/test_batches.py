@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -108,8 +110,39 @@ def test_bytes_that_are_no_units_are_named_with_their_place() -> None:
 def test_answers_are_decoded_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "DECODE_SIZE", 10)
     runs = [[(RANGE, b"abcd"), (RANGE, b"efgh")], [(RANGE, b"ijkl"), (RANGE, b"mn")], [(NEXT, b"opqrstuvwxyz")]]
-    assert list(regions(runs)) == [[(RANGE, b"abcdefghijkl")], [(RANGE, b"mn"), (NEXT, b"opqrstuvwxyz")]]
+    assert list(regions(runs)) == [
+        [(RANGE, [b"abcd", b"efgh", b"ijkl"])],
+        [(RANGE, [b"mn"]), (NEXT, [b"opqrstuvwxyz"])],
+    ]
     assert list(regions([])) == []
+
+
+def test_answers_in_another_block_are_decoded_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "DECODE_SIZE", 10)
+    first, second = memoryview(b"abcdefgh"), memoryview(b"ijklmnop")
+    runs = [[(RANGE, first[:3]), (RANGE, first[3:6])], [(RANGE, second[:2]), (NEXT, first[6:]), (NEXT, second[2:4])]]
+    assert list(regions(runs)) == [
+        [(RANGE, [b"abc", b"def"])],
+        [(RANGE, [b"ij"]), (NEXT, [b"gh", b"kl"])],  # too little for a region of its own, so it will be copied
+    ]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=9), st.booleans())
+def test_answers_are_rows_wherever_they_were_received(sizes: list[int], backwards: bool) -> None:
+    """Bodies of one block, in their order or not, with other bytes between them, or each on its own."""
+    offsets = iter(range(100, 200))
+    bodies = [b"".join(units(*(next(offsets) for _ in range(size)))) for size in sizes if size]
+    bodies = bodies or units(100)
+    wanted = OffsetRange(queue(0), 100, 100 + sum(body.count(b"body ") for body in bodies))
+    order = range(len(bodies))[:: -1 if backwards else 1]
+    block, starts = b"", {}
+    for number in order:
+        block += b"header"
+        starts[number] = len(block)
+        block += bodies[number]
+    views = [memoryview(block)[starts[number] : starts[number] + len(bodies[number])] for number in range(len(bodies))]
+    expected = decode([(wanted, b"".join(bodies))], wanted, strict=False)
+    assert decode([(wanted, view) for view in views], wanted, strict=False).equals(expected)
 
 
 def test_a_message_that_is_damaged_may_be_skipped(caplog: pytest.LogCaptureFixture) -> None:

@@ -46,14 +46,14 @@ def test_pulls_carry_their_subscription_and_never_wait() -> None:
 
 
 def test_several_pulls_are_under_way_and_may_be_answered_in_any_order() -> None:
-    first_pulls: list[Command] = []
+    pulls: list[Command] = []
 
     def last_first(request: Command) -> list[Command]:
-        if len(first_pulls) == 4:
+        pulls.append(request)
+        if len(pulls) == 1 or len(pulls) > 5:
             return list(HONEST(request))
-        first_pulls.append(request)
-        whole = len(first_pulls) == 4
-        return [answer for pull in reversed(first_pulls) for answer in HONEST(pull)] if whole else []
+        whole = len(pulls) == 5
+        return [answer for pull in reversed(pulls[1:]) for answer in HONEST(pull)] if whole else []
 
     with ScriptedPeer(last_first) as broker:
         assert read(broker.address) == WHOLE

@@ -17,11 +17,20 @@ from orbitmq.message.hosts import encode_host
 from orbitmq.message.model import MessageExt
 from orbitmq.message.properties import KEYS, TAGS, UNIQ_KEY
 from orbitmq.message.unit import MAGIC_LONG_TOPIC, Unit, body_crc, decode_unit, decode_units, encode_unit, message_of
+from orbitmq.spark import unit_loops
 from orbitmq.spark.units import Units, unit_positions
 from tests.support import golden
 from tests.support.frames import Frame, files, frames
 
 STORES = sorted(path.name.removesuffix(".json.gz") for path in (golden.GOLDEN / "stores").glob("*.json.gz"))
+
+
+@pytest.fixture(autouse=True, scope="module", params=[True, False], ids=["loops", "columns"])
+def by_loops(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Everything below by the loops that are compiled in the platform wheel, and by operations on columns."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unit_loops, "IS_COMPILED", request.param)
+        yield
 
 
 def decoded(units: Units) -> list[dict[str, Any]]:

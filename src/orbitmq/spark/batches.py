@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.spark.bodies.reader import BodyReader
 from orbitmq.spark.columns import ColumnSource, record_batch
 from orbitmq.spark.damage import CORRUPT, corrupt_batch, sound_units
-from orbitmq.spark.fetch import OffsetRange, Piece, data_loss
+from orbitmq.spark.fetch import Buffer, OffsetRange, Piece, data_loss
 from orbitmq.spark.forms import BODIES, FORMS, NATIVE
 from orbitmq.spark.pulls import FetchSettings, RangeReader
 from orbitmq.spark.row_filters import RowFilter
@@ -24,6 +25,9 @@ from orbitmq.spark.units import Units, unit_positions
 LOG = logging.getLogger(__name__)
 
 DECODE_SIZE = 4 << 20  # bytes decoded at once: enough messages to spread the cost of a column operation over
+
+Region = list[tuple[OffsetRange, list[Buffer]]]
+"""Bodies that are decoded at once, by range."""
 
 
 @dataclass(frozen=True)
@@ -111,22 +115,18 @@ class RangeBatches:
         for count in self._counts.values():
             self._check_end(count)
 
-    def _batches(self, region: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
-        """The rows of a region, decoded at once; around damage, piece by piece."""
-        data = b"".join(data for _, data in region)
-        firsts = np.cumsum([0, *(len(data) for _, data in region[:-1])])
+    def _batches(self, region: Region) -> Iterator[pa.RecordBatch]:
+        """The rows of a region, decoded at once; around damage, range by range."""
         try:
-            units = Units(data, unit_positions(data))
-            if not np.isin(firsts, units.positions).all():
-                raise UnitError("a unit extends into the next range")
+            units, firsts = _units(region)
         except UnitError as error:
             if len(region) == 1:
-                yield from self._around_damage(self._counts[region[0][0]], data, error)
+                ((range_, bodies),) = region
+                yield from self._around_damage(self._counts[range_], b"".join(bodies), error)
             else:
-                yield from (batch for piece in region for batch in self._batches([piece]))
+                yield from (batch for part in region for batch in self._batches([part]))
             return
-        starts = np.searchsorted(units.positions, firsts)
-        parts = np.split(np.arange(len(units)), starts[1:])
+        parts = np.split(np.arange(len(units)), firsts[1:])
         offsets = units.field("queue_offset")
         for (range_, _), rows in zip(region, parts, strict=True):
             self._counts[range_].add(offsets[rows])
@@ -206,23 +206,54 @@ def _corrupt(count: RangeCount, error: UnitError) -> SourceError:
     return SourceError("ORBITMQ_CORRUPT_RECORD", f"{count}: {error}")
 
 
-def regions(runs: Iterable[list[Piece]]) -> Iterator[list[Piece]]:
-    """The pieces joined into regions of at least DECODE_SIZE, except the last. In a region each range has one piece."""
-    held: list[tuple[OffsetRange, list[bytes]]] = []
+def regions(runs: Iterable[list[Piece]]) -> Iterator[Region]:
+    """The pieces gathered into regions of DECODE_SIZE or more, except the last. A region ends earlier where the next
+    piece was received into another block, so that it need not be copied; not below half of the size.
+    """
+    held: Region = []
     size = 0
     for run in runs:
         for range_, body in run:
+            if 2 * size >= DECODE_SIZE and _block(body) is not _block(held[-1][1][-1]):
+                yield held
+                held, size = [], 0
             if not held or held[-1][0] is not range_:
                 held.append((range_, []))
             held[-1][1].append(body)
             size += len(body)
             if size >= DECODE_SIZE:
-                yield _joined(held)
-                held.clear()
-                size = 0
+                yield held
+                held, size = [], 0
     if held:
-        yield _joined(held)
+        yield held
 
 
-def _joined(held: list[tuple[OffsetRange, list[bytes]]]) -> list[Piece]:
-    return [(range_, b"".join(bodies)) for range_, bodies in held]
+def _block(body: Buffer) -> object:
+    """What a body is a view of, None if it is no view."""
+    return body.obj if isinstance(body, memoryview) else None
+
+
+def _units(region: Region) -> tuple[Units, list[int]]:
+    """The units of a region, and the number of the first one of each range. UnitError unless each body has whole units.
+
+    Bodies that lie in one block in their order are decoded there, others are copied into one.
+    """
+    bodies = [body for _, of_range in region for body in of_range]
+    block = _block(bodies[0])
+    starts = np.array([_address(body) for body in bodies])
+    data: Any
+    if block is not None and all(_block(body) is block for body in bodies) and (np.diff(starts) > 0).all():
+        data = block
+        starts -= _address(block)
+    else:
+        data = b"".join(bodies)
+        starts = np.cumsum([0, *map(len, bodies[:-1])])
+    positions = [unit_positions(body) + start for body, start in zip(bodies, starts, strict=True)]
+    counts = np.cumsum([0, *map(len, positions)])
+    firsts = np.cumsum([0, *(len(of_range) for _, of_range in region[:-1])])
+    return Units(data, np.concatenate(positions)), counts[firsts].tolist()
+
+
+def _address(data: Any) -> int:
+    """Where the bytes of a buffer are in memory."""
+    return int(np.frombuffer(data, np.uint8).__array_interface__["data"][0])

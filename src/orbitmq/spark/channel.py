@@ -14,12 +14,12 @@ from typing import Self
 
 from orbitmq.errors import ConnectError, RemotingTimeout, SendRequestError
 from orbitmq.net.tls import outgoing_context
+from orbitmq.spark.inbox import Inbox, Response
 from orbitmq.wire.command import Command
-from orbitmq.wire.frame import FrameDecoder, encode_frame
+from orbitmq.wire.frame import encode_frame
 from orbitmq.wire.signature import Credentials, sign
 
 CONNECT_TIMEOUT_S = 3.0  # as Java clients wait
-RECEIVE_SIZE = 1 << 18  # about one full pull response for each call
 # Requests in flight: enough to keep both ends busy, and about 64 KiB. More than the buffers of both ends hold would be
 # a deadlock: this end writes, and the peer reads nothing before its responses are read.
 IN_FLIGHT_MAX = 256
@@ -66,7 +66,7 @@ class Channel:
             raise ConnectError(f"no connection to {address}: {error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.settimeout(timeout_ms / 1000)
-        self._decoder = FrameDecoder(typed=False)
+        self._inbox = Inbox()
 
     def __enter__(self) -> Self:
         return self
@@ -85,24 +85,24 @@ class Channel:
         except OSError as error:
             raise SendRequestError(f"the connection to {self.address} broke: {error}") from error
 
-    def receive(self) -> list[Command]:
-        """Wait for responses and return those that arrived, at least one.
+    def receive(self) -> list[Response]:
+        """Wait for responses and return those that arrived, at least one; bodies are views of what was received.
 
         RemotingTimeout when none comes in time; FrameError and HeaderError as in `wire.frame`.
         """
-        responses: list[Command] = []
+        responses: list[Response] = []
         while not responses:
             try:
-                data = self._socket.recv(RECEIVE_SIZE)
+                count = self._socket.recv_into(self._inbox.room())
             except TimeoutError as error:
                 raise RemotingTimeout(
                     f"no response from {self.address} within {self._socket.gettimeout()} s"
                 ) from error
             except OSError as error:
                 raise SendRequestError(f"the connection to {self.address} broke: {error}") from error
-            if not data:
+            if not count:
                 raise SendRequestError(f"{self.address} closed the connection")
-            responses = [command for command in self._decoder.feed(data) if command.is_response]
+            responses = [(command, body) for command, body in self._inbox.take(count) if command.is_response]
         return responses
 
     def call(self, *requests: Command) -> list[Command]:
@@ -121,6 +121,7 @@ class Channel:
                 numbers.update((request.opaque, number) for number, request in enumerate(more, sent))
                 sent += len(more)
                 self.send(more)
-            for response in self.receive():
+            for response, body in self.receive():
                 if (number := numbers.pop(response.opaque, None)) is not None:
+                    response.body = bytes(body)
                     yield number, response

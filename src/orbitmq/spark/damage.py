@@ -37,8 +37,8 @@ def sound_units(region: bytes, belongs: Callable[[Units], bool]) -> Iterator[Uni
     rest = memoryview(region)
     while len(rest):
         positions, end = unit_run(rest, len(rest))
-        if positions:
-            yield from _sound(rest, np.array(positions, np.int64))
+        if len(positions):
+            yield from _sound(rest, positions)
         if end == len(rest):
             return
         found = _next_unit(rest, end + 1, belongs)
@@ -69,7 +69,7 @@ def _next_unit(region: memoryview, start: int, belongs: Callable[[Units], bool])
     while (at := data.find(MAGIC_START, at)) >= 0:
         place = at - MAGIC_AT
         positions, _ = unit_run(region[place:], 1)
-        if positions and _belongs(region[place:], belongs):
+        if len(positions) and _belongs(region[place:], belongs):
             return place
         at += 1
     return len(region)

@@ -2,9 +2,10 @@
 order.
 
 The ranges are cut into lanes of consecutive offsets. Several lanes are active at a time, each with one pull in flight:
-those of the next ranges, too, so that short ranges need not wait for each other. After a short response (brokers limit
-messages and bytes of a pull, filters leave gaps) the lane pulls again. Bodies are returned in the order of the lanes,
-whatever the order of the responses. Pure: no socket, no clock.
+those of the next ranges, too, so that short ranges need not wait for each other. Brokers limit messages and bytes of a
+pull: the first response shows how many messages one has, and lanes are as long, so that bodies come in the order in
+which they are returned, that of the lanes. After a shorter response (filters leave gaps) the lane pulls again. Pure: no
+socket, no clock.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from orbitmq.errors import SourceError, UnitError
 from orbitmq.message.model import MessageQueue
 from orbitmq.wire.codes import ResponseCode
 
+Buffer = bytes | memoryview
+
+LANE_MIN = 32  # messages: what a broker of RocketMQ returns by default, fewer of a backlog that is not in its memory
 FILTERED_LANE = 800  # index entries a broker looks at for one filtered pull; shorter lanes would repeat its work
 HELD_SIZE_MAX = 64 << 20  # bytes waiting for an earlier lane; beyond it only the first lane pulls
 
@@ -57,10 +61,10 @@ class PullResponse:
     next_offset: int
     min_offset: int
     max_offset: int
-    body: bytes
+    body: Buffer
 
 
-Piece = tuple[OffsetRange, bytes]
+Piece = tuple[OffsetRange, Buffer]
 """Whole units of a range."""
 
 
@@ -72,7 +76,7 @@ class Lane:
     at: int
     end: int
     in_flight: bool = False
-    bodies: list[bytes] = field(default_factory=list)
+    bodies: list[Buffer] = field(default_factory=list)
 
     @property
     def done(self) -> bool:
@@ -94,8 +98,9 @@ class RangeFetch:
         self._pipeline = pipeline
         self._filtered = filtered
         self._strict = strict
-        self._coming = lanes_of(ranges, max(FILTERED_LANE, batch_size) if filtered else batch_size)
-        self._lanes = deque(islice(self._coming, pipeline))
+        self._lane_size = max(FILTERED_LANE, batch_size) if filtered else batch_size
+        self._coming = self._cut(ranges)
+        self._lanes = deque(islice(self._coming, pipeline if filtered else 1))
         self._ready: list[Piece] = []
         self._held = 0  # bytes in the bodies of all lanes and in those that are ready
 
@@ -136,6 +141,8 @@ class RangeFetch:
         lane.in_flight = False
         if response.code == ResponseCode.SUCCESS:
             self._require_progress(lane, response)
+            if not self._filtered:
+                self._learn(lane, response)
             body = response.body if response.next_offset <= lane.end else units_before(response.body, lane.end)
             if body:
                 lane.bodies.append(body)
@@ -159,7 +166,24 @@ class RangeFetch:
             if not first.done:
                 break
             self._lanes.popleft()
-            self._lanes += islice(self._coming, 1)
+        self._lanes += islice(self._coming, self._pipeline - len(self._lanes))
+
+    def _cut(self, ranges: Iterable[OffsetRange]) -> Iterator[Lane]:
+        """The lanes of ranges, in their order."""
+        for range_ in ranges:
+            at = range_.start
+            while at < range_.end:
+                lane = Lane(range_, at, min(at + self._lane_size, range_.end))
+                yield lane
+                at = lane.end  # which may have moved by now
+
+    def _learn(self, lane: Lane, response: PullResponse) -> None:
+        """Make lanes as long as what one pull returns."""
+        found = response.next_offset - lane.at
+        if LANE_MIN <= found < self._lane_size and response.next_offset < min(lane.end, response.max_offset):
+            self._lane_size = found
+            if len(self._lanes) == 1:  # no other one was cut behind it
+                lane.end = response.next_offset
 
     def _step_over(self, lane: Lane, response: PullResponse) -> None:
         """Skip messages that were deleted since the read was planned, or fail."""
@@ -182,17 +206,10 @@ class RangeFetch:
             )
 
 
-def lanes_of(ranges: Iterable[OffsetRange], size: int) -> Iterator[Lane]:
-    """The lanes of ranges, in their order."""
-    for range_ in ranges:
-        for at in range(range_.start, range_.end, size):
-            yield Lane(range_, at, min(at + size, range_.end))
-
-
 GAPS = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_OFFSET_MOVED)
 
 
-def units_before(body: bytes, end: int) -> bytes:
+def units_before(body: Buffer, end: int) -> Buffer:
     """The leading units whose queue offset is below `end`."""
     at = 0
     try:

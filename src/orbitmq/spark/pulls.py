@@ -12,7 +12,7 @@ from orbitmq.message.config import SUBSCRIBE_ALL, TAG
 from orbitmq.message.flags import pull_flag
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.channel import PLAIN, Channel, Protection
-from orbitmq.spark.fetch import Lane, OffsetRange, Piece, PullResponse, RangeFetch
+from orbitmq.spark.fetch import Buffer, Lane, OffsetRange, Piece, PullResponse, RangeFetch
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader
@@ -87,20 +87,20 @@ class RangeReader:
         in_flight: dict[int | None, Lane] = {}
         self._send_pulls(channel, in_flight)
         while in_flight:
-            for response in channel.receive():
+            for response, body in channel.receive():
                 lane = in_flight.pop(response.opaque, None)
                 if lane is not None:
-                    self._take(lane, response)
+                    self._take(lane, response, body)
             self._send_pulls(channel, in_flight)  # one write for all: writing costs more than anything else here
             if pieces := self._fetch.ready():
                 yield pieces
 
-    def _take(self, lane: Lane, response: Command) -> None:
+    def _take(self, lane: Lane, response: Command, body: Buffer) -> None:
         if response.code in BUSY:
             self._wait_for_busy_broker(lane, response)
         else:
             self._busy = 0
-            self._fetch.on_response(lane, _pull_response(response))
+            self._fetch.on_response(lane, _pull_response(response, body))
             self._failures = 0
 
     def _send_pulls(self, channel: Channel, in_flight: dict[int | None, Lane]) -> None:
@@ -145,6 +145,7 @@ def pull_request(queue: MessageQueue, offset: int, count: int, group: str, expre
         subscription=expression,
         expression_type=kind,
         broker_name=queue.broker_name,
+        bulk=True,
     )
     return request(RequestCode.PULL_MESSAGE, header)
 
@@ -157,12 +158,10 @@ POSITIONED = (
 )
 
 
-def _pull_response(response: Command) -> PullResponse:
+def _pull_response(response: Command, body: Buffer) -> PullResponse:
     """HeaderError when offsets are missing where the code requires them."""
     remark = response.remark or ""
     if response.code not in POSITIONED:
         return PullResponse(response.code, remark, 0, 0, 0, b"")
     header = response.header(PullMessageResponseHeader)
-    return PullResponse(
-        response.code, remark, header.next_begin_offset, header.min_offset, header.max_offset, response.body
-    )
+    return PullResponse(response.code, remark, header.next_begin_offset, header.min_offset, header.max_offset, body)

@@ -77,7 +77,8 @@ class StoredKeys:
 
     def _list(self, ranges: Sequence[OffsetRange], addresses: Addresses, found: StoredPlaces) -> None:
         reader = RangeReader(ranges, addresses, self._pulls)
-        for wanted, data in chain.from_iterable(regions(reader.pieces())):
+        for wanted, bodies in chain.from_iterable(regions(reader.pieces())):
+            data = b"".join(bodies)
             units = Units(data, unit_positions(data))
             keys = units.properties.column(IDEMPOTENCY_KEY)
             places = zip(keys.to_pylist(), units.field("queue_offset").tolist(), strict=True)

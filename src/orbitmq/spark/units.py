@@ -3,7 +3,8 @@
 The layout is that of `orbitmq.message.unit`, the same in pull responses and in commit logs. Header fields are gathered
 through a view of the buffer with one record per *byte*, indexed by the positions of the units. Texts and bodies are
 taken from an Arrow array whose offsets alternate between the start and the end of each slice, so that its even items
-are the slices. Knows no Spark, brokers or files.
+are the slices. Two loops, over units and over properties, are compiled in the platform wheel (`unit_loops`). Knows no
+Spark, brokers or files.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from orbitmq.message.flags import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 from orbitmq.message.hosts import HOST_V4_SIZE, host_text
 from orbitmq.message.properties import NAME_END, PAIR_END
 from orbitmq.message.unit import MAGIC, MAGIC_LONG_TOPIC, TOPIC_LENGTHS, UNIT_OVERHEAD, V6_EXTRA
+from orbitmq.spark import unit_loops
 
 Buffer = bytes | bytearray | memoryview
 Positions = NDArray[np.int64]
@@ -63,16 +65,20 @@ def unit_positions(buffer: Buffer) -> Positions:
     """The start of each unit in a buffer of units only. UnitError names the first position without a unit."""
     positions, end = unit_run(buffer, len(buffer))
     if end == len(buffer):
-        return np.array(positions, np.int64)
+        return positions
     if len(buffer) - end < UNIT_OVERHEAD or SIZE_AND_MAGIC.unpack_from(buffer, end)[1] in TOPIC_LENGTHS:
         raise UnitError(f"the unit at {end} is truncated")
     raise UnitError(f"no message unit at {end}")
 
 
-def unit_run(buffer: Buffer, limit: int) -> tuple[list[int], int]:
+def unit_run(buffer: Buffer, limit: int) -> tuple[Positions, int]:
     """The starts of consecutive units from the start of a buffer, as long as they are whole and start before `limit`;
     and the end of the last one. Only sizes and magic numbers are checked.
     """
+    if unit_loops.IS_COMPILED:
+        found = np.empty(len(buffer) // UNIT_OVERHEAD, np.int64)
+        count, end = unit_loops.walk(buffer, limit, found)
+        return found[:count], end
     unpack = SIZE_AND_MAGIC.unpack_from
     positions: list[int] = []
     append = positions.append
@@ -86,7 +92,7 @@ def unit_run(buffer: Buffer, limit: int) -> tuple[list[int], int]:
             position += size
     if position > len(buffer):
         position = positions.pop()
-    return positions, position
+    return np.array(positions, np.int64), position
 
 
 def records_at(buffer: Buffer, dtype: np.dtype[Any], at: Positions) -> NDArray[Any]:
@@ -200,9 +206,8 @@ class Units:
 
     def check_bodies(self) -> None:
         """UnitError names the first unit whose body does not have the stored CRC."""
-        view = memoryview(self._buffer)
-        spans = zip(self._body_at.tolist(), self._body_end.tolist(), strict=True)
-        sums = np.fromiter([crc32(view[start:end]) for start, end in spans], np.uint32, len(self))
+        slices_ = map(slice, self._body_at.tolist(), self._body_end.tolist())
+        sums = np.fromiter(map(crc32, map(memoryview(self._buffer).__getitem__, slices_)), np.uint32, len(self))
         right = (sums & CRC_MASK) == self._head["body_crc"]
         if not right.all():
             raise UnitError(f"{self._place(int(np.argmin(right)))}: the body does not match its CRC")
@@ -234,32 +239,26 @@ class Units:
     @cached_property
     def properties(self) -> UnitProperties:
         """The properties of every unit, split."""
-        # One byte more in front: the last of the length, whose place serves as a separator before the first pair.
-        texts = slices(self._data, self._properties_at - 1, self._properties_end)
-        return UnitProperties(texts)
+        found = _split(self._buffer, self._properties_at, self._properties_end) if unit_loops.IS_COMPILED else None
+        if found is None:
+            # One byte more in front: the last of the length, whose place serves as a separator before the first pair.
+            found = split_texts(slices(self._data, self._properties_at - 1, self._properties_end))
+        names, codes, rows, values_at, values_end, data = found
+        values = as_text(slices(self._data if data is None else data, values_at, values_end))
+        return UnitProperties(len(self), names, codes, rows, values)
 
 
 class UnitProperties:
-    """The properties of a run of units as flat arrays of names and values, split by column operations.
+    """The properties of `rows` units as flat arrays: of each pair the number of its name, its row, and its value."""
 
-    Follows `orbitmq.message.properties.decode_properties`: the first 0x01 of a pair ends its name, pairs with an
-    empty name or value are dropped, the last of equal names wins. `texts` has one byte to overlook before each text.
-    """
-
-    def __init__(self, texts: pa.BinaryArray) -> None:
-        self._rows = len(texts)
-        _, offsets, data = texts.buffers()
-        bounds = np.frombuffer(offsets, np.int32, self._rows + 1)
-        names_at, names_end, values_end, rows = _pairs(np.frombuffer(data, np.uint8, int(bounds[-1])), bounds[:-1])
-        names = slices(data, names_at, names_end).dictionary_encode()
-        codes = names.indices.to_numpy()
-        self._known = [name.decode("utf-8", "replace") for name in names.dictionary.to_pylist()]
-        latest = _latest_of_equal_names(codes, rows, len(self._known))
-        if latest is not None:
-            codes, rows, names_end, values_end = codes[latest], rows[latest], names_end[latest], values_end[latest]
+    def __init__(
+        self, rows: int, names: list[bytes], codes: NDArray[Any], row_of_pair: NDArray[Any], values: pa.StringArray
+    ) -> None:
+        self._rows = rows
+        self._known = [name.decode("utf-8", "replace") for name in names]
         self._codes = codes
-        self._row_of_pair = rows
-        self._values = as_text(slices(data, names_end + 1, values_end))
+        self._row_of_pair = row_of_pair
+        self._values = values
 
     def column(self, name: str) -> pa.StringArray:
         """The value of one property per unit, null where it is missing."""
@@ -276,6 +275,37 @@ class UnitProperties:
         np.cumsum(counts, out=offsets[1:])
         names = pa.array(self._known, pa.string()).take(pa.array(self._codes))
         return pa.MapArray.from_arrays(pa.array(offsets), names, self._values)
+
+
+# Names; of each pair the number of its name, its row, start and end of its value; the buffer of the values, or None for
+# that of the units. As in `message.properties.decode_properties` the first 0x01 of a pair ends its name, pairs with an
+# empty name or value are dropped, and the last of equal names wins.
+Split = tuple[list[bytes], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], pa.Buffer | None]
+
+
+def _split(buffer: Buffer, texts_at: Positions, texts_end: Positions) -> Split | None:
+    """The properties by the compiled loop; None where that leaves them to `split_texts`."""
+    room = (int((texts_end - texts_at).sum()) >> 2) + len(texts_at)  # a pair and its separator have four bytes or more
+    codes = np.empty(room, np.int32)
+    rows, values_at, values_end = np.empty((3, room), np.int64)
+    found = unit_loops.split(buffer, texts_at, texts_end, codes, rows, values_at, values_end)
+    if found is None:
+        return None
+    count, names = found
+    return names, codes[:count], rows[:count], values_at[:count], values_end[:count], None
+
+
+def split_texts(texts: pa.BinaryArray) -> Split:
+    """The properties by column operations. `texts` has one byte to overlook before each text."""
+    _, offsets, data = texts.buffers()
+    bounds = np.frombuffer(offsets, np.int32, len(texts) + 1)
+    names_at, names_end, values_end, rows = _pairs(np.frombuffer(data, np.uint8, int(bounds[-1])), bounds[:-1])
+    names = slices(data, names_at, names_end).dictionary_encode()
+    codes, known = names.indices.to_numpy(), names.dictionary.to_pylist()
+    latest = _latest_of_equal_names(codes, rows, len(known))
+    if latest is not None:
+        codes, rows, names_end, values_end = codes[latest], rows[latest], names_end[latest], values_end[latest]
+    return known, codes, rows, names_end + 1, values_end, data
 
 
 def _pairs(raw: NDArray[np.uint8], starts: NDArray[np.int32]) -> tuple[NDArray[Any], ...]:

@@ -14,8 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-import numpy as np
-
 from orbitmq.errors import UnitError
 from orbitmq.message.unit import BLANK, BLANK_MAGIC, INT64, TOPIC_LENGTHS, UNIT_OVERHEAD
 from orbitmq.spark.damage import MAGIC_AT, MAGIC_START
@@ -134,7 +132,7 @@ class LogWalk:
             count = self._load(file, position)
             window = memoryview(self._window)[:count]
             positions, stop = unit_run(window, end - position)
-            if positions:
+            if len(positions):
                 stop = yield from _intact(window, positions, stop, position, file.path)
             position += stop
             if stop and end <= position < min(self._range_end, file.end):
@@ -226,15 +224,15 @@ def find_unit(buffer: bytearray, count: int, base: int, file_end: int, end: int)
     return None
 
 
-def _intact(window: memoryview, positions: list[int], stop: int, base: int, path: Path) -> Generator[Run, None, int]:
+def _intact(window: memoryview, positions: Positions, stop: int, base: int, path: Path) -> Generator[Run, None, int]:
     """The units with consistent lengths at their own offsets. Returns where they end in the window."""
     try:
-        yield Run(_placed(window, np.array(positions), base), path)
+        yield Run(_placed(window, positions, base), path)
     except UnitError:
         count = _count_intact(window, positions, base)
         if count:
-            yield Run(_placed(window, np.array(positions[:count]), base), path)
-        return positions[count]
+            yield Run(_placed(window, positions[:count], base), path)
+        return int(positions[count])
     return stop
 
 
@@ -245,10 +243,10 @@ def _placed(window: memoryview, positions: Positions, base: int) -> Units:
     return units
 
 
-def _count_intact(window: memoryview, positions: list[int], base: int) -> int:
-    for count, position in enumerate(positions):
+def _count_intact(window: memoryview, positions: Positions, base: int) -> int:
+    for count in range(len(positions)):
         try:
-            _placed(window, np.array([position]), base)
+            _placed(window, positions[count : count + 1], base)
         except UnitError:
             return count
     raise AssertionError("a run with a fault has a unit with one")
