@@ -212,7 +212,7 @@ class ReadOptions(RowOptions, ClusterOptions):
     pull_batch_size: int = option(
         "pullBatchSize",
         1024,
-        "Messages requested by one pull. Brokers that limit pulls return fewer.",
+        "Messages requested by one pull. A broker returns fewer: of orbitmq as many as 256 KiB hold, of RocketMQ 32.",
         minimum=1,
         maximum=32_000,
     )
