@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from orbitmq.client import Message, SendResult
 from orbitmq.client.sync import LitePullConsumer, Producer
+from orbitmq.lake.formats import FORMATS, open_lake
+from orbitmq.lake.lakes import Lake
+from orbitmq.lake.storage import StorageLocation
 from orbitmq.pipeline import archive, compact, replay
-from orbitmq.pipeline.lake.formats import FORMATS, open_lake
-from orbitmq.pipeline.lake.lakes import Lake
-from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.testing import Cluster
 from tests.spark.conftest import System

@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 from orbitmq.client import Message, MessageQueue
 from orbitmq.client.sync import Producer
 from orbitmq.errors import ConfigurationError, LakeError, SourceError
+from orbitmq.lake.formats import DELTA, open_lake
+from orbitmq.lake.lakes import Lake
+from orbitmq.lake.storage import StorageLocation
 from orbitmq.pipeline import archive, dlq, migrate
 from orbitmq.pipeline.audit import job as audit
 from orbitmq.pipeline.job import JobResult
-from orbitmq.pipeline.lake.formats import DELTA, open_lake
-from orbitmq.pipeline.lake.lakes import Lake
-from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.spark.cluster_client import ClusterClient, Retries
 from orbitmq.testing import Cluster

@@ -11,15 +11,15 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 
 from orbitmq.errors import ConfigurationError, LakeError, SourceError
+from orbitmq.lake import manifest
+from orbitmq.lake.formats import DELTA, open_lake
+from orbitmq.lake.lakes import Lake
+from orbitmq.lake.manifest import LakeFile, QueueSpan
+from orbitmq.lake.message_files import merged
+from orbitmq.lake.storage import StorageLocation
 from orbitmq.pipeline.archive import ArchiveJob, published, source_options
 from orbitmq.pipeline.archive_stream import REPORTS, ArchiveReader, ArchiveSource, split_options
-from orbitmq.pipeline.lake import manifest
-from orbitmq.pipeline.lake.bodies import check_fit
-from orbitmq.pipeline.lake.formats import DELTA, open_lake
-from orbitmq.pipeline.lake.lakes import Lake
-from orbitmq.pipeline.lake.manifest import LakeFile, QueueSpan
-from orbitmq.pipeline.lake.message_files import merged
-from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.pipeline.lake_bodies import check_fit
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.spark.options import read_options
 from orbitmq.spark.stores.options import scan_options

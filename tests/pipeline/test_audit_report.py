@@ -8,6 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from orbitmq.errors import SourceError
+from orbitmq.lake.storage import StorageLocation
 from orbitmq.pipeline.audit.job import _outcome, _tried, summary
 from orbitmq.pipeline.audit.report import ReportHead, page, shown
 from orbitmq.pipeline.audit.results import (
@@ -21,7 +22,6 @@ from orbitmq.pipeline.audit.results import (
     counted,
     plain,
 )
-from orbitmq.pipeline.lake.storage import StorageLocation
 
 NOW_MS = 1_700_000_000_000
 HEAD = ReportHead(NOW_MS, "pull", "127.0.0.1:9876", ["gaps", "half"], ["gaps"])

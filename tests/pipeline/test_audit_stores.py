@@ -15,6 +15,9 @@ from pyspark.sql import SparkSession
 
 from orbitmq.client.core.trace import ConsumeBegun, ConsumeEnded, Published, Record, encode_record
 from orbitmq.errors import ConfigurationError
+from orbitmq.lake.formats import DELTA, open_lake
+from orbitmq.lake.message_files import LakeWriter
+from orbitmq.lake.storage import StorageLocation
 from orbitmq.message.properties import encode_properties
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRACE_TOPIC
 from orbitmq.message.unit import body_crc
@@ -22,9 +25,6 @@ from orbitmq.pipeline.audit import job
 from orbitmq.pipeline.audit.inputs import of_topics
 from orbitmq.pipeline.audit.options import AuditJob
 from orbitmq.pipeline.job import JobContext, JobResult
-from orbitmq.pipeline.lake.formats import DELTA, open_lake
-from orbitmq.pipeline.lake.message_files import LakeWriter
-from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.pipeline.progress import shown_on
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.spark.topic_names import topic_names

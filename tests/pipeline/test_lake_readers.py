@@ -18,12 +18,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from orbitmq.pipeline.lake.compaction import plan
-from orbitmq.pipeline.lake.delta import DeltaLake
-from orbitmq.pipeline.lake.formats import DELTA, FORMATS, open_lake
-from orbitmq.pipeline.lake.lakes import Lake
-from orbitmq.pipeline.lake.message_files import LakeWriter, merged
-from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.lake.compaction import plan
+from orbitmq.lake.delta import DeltaLake
+from orbitmq.lake.formats import DELTA, FORMATS, open_lake
+from orbitmq.lake.lakes import Lake
+from orbitmq.lake.message_files import LakeWriter, merged
+from orbitmq.lake.storage import StorageLocation
 from orbitmq.pipeline.lake_frame import messages
 from orbitmq.runtime.clock import SystemClock
 from tests.support.lakes import DAY_MS, FIRST_DAY, FIRST_MS, batch, iceberg_table, rows
@@ -38,8 +38,8 @@ if kind == "delta":
     from deltalake import DeltaTable
     frame = DeltaTable(root).to_pandas()
 else:
-    from orbitmq.pipeline.lake.iceberg import IcebergLake
-    from orbitmq.pipeline.lake.storage import StorageLocation
+    from orbitmq.lake.iceberg import IcebergLake
+    from orbitmq.lake.storage import StorageLocation
     frame = IcebergLake(StorageLocation(root))._table().scan().to_pandas()
 print(sorted(frame["topic"].value_counts().to_dict().items()))
 """

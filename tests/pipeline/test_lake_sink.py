@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.pipeline.lake.manifest import Reached
+from orbitmq.lake.manifest import Reached
 from orbitmq.pipeline.lake_options import ARCHIVE_GROUP
 from orbitmq.pipeline.lake_sink import SinkOptions, tell
 from orbitmq.wire.codes import ResponseCode

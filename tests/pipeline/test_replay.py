@@ -16,8 +16,8 @@ from pyspark.sql import functions as f
 from orbitmq.client import Message, MessageExt
 from orbitmq.client.sync import LitePullConsumer, Producer
 from orbitmq.errors import ConfigurationError, SourceError
+from orbitmq.lake.manifest import LakeFile
 from orbitmq.pipeline import archive, replay
-from orbitmq.pipeline.lake.manifest import LakeFile
 from orbitmq.pipeline.lake_frame import wanted
 from orbitmq.testing import Cluster
 from tests.support import golden

@@ -23,7 +23,7 @@ RocketMQ wrote; `cluster`: brokers of orbitmq in this process; `model`: no broke
 | bodies as columns and columns as bodies, in every format | bodies, test_live_bodies, test_body_columns | model, both |
 | filters and conditions change no row | test_live_filters, test_pushdown, test_row_filters | both, model |
 | registration, shipping, hints, a cluster's workers | test_session, test_cluster, test_source | model, both |
-| archive, compaction, orphans, commits repeated | pipeline/test_archive, pipeline/lake | both, cluster |
+| archive, compaction, orphans, commits repeated | pipeline/test_archive, lake | both, cluster |
 | the guard, what a full disk takes, replay of what is gone | pipeline/test_guard, test_replay | orbitmq, cluster |
 | dead letters, migration, rebuilt queues | pipeline/test_dlq, test_migrate, test_rebuild | both, golden |
 | rows a CPU second | bench/spark_reads | orbitmq |

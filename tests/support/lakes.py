@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyiceberg.table import Table
 
-from orbitmq.pipeline.lake.delta import DeltaLake
-from orbitmq.pipeline.lake.iceberg import IcebergLake
-from orbitmq.pipeline.lake.lakes import Lake
-from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.lake.delta import DeltaLake
+from orbitmq.lake.iceberg import IcebergLake
+from orbitmq.lake.lakes import Lake
+from orbitmq.lake.storage import StorageLocation
 
 DAY_MS = 86_400_000
 FIRST_DAY = "2023-11-14"

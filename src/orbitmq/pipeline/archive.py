@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from orbitmq.errors import ConfigurationError
+from orbitmq.lake.lakes import Sweeper
+from orbitmq.lake.layout import written_by
+from orbitmq.lake.manifest import LakeFile
 from orbitmq.pipeline.archive_stream import WRITER, ArchiveOptions, ArchiveSource
 from orbitmq.pipeline.job import Advance, Job, JobContext, JobOptions, JobResult
-from orbitmq.pipeline.lake.bodies import check_fit
-from orbitmq.pipeline.lake.lakes import Sweeper
-from orbitmq.pipeline.lake.layout import written_by
-from orbitmq.pipeline.lake.manifest import LakeFile
+from orbitmq.pipeline.lake_bodies import check_fit
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
 from orbitmq.pipeline.shared_options import ExpectedBrokers, LossOptions, connection, expected, losses, store

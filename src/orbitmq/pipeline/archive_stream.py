@@ -17,10 +17,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StringType, StructField, StructType
 
-from orbitmq.pipeline.lake import manifest
-from orbitmq.pipeline.lake.manifest import LakeFile, Reached, TaskReport
-from orbitmq.pipeline.lake.message_files import LakeWriter
-from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.lake import manifest
+from orbitmq.lake.manifest import LakeFile, Reached, TaskReport
+from orbitmq.lake.message_files import LakeWriter
+from orbitmq.lake.storage import StorageLocation
 from orbitmq.runtime.options import Options, option
 from orbitmq.spark.bodies.options import BodyOptions
 from orbitmq.spark.body_columns import body_fields

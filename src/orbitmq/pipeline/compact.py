@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from orbitmq.errors import LakeConflict, LakeError
+from orbitmq.lake import manifest
+from orbitmq.lake.compaction import Bin, plan
+from orbitmq.lake.lakes import sweep
+from orbitmq.lake.manifest import LakeFile, TaskReport
+from orbitmq.lake.message_files import merged
+from orbitmq.lake.storage import StorageLocation
 from orbitmq.pipeline.executors import Executors
 from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
-from orbitmq.pipeline.lake import manifest
-from orbitmq.pipeline.lake.compaction import Bin, plan
-from orbitmq.pipeline.lake.lakes import sweep
-from orbitmq.pipeline.lake.manifest import LakeFile, TaskReport
-from orbitmq.pipeline.lake.message_files import merged
-from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import option

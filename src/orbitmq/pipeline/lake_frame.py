@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from orbitmq.errors import LakeError
+from orbitmq.lake.lakes import Lake
+from orbitmq.lake.manifest import LakeFile
 from orbitmq.pipeline.archive_stream import MESSAGES
-from orbitmq.pipeline.lake.lakes import Lake
-from orbitmq.pipeline.lake.manifest import LakeFile
 
 
 def messages(

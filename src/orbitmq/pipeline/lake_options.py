@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from orbitmq.errors import ConfigurationError
-from orbitmq.pipeline.lake.formats import DELTA, FORMATS, existing_lake, open_lake
-from orbitmq.pipeline.lake.lakes import Lake
-from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.lake.formats import DELTA, FORMATS, existing_lake, open_lake
+from orbitmq.lake.lakes import Lake
+from orbitmq.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import Options, option
 

@@ -16,10 +16,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Data
 from pyspark.sql.types import StructType
 
 from orbitmq.errors import LakeError, SourceError
+from orbitmq.lake import manifest
+from orbitmq.lake.manifest import Reached
 from orbitmq.message.model import MessageQueue
 from orbitmq.pipeline.archive_stream import REPORTS
-from orbitmq.pipeline.lake import manifest
-from orbitmq.pipeline.lake.manifest import Reached
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.spark.cluster_client import ClusterClient, Retries
 from orbitmq.spark.cluster_options import ClusterOptions, parse_declared

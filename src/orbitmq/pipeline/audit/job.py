@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from orbitmq.errors import ConfigurationError, OrbitMQError
+from orbitmq.lake.storage import StorageLocation
 from orbitmq.pipeline.audit import messages
 from orbitmq.pipeline.audit.backlog import backlog
 from orbitmq.pipeline.audit.facts import within
@@ -34,7 +35,6 @@ from orbitmq.pipeline.audit.tables import Tables
 from orbitmq.pipeline.audit.traces import latency
 from orbitmq.pipeline.command import ERROR_OF_OURS
 from orbitmq.pipeline.job import Job, JobContext, JobResult
-from orbitmq.pipeline.lake.storage import StorageLocation
 from orbitmq.pipeline.shared_options import time_ms
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.clock import SystemClock

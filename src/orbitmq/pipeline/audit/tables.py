@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
+from orbitmq.lake.storage import StorageLocation
 from orbitmq.pipeline.audit.results import Field, Row, Table
-from orbitmq.pipeline.lake.storage import StorageLocation
 
 TYPES = {"text": pa.string(), "percent": pa.float64(), "flag": pa.bool_()}  # the others are whole numbers
 ROWS = "rows"

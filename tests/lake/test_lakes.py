@@ -15,13 +15,13 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.types import StringType
 
 from orbitmq.errors import ConfigurationError, LakeConflict, LakeError
-from orbitmq.pipeline.lake.delta import DeltaLake
-from orbitmq.pipeline.lake.formats import DELTA, FORMATS, existing_lake, formats_at, open_lake
-from orbitmq.pipeline.lake.iceberg import IcebergLake
-from orbitmq.pipeline.lake.lakes import GRACE_MS, ORPHAN_AGE_MS, Lake, sweep
-from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.message_files import LakeWriter, merged
-from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.lake.delta import DeltaLake
+from orbitmq.lake.formats import DELTA, FORMATS, existing_lake, formats_at, open_lake
+from orbitmq.lake.iceberg import IcebergLake
+from orbitmq.lake.lakes import GRACE_MS, ORPHAN_AGE_MS, Lake, sweep
+from orbitmq.lake.manifest import LakeFile
+from orbitmq.lake.message_files import LakeWriter, merged
+from orbitmq.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
 from tests.support.lakes import FIRST_DAY, as_engines_read, batch, iceberg_table, read_messages, rewritten, rows
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orbitmq.pipeline.lake.iceberg import IcebergLake
-from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.lake.iceberg import IcebergLake
+from orbitmq.lake.storage import StorageLocation
 
 NAME = "topic=%25DLQ%25a%7Cb/part-0.parquet"  # what an engine makes of a topic: nothing in it is an escape
 

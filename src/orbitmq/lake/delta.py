@@ -20,11 +20,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 
 from orbitmq.errors import LakeConflict, LakeError
-from orbitmq.pipeline.lake.lakes import GRACE_MS, repeated
-from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.message_files import read_row_count, read_schema
-from orbitmq.pipeline.lake.schemas import DAY, PARTITIONS, TOPIC, changes, plain_schema
-from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.lake.lakes import GRACE_MS, repeated
+from orbitmq.lake.manifest import LakeFile
+from orbitmq.lake.message_files import read_row_count, read_schema
+from orbitmq.lake.schemas import DAY, PARTITIONS, TOPIC, changes, plain_schema
+from orbitmq.lake.storage import StorageLocation
 
 # What a table may demand of its readers and these jobs cannot do: to omit rows of a file, and to rename its columns.
 FOREIGN_FEATURES = {"deletionVectors", "columnMapping"}

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from orbitmq.pipeline.lake.layout import file_path
-from orbitmq.pipeline.lake.manifest import LakeFile, QueueSpan
-from orbitmq.pipeline.lake.schemas import DAY, TOPIC, plain_schema
-from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.lake.layout import file_path
+from orbitmq.lake.manifest import LakeFile, QueueSpan
+from orbitmq.lake.schemas import DAY, TOPIC, plain_schema
+from orbitmq.lake.storage import StorageLocation
 
 ORDER = ("topic", "brokerName", "queueId", "queueOffset")
 GROUP_ROWS_MAX = 100_000

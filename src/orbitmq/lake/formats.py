@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from orbitmq.errors import ConfigurationError, LakeError
-from orbitmq.pipeline.lake.lakes import Lake
-from orbitmq.pipeline.lake.layout import TABLE_FOLDER
-from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.lake.lakes import Lake
+from orbitmq.lake.layout import TABLE_FOLDER
+from orbitmq.lake.storage import StorageLocation
 
 DELTA, ICEBERG = FORMATS = ("delta", "iceberg")
 MARKS = {DELTA: "_delta_log", ICEBERG: TABLE_FOLDER}  # folders that a lake's first batch makes
@@ -24,10 +24,10 @@ def open_lake(kind: str, place: StorageLocation, now_ms: Now, catalog: Mapping[s
     if found and kind not in found:
         raise LakeError(f"{place.root} is a lake of format {found[0]}, not {kind}; use --lake-format {found[0]}")
     if kind == DELTA:
-        from orbitmq.pipeline.lake.delta import DeltaLake
+        from orbitmq.lake.delta import DeltaLake
 
         return DeltaLake(place, now_ms)
-    from orbitmq.pipeline.lake.iceberg import IcebergLake
+    from orbitmq.lake.iceberg import IcebergLake
 
     return IcebergLake(place, catalog)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from orbitmq.pipeline.lake.manifest import LakeFile
+from orbitmq.lake.manifest import LakeFile
 
 TARGET_BYTES = 256 << 20
 

@@ -20,12 +20,12 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.transforms import IdentityTransform
 
 from orbitmq.errors import LakeConflict, LakeError
-from orbitmq.pipeline.lake.lakes import GRACE_MS, repeated
-from orbitmq.pipeline.lake.layout import TABLE_FOLDER
-from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.message_files import read_schema
-from orbitmq.pipeline.lake.schemas import DAY, PARTITIONS, TOPIC, changes, plain_schema
-from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.lake.lakes import GRACE_MS, repeated
+from orbitmq.lake.layout import TABLE_FOLDER
+from orbitmq.lake.manifest import LakeFile
+from orbitmq.lake.message_files import read_schema
+from orbitmq.lake.schemas import DAY, PARTITIONS, TOPIC, changes, plain_schema
+from orbitmq.lake.storage import StorageLocation
 
 TABLE = "orbitmq.messages"
 CATALOG = "orbitmq"

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from orbitmq.pipeline.lake import message_files
-from orbitmq.pipeline.lake.layout import file_path, is_message_file
-from orbitmq.pipeline.lake.manifest import LakeFile, QueueSpan
-from orbitmq.pipeline.lake.message_files import LakeWriter, merged
-from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.lake import message_files
+from orbitmq.lake.layout import file_path, is_message_file
+from orbitmq.lake.manifest import LakeFile, QueueSpan
+from orbitmq.lake.message_files import LakeWriter, merged
+from orbitmq.lake.storage import StorageLocation
 from tests.support.lakes import DAY_MS, FIRST_DAY, FIRST_MS, SCHEMA, batch, read_messages, rows
 
 

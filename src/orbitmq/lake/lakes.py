@@ -14,9 +14,9 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from orbitmq.errors import LakeConflict, LakeError
-from orbitmq.pipeline.lake.layout import is_message_file
-from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.lake.layout import is_message_file
+from orbitmq.lake.manifest import LakeFile
+from orbitmq.lake.storage import StorageLocation
 from orbitmq.runtime.clock import Clock, SystemClock
 
 LOG = logging.getLogger(__name__)

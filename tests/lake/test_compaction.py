@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orbitmq.pipeline.lake.compaction import plan
-from orbitmq.pipeline.lake.manifest import LakeFile
+from orbitmq.lake.compaction import plan
+from orbitmq.lake.manifest import LakeFile
 
 MIB = 1 << 20
 

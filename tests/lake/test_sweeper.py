@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.pipeline.lake.formats import DELTA, open_lake
-from orbitmq.pipeline.lake.lakes import ORPHAN_AGE_MS, SWEEP_INTERVAL_MS, Lake, Sweeper
-from orbitmq.pipeline.lake.manifest import LakeFile
-from orbitmq.pipeline.lake.message_files import LakeWriter
-from orbitmq.pipeline.lake.storage import StorageLocation
+from orbitmq.lake.formats import DELTA, open_lake
+from orbitmq.lake.lakes import ORPHAN_AGE_MS, SWEEP_INTERVAL_MS, Lake, Sweeper
+from orbitmq.lake.manifest import LakeFile
+from orbitmq.lake.message_files import LakeWriter
+from orbitmq.lake.storage import StorageLocation
 from orbitmq.runtime.clock import ManualClock
 from tests.support.lakes import batch, rows
 

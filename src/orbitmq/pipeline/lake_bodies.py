@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from orbitmq.errors import ConfigurationError
-from orbitmq.pipeline.lake.lakes import Lake
-from orbitmq.pipeline.lake.schemas import changes
+from orbitmq.lake.lakes import Lake
+from orbitmq.lake.schemas import changes
 from orbitmq.spark.bodies.options import RAW, BodyFormat
 from orbitmq.spark.bodies.reader import VALUE
 from orbitmq.spark.bodies.schema import body_schema
