@@ -19,7 +19,7 @@ from orbitmq.lake.delta import DeltaLake
 from orbitmq.lake.formats import DELTA, FORMATS, existing_lake, formats_at, open_lake
 from orbitmq.lake.iceberg import IcebergLake
 from orbitmq.lake.lakes import GRACE_MS, ORPHAN_AGE_MS, Lake, sweep
-from orbitmq.lake.manifest import LakeFile
+from orbitmq.lake.manifest import LakeFile, Reached
 from orbitmq.lake.message_files import LakeWriter, merged
 from orbitmq.lake.storage import StorageLocation
 from orbitmq.runtime.clock import SystemClock
@@ -272,3 +272,67 @@ def test_types_that_grow_are_wider_columns_or_refused_by_name(opened: Callable[[
         with pytest.raises(LakeError, match=refused.format("int32", "int64")):
             lake.commit(QUERY, 1, late)
         assert values(opened()) == [{"amount": 1}], "nothing of the batch is there"
+
+
+# ----------------------------------------------------------------------------------------------------------- progress
+
+
+def point(topic: str, queue: int, following: int, broker: str = "broker-a") -> Reached:
+    return Reached(topic=topic, broker=broker, queue=queue, next=following)
+
+
+def test_a_version_tells_how_far_its_queues_are_archived(opened: Callable[[], Lake]) -> None:
+    lake = opened()
+    lake.commit(QUERY, 0, written(lake, "T", range(3)), [point("T", 0, 3), point("T", 10, 7), point("U", 0, 9)])
+    first = lake.snapshot()
+    more = [point("T", 0, 5), point("T", 2, 1, "broker-b/x")]
+    lake.commit(QUERY, 1, written(lake, "T", range(3, 5)), more)
+    assert not lake.commit(QUERY, 1, written(lake, "T", range(3, 5)), [point("T", 0, 99)]), "a repetition"
+    second = opened().snapshot()
+    for known in (lake, opened()):
+        assert known.reached(first.version, {"T"}) == [point("T", 0, 3), point("T", 10, 7)]
+        assert known.reached(second.version, {"T"}) == [point("T", 0, 5), point("T", 10, 7), more[1]]
+        assert known.reached(second.version, {"U", "V"}) == [point("U", 0, 9)]
+        assert known.reached(first.version, {"V"}) == []
+    assert [file.rows for file in first.files] == [3]
+    assert sorted(file.rows for file in opened().snapshot(second.version).files) == [2, 3]
+    assert first.schema == second.schema == lake.schema()
+
+
+def test_progress_outlives_what_others_do_to_the_table(opened: Callable[[], Lake]) -> None:
+    lake = opened()
+    for number in range(2):
+        file = written(lake, "T", range(number, number + 1))
+        lake.commit(QUERY, number, file, [point("T", number, number + 1)])
+    old = lake.files()
+    lake.replace(old, merged(lake.place, old, "compact"))
+    rewritten(lake)
+    if isinstance(lake, DeltaLake):
+        table = DeltaTable(lake.place.root)
+        table.create_checkpoint()
+    sweep(lake, SystemClock().now_ms() + 2 * ORPHAN_AGE_MS)
+    lake.commit(QUERY, 2, written(lake, "T", range(2, 3)), [point("T", 0, 3)])
+    assert opened().reached(opened().snapshot().version, ["T"]) == [point("T", 0, 3), point("T", 1, 2)]
+
+
+def test_a_queue_that_starts_again_is_as_far_as_its_last_batch(opened: Callable[[], Lake]) -> None:
+    """A topic that was made again has lower offsets than the one before it."""
+    lake = opened()
+    for number, following in enumerate((900, 3)):
+        lake.commit(QUERY, number, written(lake, "T", range(number, number + 1)), [point("T", 0, following)])
+    assert lake.reached(lake.snapshot().version, ["T"]) == [point("T", 0, 3)]
+
+
+def test_a_version_that_does_not_exist_is_told(opened: Callable[[], Lake]) -> None:
+    lake = opened()
+    with pytest.raises(LakeError, match="does not exist yet"):
+        lake.snapshot()
+    lake.commit(QUERY, 0, written(lake, "T", range(3)))
+    with pytest.raises(LakeError, match=r"cannot be opened at version 999|has no snapshot 999"):
+        lake.snapshot("999")
+    with pytest.raises(LakeError, match=r"is no version of an? "):
+        lake.snapshot("yesterday")
+    assert lake.snapshot(lake.version_at(SystemClock().now_ms() + 60_000)).files == lake.files()
+    if isinstance(lake, IcebergLake):
+        with pytest.raises(LakeError, match="does not tell how far topics are archived"):
+            lake.reached(lake.version_at(SystemClock().now_ms() + 60_000), ["T"])

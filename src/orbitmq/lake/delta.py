@@ -1,7 +1,9 @@
 """A lake as a Delta table: its transaction log publishes the files, and keeps the number of each query's last batch.
 
 The tasks write the files; the `deltalake` library only commits them. A table accepts the same application transaction
-twice, so published batches must be looked up first.
+twice, so published batches must be looked up first. How far a queue is archived is an application transaction as well:
+it is set by the commit of the files, and stays when the log is cleaned. Transactions can only be looked up by name, so
+a property of the table lists the queues.
 
 Other engines may write to the table: the log says which files there are and what they hold, whatever they are called.
 """
@@ -9,7 +11,7 @@ Other engines may write to the table: the log says which files there are and wha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from urllib.parse import unquote
 
@@ -20,14 +22,16 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 
 from orbitmq.errors import LakeConflict, LakeError
-from orbitmq.lake.lakes import GRACE_MS, repeated
-from orbitmq.lake.manifest import LakeFile
+from orbitmq.lake.lakes import GRACE_MS, Snapshot, repeated
+from orbitmq.lake.manifest import LakeFile, Reached
 from orbitmq.lake.message_files import read_row_count, read_schema
 from orbitmq.lake.schemas import DAY, PARTITIONS, TOPIC, changes, plain_schema
 from orbitmq.lake.storage import StorageLocation
 
 # What a table may demand of its readers and these jobs cannot do: to omit rows of a file, and to rename its columns.
 FOREIGN_FEATURES = {"deletionVectors", "columnMapping"}
+QUEUES_PROPERTY = "orbitmq.queues"  # JSON topic -> broker -> list of queue ids
+Queues = dict[str, dict[str, list[int]]]
 
 
 class DeltaLake:
@@ -48,12 +52,13 @@ class DeltaLake:
         table = self._table()
         return None if table is None else _schema(table)
 
-    def commit(self, query_id: str, batch_id: int, files: Sequence[LakeFile]) -> bool:
+    def commit(self, query_id: str, batch_id: int, files: Sequence[LakeFile], reached: Sequence[Reached] = ()) -> bool:
         if not files:
             return True
         schema = read_schema(self.place, files[0].path)
         actions = [self._add(file, is_new=True) for file in files]
-        properties = CommitProperties(app_transactions=[Transaction(query_id, batch_id)])
+        progress = [Transaction(_progress_of(each.topic, each.broker, each.queue), each.next) for each in reached]
+        properties = CommitProperties(app_transactions=[Transaction(query_id, batch_id), *progress])
 
         def change() -> bool:
             table = self._table() or self._created(schema)
@@ -62,6 +67,7 @@ class DeltaLake:
                 return False
             if changes(_schema(table), schema, widens=self.widens):
                 self._add_columns(table, schema)
+            self._add_queues(table, reached)
             self._write(table, actions, properties)
             return True
 
@@ -84,6 +90,28 @@ class DeltaLake:
         table = self._table()
         return [] if table is None else sorted(map(self._file, _actions(table)), key=lambda file: file.path)
 
+    def snapshot(self, version: str = "") -> Snapshot:
+        table = self._existing(version)
+        files = sorted(map(self._file, _actions(table)), key=lambda file: file.path)
+        return Snapshot(str(table.version()), _schema(table), files)
+
+    def version_at(self, time_ms: int) -> str:
+        table = self._existing()
+        try:
+            table.load_as_version(datetime.fromtimestamp(time_ms / 1000, UTC))
+        except (DeltaError, OSError) as error:
+            raise LakeError(f"the Delta table {self.place.root} has no version of that time: {error}") from error
+        return str(table.version())
+
+    def reached(self, version: str, topics: Collection[str]) -> list[Reached]:
+        table = self._existing(version)
+        points = []
+        for topic, broker, queue in _each(_queues(table)):
+            point = table.transaction_version(_progress_of(topic, broker, queue)) if topic in topics else None
+            if point is not None:  # the list of queues is written first
+                points.append(Reached(topic=topic, broker=broker, queue=queue, next=point))
+        return points
+
     def settle(self, now_ms: int) -> Collection[str]:
         table = self._table()
         if table is None:
@@ -98,9 +126,17 @@ class DeltaLake:
 
     # ----------------------------------------------------------------------------------------------------- the table
 
-    def _table(self) -> DeltaTable | None:
+    def _existing(self, version: str = "") -> DeltaTable:
+        if version and not version.isdecimal():
+            raise LakeError(f"{version!r} is no version of a Delta table; versions are numbers")
+        table = self._table(int(version) if version else None)
+        if table is None:
+            raise LakeError(f"the Delta table {self.place.root} does not exist yet")
+        return table
+
+    def _table(self, version: int | None = None) -> DeltaTable | None:
         try:
-            table = self._opened()
+            table = self._opened(version)
         except TableNotFoundError:
             return None
         if foreign := FOREIGN_FEATURES.intersection(table.protocol().reader_features or ()):
@@ -116,7 +152,8 @@ class DeltaLake:
         except TableNotFoundError:
             raise
         except (DeltaError, OSError) as error:
-            raise LakeError(f"the Delta table {self.place.root} cannot be opened: {error}") from error
+            at = "" if version is None else f" at version {version}"
+            raise LakeError(f"the Delta table {self.place.root} cannot be opened{at}: {error}") from error
 
     def _created(self, schema: pa.Schema) -> DeltaTable:
         by = list(PARTITIONS)
@@ -129,6 +166,18 @@ class DeltaLake:
         """A commit of its own, before the files that need it: without them, the columns are empty."""
         with _Changing(self.place):
             table.alter.add_columns(list(DeltaSchema.from_arrow(schema).fields))
+
+    def _add_queues(self, table: DeltaTable, reached: Sequence[Reached]) -> None:
+        """Before the progress of new queues is committed: a queue in the list without progress has none yet."""
+        known = {*_each(_queues(table))}
+        every = known | {(each.topic, each.broker, each.queue) for each in reached}
+        if every > known:
+            nested: Queues = {}
+            for topic, broker, queue in sorted(every):
+                nested.setdefault(topic, {}).setdefault(broker, []).append(queue)
+            with _Changing(self.place):
+                told = {QUEUES_PROPERTY: json.dumps(nested, separators=(",", ":"))}
+                table.alter.set_table_properties(told, raise_if_not_exists=False)
 
     def _add(self, file: LakeFile, *, is_new: bool) -> AddAction:
         """With what lets readers skip a file by its times."""
@@ -176,6 +225,24 @@ class _Changing:
 
 def _schema(table: DeltaTable) -> pa.Schema:
     return plain_schema(pa.schema(table.schema().to_arrow()))
+
+
+def _progress_of(topic: str, broker: str, queue: int) -> str:
+    """The name of the transaction whose version is the progress of a queue."""
+    return f"orbitmq.archived/{topic}/{broker}/{queue}"
+
+
+def _queues(table: DeltaTable) -> Queues:
+    configuration: Mapping[str, str] = table.metadata().configuration
+    found: Queues = json.loads(configuration.get(QUEUES_PROPERTY, "{}"))
+    return found
+
+
+def _each(queues: Queues) -> Iterator[tuple[str, str, int]]:
+    for topic, brokers in queues.items():
+        for broker, ids in brokers.items():
+            for queue in ids:
+                yield topic, broker, queue
 
 
 def _actions(table: DeltaTable) -> list[dict[str, object]]:

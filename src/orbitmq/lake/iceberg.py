@@ -1,13 +1,15 @@
 """A lake as an Iceberg table: a snapshot a batch, published by the catalog.
 
-The files come from our tasks; `pyiceberg` adds them. The number of each query's last batch is a property of the table,
-set in the same commit: snapshots expire, properties stay.
+The files come from our tasks; `pyiceberg` adds them. The number of each query's last batch, and how far the queues of a
+topic are archived, are properties of the table, set in the same commit: snapshots expire, properties stay. A version
+that tells both is a file of metadata; the number of a snapshot names its files alone.
 
 Other engines may write to the table: manifests say which files there are and what they hold, whatever they are called.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
@@ -16,13 +18,13 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError, ValidationException
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
-from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table import FileScanTask, StaticTable, Table
 from pyiceberg.transforms import IdentityTransform
 
 from orbitmq.errors import LakeConflict, LakeError
-from orbitmq.lake.lakes import GRACE_MS, repeated
+from orbitmq.lake.lakes import GRACE_MS, Snapshot, repeated
 from orbitmq.lake.layout import TABLE_FOLDER
-from orbitmq.lake.manifest import LakeFile
+from orbitmq.lake.manifest import LakeFile, Reached
 from orbitmq.lake.message_files import read_schema
 from orbitmq.lake.schemas import DAY, PARTITIONS, TOPIC, changes, plain_schema
 from orbitmq.lake.storage import StorageLocation
@@ -30,6 +32,7 @@ from orbitmq.lake.storage import StorageLocation
 TABLE = "orbitmq.messages"
 CATALOG = "orbitmq"
 BATCH_PROPERTY = "orbitmq.batch."
+PROGRESS_PROPERTY = "orbitmq.archived."  # of a topic: JSON broker -> queue -> first offset that is not archived
 EPOCH = date(1970, 1, 1)
 
 
@@ -54,7 +57,7 @@ class IcebergLake:
         table = self._table()
         return None if table is None else _schema(table)
 
-    def commit(self, query_id: str, batch_id: int, files: Sequence[LakeFile]) -> bool:
+    def commit(self, query_id: str, batch_id: int, files: Sequence[LakeFile], reached: Sequence[Reached] = ()) -> bool:
         if not files:
             return True
         schema = read_schema(self.place, files[0].path)
@@ -67,7 +70,7 @@ class IcebergLake:
                 if changes(_schema(table), schema, widens=self.widens):
                     with changing.update_schema() as update:
                         update.union_by_name(schema)
-                changing.set_properties({BATCH_PROPERTY + query_id: str(batch_id)})
+                changing.set_properties({BATCH_PROPERTY + query_id: str(batch_id), **_progress(table, reached)})
                 changing.add_files([self._uri(file.path) for file in files])
             return True
 
@@ -98,8 +101,37 @@ class IcebergLake:
 
     def files(self) -> list[LakeFile]:
         table = self._table()
-        found = [self._file(table, task) for task in _tasks(table)] if table is not None else []
-        return sorted(found, key=lambda file: file.path)
+        return [] if table is None else self._files(table)
+
+    def snapshot(self, version: str = "") -> Snapshot:
+        table = self._existing("" if version.isdecimal() else version)
+        if not version.isdecimal():
+            return Snapshot(table.metadata_location, _schema(table), self._files(table))
+        found = table.snapshot_by_id(int(version))
+        if found is None:
+            raise LakeError(f"the Iceberg table at {self.place.root} has no snapshot {version}; it may have expired")
+        schemas = table.schemas()
+        schema = schemas[found.schema_id] if found.schema_id in schemas else table.schema()
+        return Snapshot(version, plain_schema(schema.as_arrow()), self._files(table, found.snapshot_id))
+
+    def version_at(self, time_ms: int) -> str:
+        found = self._existing().snapshot_as_of_timestamp(time_ms)
+        if found is None:
+            raise LakeError(
+                f"the Iceberg table at {self.place.root} has no snapshot of that time; snapshots expire after an hour"
+            )
+        return str(found.snapshot_id)
+
+    def reached(self, version: str, topics: Collection[str]) -> list[Reached]:
+        if version.isdecimal():
+            raise LakeError(f"snapshot {version} does not tell how far topics are archived; use a file of metadata")
+        table = self._existing(version)
+        return [
+            Reached(topic=topic, broker=broker, queue=int(queue), next=point)
+            for topic in sorted(topics)
+            for broker, queues in sorted(_reached(table, topic).items())
+            for queue, point in sorted(queues.items(), key=lambda item: int(item[0]))
+        ]
 
     def settle(self, now_ms: int) -> Collection[str]:
         """Snapshots expire; files of the remaining ones are kept."""
@@ -130,6 +162,22 @@ class IcebergLake:
             return self._catalog().load_table(TABLE)
         except NoSuchTableError:
             return None
+
+    def _existing(self, version: str = "") -> Table:
+        """At a file of metadata, or now."""
+        if version:
+            try:
+                return StaticTable.from_metadata(version, self._properties)
+            except (OSError, ValueError) as error:
+                raise LakeError(f"{version} is no version of an Iceberg table: {error}") from error
+        table = self._table()
+        if table is None:
+            raise LakeError(f"the Iceberg table at {self.place.root} does not exist yet, or is in another catalog")
+        return table
+
+    def _files(self, table: Table, snapshot_id: int | None = None) -> list[LakeFile]:
+        tasks = table.scan(snapshot_id=snapshot_id).plan_files()
+        return sorted((self._file(table, task) for task in tasks), key=lambda file: file.path)
 
     def _created(self, schema: pa.Schema) -> Table:
         catalog = self._catalog()
@@ -199,6 +247,20 @@ def _own_catalog(place: StorageLocation) -> dict[str, str]:
 
 def _last_batch(table: Table, query_id: str) -> int:
     return int(table.properties.get(BATCH_PROPERTY + query_id, "-1"))
+
+
+def _reached(table: Table, topic: str) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = json.loads(table.properties.get(PROGRESS_PROPERTY + topic, "{}"))
+    return found
+
+
+def _progress(table: Table, reached: Iterable[Reached]) -> dict[str, str]:
+    """The properties for the progress of a batch."""
+    topics: dict[str, dict[str, dict[str, int]]] = {}
+    for each in reached:
+        brokers = topics.setdefault(each.topic, _reached(table, each.topic))
+        brokers.setdefault(each.broker, {})[str(each.queue)] = each.next
+    return {PROGRESS_PROPERTY + topic: json.dumps(brokers, separators=(",", ":")) for topic, brokers in topics.items()}
 
 
 def _schema(table: Table) -> pa.Schema:

@@ -1,7 +1,8 @@
 """The interface of all lakes, and the removal of orphan files. Knows no table format.
 
 A batch is published once: a second `commit` of the same query and batch does nothing, so a failed job can repeat its
-last batch. Files of an unpublished batch are orphans, and `sweep` removes them.
+last batch. Files of an unpublished batch are orphans, and `sweep` removes them. The commit that publishes files also
+says how far their queues are archived, so a reader of one version knows exactly which messages are in it.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
 from orbitmq.errors import LakeConflict, LakeError
 from orbitmq.lake.layout import is_message_file
-from orbitmq.lake.manifest import LakeFile
+from orbitmq.lake.manifest import LakeFile, Reached
 from orbitmq.lake.storage import StorageLocation
 from orbitmq.runtime.clock import Clock, SystemClock
 
@@ -28,6 +30,15 @@ ORPHAN_AGE_MS = 24 * HOUR_MS  # no task runs as long: older unpublished files ar
 SWEEP_INTERVAL_MS = 6 * HOUR_MS  # listing a large lake takes a while, and orphans wait a day anyway
 GRACE_MS = HOUR_MS  # readers that began before a compaction still read the files it replaced
 COMMIT_TRIES = 5  # each change that another writer makes at the same time costs one
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The table at one version, which names it to `Lake.snapshot`: its columns, in plain types, and its files."""
+
+    version: str
+    schema: pa.Schema
+    files: list[LakeFile]
 
 
 class Lake(Protocol):
@@ -44,10 +55,10 @@ class Lake(Protocol):
         """The number of the last published batch of a query, -1 for none."""
         ...
 
-    def commit(self, query_id: str, batch_id: int, files: Sequence[LakeFile]) -> bool:
-        """Publish the files of a batch, all or none, and add columns to the table that it does not have. The files of a
-        batch have the same columns. False when that batch is published already. LakeError for a column that the table
-        cannot take, see `schemas.changes`."""
+    def commit(self, query_id: str, batch_id: int, files: Sequence[LakeFile], reached: Sequence[Reached] = ()) -> bool:
+        """Publish the files of a batch, all or none, with the progress that the archive `reached` by them, and add
+        columns to the table that it does not have. The files of a batch have the same columns. False when that batch is
+        published already. LakeError for a column that the table cannot take, see `schemas.changes`."""
         ...
 
     def replace(self, removed: Sequence[LakeFile], added: Sequence[LakeFile]) -> None:
@@ -56,6 +67,19 @@ class Lake(Protocol):
 
     def files(self) -> list[LakeFile]:
         """The published files, in the order of the paths."""
+        ...
+
+    def snapshot(self, version: str = "") -> Snapshot:
+        """A version of the table, the newest without one. LakeError when it does not exist, or not any more."""
+        ...
+
+    def version_at(self, time_ms: int) -> str:
+        """The version that was the newest at a time. LakeError when there was none, or it does not exist any more."""
+        ...
+
+    def reached(self, version: str, topics: Collection[str]) -> list[Reached]:
+        """How far the queues of these topics are archived in a version: before `next`, every message that the archive
+        was to keep is in its files; from there on none is. Sorted. LakeError for a version that does not tell."""
         ...
 
     def settle(self, now_ms: int) -> Collection[str]:

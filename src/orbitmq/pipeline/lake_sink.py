@@ -1,5 +1,5 @@
-"""The sink `format("orbitmq-lake")`: publishes the files of `orbitmq-archive`, each batch once, then commits the
-progress of the archive to the brokers.
+"""The sink `format("orbitmq-archive-sink")`: publishes the files of `orbitmq-archive`, each batch once, then
+commits the progress of the archive to the brokers.
 
 The order matters: after a crash between the two, brokers keep more of their log than necessary until the next batch.
 """
@@ -39,13 +39,13 @@ class SinkOptions(LakeOptions, ClusterOptions):
 
 
 class LakeSink(DataSource):
-    """`.writeStream.format("orbitmq-lake")` with `SinkOptions`. Without `nameServer` no progress is committed."""
+    """`.writeStream.format("orbitmq-archive-sink")` with `SinkOptions`. Without `nameServer` no broker is told."""
 
     OPTIONS = SinkOptions
 
     @classmethod
     def name(cls) -> str:
-        return "orbitmq-lake"
+        return "orbitmq-archive-sink"
 
     def schema(self) -> StructType:
         return REPORTS
@@ -56,7 +56,7 @@ class LakeSink(DataSource):
         if overwrite:
             raise SourceError("ORBITMQ_BAD_MODE", "the lake is append-only: use outputMode append")
         if schema.names != REPORTS.names:
-            raise SourceError("ORBITMQ_BAD_SCHEMA", "orbitmq-lake needs the unchanged rows of format orbitmq-archive")
+            raise SourceError("ORBITMQ_BAD_SCHEMA", f"{self.name()} needs the unchanged rows of format orbitmq-archive")
         options.open()  # fail early for an unsuitable place
         return LakePublisher(options)
 
@@ -79,20 +79,20 @@ class LakePublisher(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         query_id = context.getLocalProperty(QUERY_PROPERTY) if context is not None else None
         if not query_id:
-            raise LakeError(f"this task has no {QUERY_PROPERTY}: orbitmq-lake is a sink of streams only")
+            raise LakeError(f"this task has no {QUERY_PROPERTY}: orbitmq-archive-sink is a sink of streams only")
         return ArchiveReports(query_id, tuple(text for batch in iterator for text in batch.column(0).to_pylist()))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish the batch, unless it was published before a crash."""
         written = [message for message in messages if isinstance(message, ArchiveReports)]
         reports = [manifest.decode(text) for message in written for text in message.reports]
-        files = [file for report in reports for file in report.files]
+        files, reached = [file for report in reports for file in report.files], manifest.furthest(reports)
         if files:
-            is_new = self._options.open().commit(written[0].query_id, batchId, files)
+            is_new = self._options.open().commit(written[0].query_id, batchId, files, reached)
             LOG.info("event=lake_batch batch=%d files=%d rows=%d new=%s", batchId, len(files),
                      sum(file.rows for file in files), is_new)  # fmt: skip
         if self._options.name_servers:
-            tell(self._options, manifest.furthest(reports))
+            tell(self._options, reached)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing was published. The files are swept later."""
