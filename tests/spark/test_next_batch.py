@@ -80,3 +80,13 @@ def test_counts_of_lost_messages_add_up() -> None:
 
 def test_queues_the_options_no_longer_name_are_left_out() -> None:
     assert all_of(next_batch(START, ClusterSnapshot({A1: (0, 5)}), strict=True)).at == {A1: 5}
+
+
+def test_new_queues_begin_where_their_archive_ended(caplog: pytest.LogCaptureFixture) -> None:
+    archived = {A0: 10, B0: 8}
+    found = next_batch(START, ClusterSnapshot({A0: (0, 50), A1: (0, 5), B0: (7, 9)}), strict=True, archived=archived)
+    assert all_of(found) == StreamOffset({A0: 50, A1: 5, B0: 9}, {A1: 5, B0: 8})
+    seen = ClusterSnapshot({A0: (0, 50), A1: (0, 5), B0: (9, 12)})
+    with pytest.raises(SourceError, match="the stream is at 8, the broker has 9 to 12; 1 messages are lost"):
+        next_batch(START, seen, strict=True, archived=archived)
+    assert next_batch(START, seen, strict=False, archived=archived).at[B0] == 9

@@ -220,3 +220,34 @@ def test_a_broker_that_is_down_is_named() -> None:
         pytest.raises(SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: broker broker-a: .*refused"),
     ):
         planned(names.address)
+
+
+def test_a_read_continues_an_archive(name_server: str, caplog: pytest.LogCaptureFixture) -> None:
+    archived = '{"orders":{"broker-a":{"0":20,"7":5},"broker-gone":{"0":9}}}'
+    assert planned(name_server, archivedOffsets=archived) == [
+        OffsetRange(queue(0), 20, 100), OffsetRange(queue(2), 0, 50)
+    ], "queues that are not there are no error"  # fmt: skip
+    for time, begin in ((at(15), 20), (at(30), 30)):
+        assert planned(name_server, archivedOffsets=archived, startingTimestamp=time)[0] == OffsetRange(
+            queue(0), begin, 100
+        ), "whichever is later"
+
+
+@pytest.mark.parametrize(("offset", "told"), [(4, "10 to 100, 6 messages lost"), (101, "10 to 100")])
+def test_what_the_archive_has_missed_is_data_loss(
+    name_server: str, offset: int, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    archived = f'{{"orders":{{"broker-a":{{"0":{offset}}}}}}}'
+    with pytest.raises(SourceError, match=f"ORBITMQ_DATA_LOSS: .*cannot start at {offset}, the broker has {told}"):
+        planned(name_server, archivedOffsets=archived)
+    ranges = planned(name_server, archivedOffsets=archived, failOnDataLoss="false")
+    assert ranges[0] == OffsetRange(queue(0), 10, 100)
+    assert "event=data_loss" in caplog.text
+
+
+def test_an_archive_excludes_other_starts(name_server: str) -> None:
+    for other in ("startingOffsets", "startingOffsetsByTimestamp"):
+        with pytest.raises(SourceError, match="option archivedOffsets excludes startingOffsets"):
+            planned(name_server, archivedOffsets='{"orders":{"broker-a":{"0":20}}}', **{other: "{}"})
+    with pytest.raises(SourceError, match="option archivedOffsets: the offsets of topic orders are not broker"):
+        planned(name_server, archivedOffsets='{"orders":{"broker-a":20}}')

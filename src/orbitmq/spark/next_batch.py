@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.fetch import data_loss, queue_name
-from orbitmq.spark.offsets import Bounds
+from orbitmq.spark.offsets import Bounds, Offsets
 from orbitmq.spark.stream_offset import StreamOffset
 
 LOG = logging.getLogger(__name__)
+
+NOTHING: Offsets = {}
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,15 @@ class NextBatch:
 
 
 def next_batch(
-    start: StreamOffset, seen: ClusterSnapshot, *, strict: bool, target: Mapping[MessageQueue, int] | None = None
+    start: StreamOffset,
+    seen: ClusterSnapshot,
+    *,
+    strict: bool,
+    target: Mapping[MessageQueue, int] | None = None,
+    archived: Offsets = NOTHING,
 ) -> NextBatch:
-    """The queues that the next batch can read. New queues start at their first message; with a `target` there are none.
+    """The queues that the next batch can read. New queues start where they are `archived` to, else at their first
+    message; with a `target` there are none.
 
     Messages that retention deleted, that a store lost or that went with a deleted queue are data loss: SourceError when
     `strict`. Otherwise the queue continues with its first message, or is left out.
@@ -62,7 +70,8 @@ def next_batch(
         if queue in seen.held:
             found.at[queue] = found.highs[queue] = start.at[queue]
         elif queue in seen.bounds:
-            _place(found, queue, start, seen.bounds[queue], strict=strict, target=target)
+            begin = start.at.get(queue, archived.get(queue, seen.bounds[queue][0]))
+            _place(found, queue, start, begin, seen.bounds[queue], strict=strict, target=target)
         elif queue in seen.gone:
             _lost(f"{queue_name(queue)} no longer exists, the stream was at {start.at[queue]}", strict=strict)
         else:
@@ -76,6 +85,7 @@ def _place(
     found: NextBatch,
     queue: MessageQueue,
     start: StreamOffset,
+    at: int,
     bounds: tuple[int, int],
     *,
     strict: bool,
@@ -84,7 +94,6 @@ def _place(
     low, high = bounds
     if target is not None and queue not in target and queue not in start.at:
         return
-    at = start.at.get(queue, low)
     if not low <= at <= high:
         count = max(low - at, 0)
         why = f"{count} messages are lost" if count else "the queue was recreated or its store was lost"

@@ -50,6 +50,15 @@ def parse_offsets(
     return offsets
 
 
+def listed_offsets(option: str, text: str, names: Namespace = NO_NAMESPACE) -> Offsets:
+    """All offsets in the text of an option, whether their queues exist or not: topic -> broker -> queue -> offset."""
+    return {
+        queue: offset
+        for topic, level in _object(option, text).items()
+        for queue, offset in _queue_offsets(option, names.wrap(topic), level, [*level])
+    }
+
+
 def _object(option: str, text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)

@@ -80,6 +80,14 @@ class ReadOptions(RowOptions, ClusterOptions):
         "out the broker level. Queues that are not listed start at earliest. Without this option batches start at "
         "earliest, streams at latest.",
     )
+    archived_offsets: str = option(
+        "archivedOffsets",
+        "",
+        "Where the archive of each queue ended, as orbitmq.spark.history sets it: JSON topic -> broker -> queue -> "
+        "offset. Each queue starts there, or at startingTimestamp if that is later. Queues that are not listed start "
+        "at earliest. Queues that do not exist are no error; in a stream they start there when they come. Not with "
+        "startingOffsets or startingOffsetsByTimestamp.",
+    )
     ending_offsets: str = option(
         "endingOffsets",
         "latest",
@@ -309,6 +317,8 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     if options.body_format != RAW and options.form != "native":
         raise bad_option(f"option bodyFormat is for schema=native; schema={options.form} has the bodies as bytes")
     options.check_bodies()
+    if options.archived_offsets and (options.starting_offsets or options.starting_timestamps):
+        raise bad_option("option archivedOffsets excludes startingOffsets and startingOffsetsByTimestamp")
     _check_partitions(options)
     _check_group(options)
     _check_expression(options)

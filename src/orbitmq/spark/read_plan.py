@@ -14,7 +14,7 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.spark.cluster_client import Addresses, ClusterClient
 from orbitmq.spark.fetch import OffsetRange, queue_name
 from orbitmq.spark.group_offsets import stored_offsets
-from orbitmq.spark.offsets import EARLIEST, LATEST, Bounds, Offsets, ends, parse_offsets, starts
+from orbitmq.spark.offsets import EARLIEST, LATEST, Bounds, Offsets, ends, listed_offsets, parse_offsets, starts
 from orbitmq.spark.options import GROUP, ReadOptions
 from orbitmq.spark.pushdown import NOTHING_PUSHED, Pushed
 from orbitmq.spark.read_partitions import TASK_COST
@@ -70,6 +70,10 @@ def begins(
     """The first offset to read of each queue. SourceError when it does not exist."""
     strict = options.fail_on_data_loss
     times = _times("startingTimestamp", options.starting_timestamp, options.starting_timestamps, options, queues)
+    if options.archived_offsets:
+        archived = starts(archived_ends(options), bounds, strict=strict)
+        found = {} if times is None else _offsets_at(cluster, options, queues, bounds, times)
+        return {queue: max(at, found.get(queue, at)) for queue, at in archived.items()}
     if times is not None:
         found = _offsets_at(cluster, options, queues, bounds, times)
         _check_late(options, found, bounds)
@@ -78,6 +82,13 @@ def begins(
     if not stream and LATEST in given.values():
         raise SourceError("ORBITMQ_BAD_OPTION", "option startingOffsets: a batch cannot start at latest")
     return starts(given, bounds, strict=strict)
+
+
+def archived_ends(options: ReadOptions) -> Offsets:
+    """Where the archive of each queue ended, of all queues that the option lists. Empty without it."""
+    if not options.archived_offsets:
+        return {}
+    return listed_offsets("archivedOffsets", options.archived_offsets, options.names)
 
 
 def _starting_offsets(cluster: ClusterClient, options: ReadOptions, queues: Queues, *, stream: bool) -> Offsets:

@@ -35,7 +35,7 @@ from orbitmq.spark.next_batch import ClusterSnapshot, NextBatch, next_batch
 from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.read_brokers import complete_queues
-from orbitmq.spark.read_plan import begins
+from orbitmq.spark.read_plan import archived_ends, begins
 from orbitmq.spark.read_tasks import RangeTasks, cluster_of
 from orbitmq.spark.stream_offset import StreamOffset, ranges
 
@@ -66,6 +66,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster, self._selection, policy, options.broker_names, strict=self._strict, clock=clock
         )
         self._reporter = OffsetReporter(self._cluster, options.group) if options.commit_offsets else None
+        self._archived = archived_ends(options)
         self._clock = clock
         self._pause = pause
         self._initial: dict[str, Any] | None = None
@@ -111,7 +112,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             seen = self._monitor.snapshot(begun.at)
             self._fix_late_targets(begun, seen)
             self._report(begun)
-            found = next_batch(begun, seen, strict=self._strict, target=self._target)
+            found = next_batch(begun, seen, strict=self._strict, target=self._target, archived=self._archived)
             end = self._end(found, limits)
             if (end.at, end.lost) != (begun.at, begun.lost):
                 return end.as_json()
