@@ -32,6 +32,7 @@ from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.tls_options import TlsOptions
 from orbitmq.runtime.options import Option, Options, as_text
+from orbitmq.spark.lake.options import LakeReadOptions
 from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.sink_options import WriteOptions
 from orbitmq.spark.stores.options import ScanOptions
@@ -107,9 +108,22 @@ Written by `make reference` from the option table in the code.
 `spark.read.format("orbitmq-store").option(key, value)`; names are not case-sensitive. [The guide](../spark-stores.md)
 explains them.
 """
+_LAKE_HEAD = """\
+# Options of the Spark data source for lakes
+
+Written by `make reference` from the option table in the code.
+
+`spark.read.format("orbitmq-lake").option(key, value)`; names are not case-sensitive. [The lake](../lake.md#reading-it)
+explains them.
+"""
 _BODY_COLUMNS = """
 With `bodyFormat` there are also `value`, a struct of the fields of the bodies, and `_rescued`, a string with what does
 not fit; without the option `columns` they replace `body`. See [bodies as columns](../spark.md#bodies-as-columns).
+"""
+_ARCHIVED_COLUMNS = """
+In a lake with [bodies as columns](../lake.md#bodies-as-columns), or with `bodyFormat`, there are also `value`, a struct
+of the fields of the bodies, and `_rescued`, a string with what does not fit; without the option `columns` they replace
+`body`.
 """
 _SINK_HEAD = """
 ## Options of writes
@@ -268,6 +282,20 @@ def spark_stores_page() -> str:
     return f"{_STORES_HEAD}{_option_table(ScanOptions)}{''.join(tables)}"
 
 
+def spark_lake_page() -> str:
+    """The options and columns of reads of a lake."""
+    from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS
+    from orbitmq.spark.lake.source import NOT_ARCHIVED
+
+    rows = [
+        (f"`{name}`", column.type.simpleString(), "yes" if name in DEFAULT_COLUMNS else "")
+        for name, column in COLUMNS.items()
+        if name not in NOT_ARCHIVED
+    ]
+    columns = _table(("column", "type", "without option `columns`"), rows)
+    return f"{_LAKE_HEAD}{_option_table(LakeReadOptions)}\n## Columns\n{columns}{_ARCHIVED_COLUMNS}"
+
+
 def access_page() -> str:
     """The permissions that requests to a broker need."""
     head = ("code", "name", "needed", "without permission", "RocketMQ 4.9.7 requires", "why")
@@ -326,6 +354,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "client.md": client_page,
     "spark.md": spark_page,
     "spark-stores.md": spark_stores_page,
+    "spark-lake.md": spark_lake_page,
     "pipeline.md": pipeline_page,
     "metrics.md": metrics_page,
     "schemas.md": schemas_page,

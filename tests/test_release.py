@@ -23,7 +23,7 @@ from tests.support.process import wait_until
 
 ROOT = Path(__file__).parents[1]
 VERSION = orbitmq.__version__
-SOURCES = ("pyspark_orbitmq.py", "pyspark_orbitmq_store.py")
+SOURCES = ("pyspark_orbitmq.py", "pyspark_orbitmq_lake.py", "pyspark_orbitmq_store.py")
 """Where Spark looks for a data source by its name."""
 _LOCKED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==", re.MULTILINE)
 _WHERE = re.compile(r"127\.0\.0\.1:\d+")

@@ -22,12 +22,10 @@ from orbitmq.message.properties import encode_properties
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRACE_TOPIC
 from orbitmq.message.unit import body_crc
 from orbitmq.pipeline.audit import job
-from orbitmq.pipeline.audit.inputs import of_topics
 from orbitmq.pipeline.audit.options import AuditJob
 from orbitmq.pipeline.job import JobContext, JobResult
 from orbitmq.pipeline.progress import shown_on
 from orbitmq.runtime.clock import ManualClock
-from orbitmq.spark.topic_names import topic_names
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.records import PutRecord
 from tests.support.jobs import run_job
@@ -323,12 +321,3 @@ def test_options_that_cannot_be_are_refused(options: dict[str, str], text: str) 
 
 def _no_spark() -> SparkSession:
     raise AssertionError("options are refused before Spark is started")
-
-
-def test_topics_of_a_lake_are_chosen_as_those_of_a_store_are(spark: SparkSession) -> None:
-    topics = ["orders", "pay-1", "a|b", "%RETRY%g", "%DLQ%g", "%DLQ%h", "c_REPLY_TOPIC", HALF_TOPIC]
-    frame = spark.createDataFrame([(topic,) for topic in topics], "topic STRING")
-    texts = ("*", "orders,a|b", "pay-*,%DLQ%g", "*|b")
-    table = frame.select("topic", *(of_topics(topic_names(text)).alias(str(n)) for n, text in enumerate(texts)))
-    for row in table.collect():
-        assert [row[str(n)] for n in range(len(texts))] == [row.topic in topic_names(text) for text in texts], row.topic

@@ -24,7 +24,6 @@ from orbitmq.lake.formats import DELTA, FORMATS, open_lake
 from orbitmq.lake.lakes import Lake
 from orbitmq.lake.message_files import LakeWriter, merged
 from orbitmq.lake.storage import StorageLocation
-from orbitmq.pipeline.lake_frame import messages
 from orbitmq.runtime.clock import SystemClock
 from tests.support.lakes import DAY_MS, FIRST_DAY, FIRST_MS, batch, iceberg_table, rows
 
@@ -103,9 +102,10 @@ def test_each_message_counts_once_at_every_moment(spark: SparkSession, lake: Lak
     def look() -> None:
         for reader in READERS:
             assert reader(lake) == TOPICS, reader.__name__
-        found = messages(spark, lake).groupBy("topic").count().collect()
+        own = spark.read.format("orbitmq-lake").option("columns", "topic")
+        found = own.load(lake.place.root).groupBy("topic").count().collect()
         assert {row.topic: row["count"] for row in found} == TOPICS
-        assert messages(spark, lake, ["orders"]).count() == TOPICS["orders"]
+        assert own.option("topics", "orders").load(lake.place.root).count() == TOPICS["orders"]
 
     look()
     count = len(lake.files())

@@ -16,9 +16,7 @@ from pyspark.sql import functions as f
 from orbitmq.client import Message, MessageExt
 from orbitmq.client.sync import LitePullConsumer, Producer
 from orbitmq.errors import ConfigurationError, SourceError
-from orbitmq.lake.manifest import LakeFile
 from orbitmq.pipeline import archive, replay
-from orbitmq.pipeline.lake_frame import wanted
 from orbitmq.testing import Cluster
 from tests.support import golden
 from tests.support.jobs import run_job
@@ -223,15 +221,3 @@ def test_a_rate_is_never_more_than_was_asked_for() -> None:
     for rate, tasks in ((1, 1), (7, 4), (100, 4)):
         told = replay.sink_options(replay.ReplayJob.parse({"rate": str(rate), "tasks": str(tasks)}))
         assert 0 < int(told["maxRowsPerSecond"]) * tasks <= rate
-
-
-def test_files_are_left_out_by_topic_and_day() -> None:
-    def file(topic: str, day: str) -> LakeFile:
-        return LakeFile(path=f"{topic}{day}", topic=topic, day=day, rows=1, size=1)
-
-    files = [file(topic, day) for topic in ("A", "B", "") for day in ("2026-01-01", "2026-01-02", "2026-01-03", "")]
-    second_ms = 1_767_312_000_000  # 2026-01-02T00:00Z
-    found = wanted(files, ("A",), second_ms, second_ms + 1)
-    assert [file.path for file in found] == ["A2026-01-02", "A", "2026-01-02", ""], "what is unknown may hold it"
-    assert len(wanted(files, (), second_ms, 0)) == 9
-    assert len(wanted(files, (), 0, second_ms)) == 6

@@ -24,6 +24,7 @@ RocketMQ wrote; `cluster`: brokers of orbitmq in this process; `model`: no broke
 | filters and conditions change no row | test_live_filters, test_pushdown, test_row_filters | both, model |
 | registration, shipping, hints, a cluster's workers | test_session, test_cluster, test_source | model, both |
 | archive, compaction, orphans, commits repeated | pipeline/test_archive, lake | both, cluster |
+| rows of a lake; a topic and its lake as one table, each message once | lake, pipeline/test_history | model, cluster |
 | the guard, what a full disk takes, replay of what is gone | pipeline/test_guard, test_replay | orbitmq, cluster |
 | dead letters, migration, rebuilt queues | pipeline/test_dlq, test_migrate, test_rebuild | both, golden |
 | rows a CPU second | bench/spark_reads | orbitmq |

@@ -23,8 +23,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery, StreamingQueryListener
 
 from orbitmq.pipeline.archive_stream import ArchiveSource
-from orbitmq.pipeline.lake_frame import messages
-from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
 from orbitmq.pipeline.session import DATA_SOURCES
 from tests.support.process import ChildProcess, ProcessFailed, wait_until
@@ -145,7 +143,7 @@ def counts(spark: SparkSession, name_server: str, folder: Path, sinks: Sequence[
         if sink == "parquet":
             return spark.read.parquet(f"{folder}/rows")
         if sink == "lake":
-            return messages(spark, LakeOptions(lake=f"{folder}/lake").open(), [TOPIC])
+            return spark.read.format("orbitmq-lake").option("topics", TOPIC).load(f"{folder}/lake")
         return topic(COPIES[sink])
 
     return {sink: compared(_bodies(held(sink)), sent) for sink in sinks}

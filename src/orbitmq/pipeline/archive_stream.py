@@ -1,8 +1,8 @@
 """The stream `format("orbitmq-archive")`: tasks write the messages that they read directly into files of the lake, and
 pass only reports about these files through Spark.
 
-It plans like the stream of topics or stores that it wraps. Files of a task count once `orbitmq-lake` has published
-them. A repeated task writes new files.
+It plans like the stream of topics or stores that it wraps. Files of a task count once
+`orbitmq-archive-sink` has published them. A repeated task writes new files.
 """
 
 from __future__ import annotations

@@ -44,6 +44,10 @@ class LakeOptions(Options):
         """The same; LakeError where nothing was archived."""
         return existing_lake(*self._opening())
 
+    def reading(self) -> dict[str, str]:
+        """The lake as options of `orbitmq-lake`."""
+        return {"path": self.lake, **({"lakeCatalog": self.catalog} if self.catalog else {})}
+
     def _opening(self) -> tuple[str, StorageLocation, Callable[[], int], Mapping[str, str] | None]:
         if not self.lake:
             raise ConfigurationError("option lake is missing; set it to the folder or URI of the lake")

@@ -9,15 +9,16 @@ from importlib import import_module
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from orbitmq.errors import ConfigurationError
+from orbitmq.pipeline.archive_stream import MESSAGES
 from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
-from orbitmq.pipeline.lake_frame import between, messages
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.pipeline.send import send
-from orbitmq.pipeline.shared_options import LossOptions, connection, losses, store, time_ms
+from orbitmq.pipeline.shared_options import LossOptions, connection, losses, store, time_ms, times
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
 from orbitmq.spark.cluster_client import ClusterClient, Retries
 from orbitmq.spark.cluster_options import ClusterOptions, parts
+from orbitmq.spark.lake.source import LakeSource
 from orbitmq.spark.sink_keys import COORDINATES
 from orbitmq.spark.stores.source import StoreSource
 
@@ -119,9 +120,11 @@ def selected(spark: SparkSession, options: ReplayJob) -> DataFrame:
     if options.input == "store":
         read = spark.read.format(StoreSource.name()).options(**store(options.path, options.broker_name))
         read = read.options(**losses(options))
-        frame = between(read.option("topics", ",".join(topics)).load(), begin_ms, end_ms)
+        frame = _between(read.option("topics", ",".join(topics)).load(), begin_ms, end_ms)
     else:
-        frame = messages(spark, options.open_existing(), topics, begin_ms, end_ms)
+        options.open_existing()  # fail early for a wrong format
+        read = spark.read.format(LakeSource.name()).schema(MESSAGES).options(**options.reading())
+        frame = read.options(topics=",".join(topics), **times(begin_ms, end_ms)).load()
     if options.tags:
         frame = frame.where(functions.col("tags").isin(*parts(options.tags, ",")))
     if options.keys:
@@ -133,6 +136,14 @@ def selected(spark: SparkSession, options: ReplayJob) -> DataFrame:
     if options.where:
         frame = frame.where(options.where)
     return transform(frame) if transform else frame
+
+
+def _between(frame: DataFrame, begin_ms: int, end_ms: int) -> DataFrame:
+    """Rows stored from `begin_ms` on and before `end_ms`; 0 is no limit."""
+    stored = functions.unix_millis("storeTimestamp")
+    if begin_ms:
+        frame = frame.where(stored >= begin_ms)
+    return frame.where(stored < end_ms) if end_ms else frame
 
 
 def ordered(frame: DataFrame, options: ReplayJob) -> DataFrame:

@@ -93,3 +93,9 @@ def time_ms(key: str, text: str) -> int:
         return round(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise ConfigurationError(f"option {key}: use a time like 2026-11-21T10:00:00, or milliseconds") from None
+
+
+def times(begin_ms: int, end_ms: int) -> dict[str, str]:
+    """Messages stored from `begin_ms` on and before `end_ms`, as options of a data source; 0 is no limit."""
+    told = {"startingTimestamp": begin_ms, "endingTimestamp": end_ms}
+    return {key: str(time) for key, time in told.items() if time}

@@ -10,6 +10,7 @@ Import the names of this package only: its modules may change without notice.
 
 from __future__ import annotations
 
+from orbitmq.spark.lake.history import SplitHistory, history, split_history
 from orbitmq.spark.session import create_view, register, ship, tables
 
-__all__ = ["create_view", "register", "ship", "tables"]
+__all__ = ["SplitHistory", "create_view", "history", "register", "ship", "split_history", "tables"]

@@ -108,6 +108,11 @@ def _arrow_type(kind: DataType) -> pa.StructType:
     return to_arrow_type(kind, timezone="UTC")
 
 
+def require_part(wanted: DataType, known: DataType, path: str) -> None:
+    """SourceError unless a type is another one, except for fields of structs that it leaves out."""
+    _require_part(to_arrow_type(wanted, timezone="UTC"), to_arrow_type(known, timezone="UTC"), path)
+
+
 def _require_part(wanted: pa.DataType, known: pa.DataType, path: str) -> None:
     """SourceError unless a type is that of the schema, except for fields that it leaves out."""
     if pa.types.is_struct(wanted) and pa.types.is_struct(known):

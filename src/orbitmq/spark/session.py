@@ -21,6 +21,8 @@ from pyspark.sql.utils import is_remote
 import orbitmq
 from orbitmq.errors import SourceError
 from orbitmq.spark.cluster_options import bad_option
+from orbitmq.spark.lake.options import lake_options
+from orbitmq.spark.lake.source import LakeSource
 from orbitmq.spark.options import read_options
 from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.read_tasks import cluster_of
@@ -36,7 +38,7 @@ CHECK_TIMEOUT_S = 60  # the first import of pyarrow from a cold disk takes sever
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("orbitmq")` and `format("orbitmq-store")` with the session.
+    """Register `format("orbitmq")`, `format("orbitmq-store")` and `format("orbitmq-lake")` with the session.
 
     Not needed where orbitmq is installed for the workers' Python: Spark finds `pyspark_orbitmq` there by itself.
     SourceError ORBITMQ_WORKER_PYTHON when the workers' Python on the driver does not run, or lacks a package.
@@ -47,6 +49,7 @@ def register(spark: SparkSession) -> None:
             _show_to_planners(spark, origin)
     spark.dataSource.register(TopicSource)
     spark.dataSource.register(StoreSource)
+    spark.dataSource.register(LakeSource)
 
 
 @cache  # called by a job before it starts Spark, and again by `register`
@@ -89,33 +92,60 @@ def create_view(spark: SparkSession, name: str, **options: str | int | bool) -> 
     The view lasts as long as the session, and each query reads the topic again. Returns the DataFrame of the view.
     SourceError for the option filterPushdown, which needs a DataFrame for each query.
     """
-    frame = _frame(spark, options)
+    frame = _frame(spark, TopicSource.name(), options)
     frame.createOrReplaceTempView(name)
     return frame
 
 
-def tables(spark: SparkSession, pattern: str = ".*", *, shared: bool = False, **options: str | int | bool) -> list[str]:
+def tables(
+    spark: SparkSession,
+    pattern: str = ".*",
+    *,
+    lake: str = "",
+    prefix: str = "",
+    shared: bool = False,
+    **options: str | int | bool,
+) -> list[str]:
     """Create a SQL view of each topic that exists now and matches `pattern`, a regular expression: `tables(spark,
-    "order.*", nameServer="...")`. Returns the names of the views, which are those of the topics; in SQL a name with
-    other characters than letters, digits and `_` needs backquotes.
+    "order.*", nameServer="...")`. With `lake`, its folder or URI, of each topic in the lake: `tables(spark,
+    lake="./lake", prefix="archived_")`. Returns the names of the views, which are those of the topics behind the
+    prefix; in SQL a name with other characters than letters, digits and `_` needs backquotes.
 
     `options` are those of a read, the same for all. With `shared` the views are for all sessions of the application,
     such as those of a Thrift server: `SELECT * FROM global_temp.orders`. Topics for internal use are left out unless
-    `includeSystemTopics` is set. This process asks the name server, also with Spark Connect.
+    `includeSystemTopics` is set, or they are archived. This process asks the name server or opens the lake, also with
+    Spark Connect.
 
     SourceError ORBITMQ_TOPIC_NOT_FOUND when no topic matches; ORBITMQ_BAD_OPTION when names differ in nothing but case,
-    which Spark does not look at, or more than TABLES_MAX match.
+    which Spark does not look at, or more than TABLES_MAX match; ORBITMQ_LAKE_UNREADABLE without such a lake.
     """
-    read = read_options({**{name: str(value) for name, value in options.items()}, "subscribePattern": pattern})
-    topics = sorted(read.names.unwrap(topic) for topic in queue_selection(read).matching(cluster_of(read)))
+    texts = {name: str(value) for name, value in options.items()}
+    topics = _archived_topics(lake, pattern, texts) if lake else _topics(pattern, texts)
     _check_tables(topics, pattern)
     for topic in topics:
-        frame, view = _frame(spark, {**options, "subscribe": topic}), f"`{topic}`"
+        if lake:
+            frame = _frame(spark, LakeSource.name(), {**options, "path": lake, "topics": topic})
+        else:
+            frame = _frame(spark, TopicSource.name(), {**options, "subscribe": topic})
+        view = f"`{prefix}{topic}`"
         if shared:
             frame.createOrReplaceGlobalTempView(view)
         else:
             frame.createOrReplaceTempView(view)
-    return topics
+    return [prefix + topic for topic in topics]
+
+
+def _topics(pattern: str, options: Mapping[str, str]) -> list[str]:
+    read = read_options({**options, "subscribePattern": pattern})
+    return sorted(read.names.unwrap(topic) for topic in queue_selection(read).matching(cluster_of(read)))
+
+
+def _archived_topics(lake: str, pattern: str, options: Mapping[str, str]) -> list[str]:
+    files = lake_options({**options, "path": lake}).snapshot().files
+    try:
+        return sorted({file.topic for file in files if file.topic and re.fullmatch(pattern, file.topic)})
+    except re.error as error:
+        raise bad_option(f"the pattern {pattern!r} of topics: {error}") from error
 
 
 def _check_tables(topics: Sequence[str], pattern: str) -> None:
@@ -129,13 +159,13 @@ def _check_tables(topics: Sequence[str], pattern: str) -> None:
             raise bad_option(f"the topics {', '.join(same)} would be one view {name} of Spark; use a narrower pattern")
 
 
-def _frame(spark: SparkSession, options: Mapping[str, str | int | bool]) -> DataFrame:
+def _frame(spark: SparkSession, kind: str, options: Mapping[str, str | int | bool]) -> DataFrame:
     if any(name.lower() == "filterpushdown" and str(value).lower() != "false" for name, value in options.items()):
         raise bad_option(
             "option filterPushdown: Spark would apply the conditions of one query of a view to all others; use load() "
             "for each query instead"
         )
-    return spark.read.format(TopicSource.name()).options(**options).load()
+    return spark.read.format(kind).options(**options).load()
 
 
 def ship(spark: SparkSession) -> Path:

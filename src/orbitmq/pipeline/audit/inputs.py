@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType, StructField, StructType
 
@@ -17,14 +17,9 @@ from orbitmq.errors import ConfigurationError, OrbitMQError, SourceError
 from orbitmq.message.delay import UNKNOWN_LEVEL_DELAY_MS, parse_delay_levels
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import (
-    DLQ_PREFIX,
     HALF_TOPIC,
     OP_HALF_TOPIC,
-    REPLY_TOPIC_SUFFIX,
-    RETRY_PREFIX,
     SCHEDULE_TOPIC,
-    SYSTEM_TOPIC_PREFIX,
-    SYSTEM_TOPICS,
     TOOLS_CONSUMER_GROUP,
     TRANSACTION_GROUP,
 )
@@ -34,13 +29,13 @@ from orbitmq.pipeline.audit.backlog import GroupOffset
 from orbitmq.pipeline.audit.facts import QUEUE, facts, within, wrong_checksum
 from orbitmq.pipeline.audit.messages import Bounds
 from orbitmq.pipeline.audit.options import ALL, BACKLOG, DAMAGE, DUPLICATES, OF_MESSAGES, AuditJob
-from orbitmq.pipeline.lake_frame import messages as lake_messages
-from orbitmq.pipeline.shared_options import connection, expected, ranges, time_ms
+from orbitmq.pipeline.shared_options import connection, expected, ranges, time_ms, times
 from orbitmq.runtime.files import load_with_backup
 from orbitmq.spark.channel import Channel
 from orbitmq.spark.cluster_client import BrokerAddresses, ClusterClient, Retries, require_open, succeeded
 from orbitmq.spark.cluster_options import parts
 from orbitmq.spark.group_offsets import by_broker, stored_offsets
+from orbitmq.spark.lake.source import LakeSource
 from orbitmq.spark.options import read_options
 from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.read_brokers import complete_queues
@@ -48,7 +43,7 @@ from orbitmq.spark.source import TopicSource
 from orbitmq.spark.stores.options import scan_options
 from orbitmq.spark.stores.source import StoreSource
 from orbitmq.spark.stores.splits import checked
-from orbitmq.spark.topic_names import TopicNames, topic_names
+from orbitmq.spark.topic_names import topic_names
 from orbitmq.wire.bodies import ConsumerOffsetTable, DelayOffsetTable
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.objects import decode
@@ -417,8 +412,10 @@ class LakeInput:
         ]
 
     def material(self) -> MessageFacts:
-        names = topic_names(self._options.topics)
-        frame = self._messages(() if names.stars else names.names).where(of_topics(names))
+        names = [*QUEUE, "queueOffset", "msgId", "keys", "bornTimestamp", "storeTimestamp"]
+        names += ["body", "bodyCrc", "sysFlag"]
+        names += ["properties"] if DUPLICATES in self._options.wanted else []
+        frame = self._read(names, self._options.topics)
         return MessageFacts(facts(frame, f.octet_length("body"), wrong_checksum(is_unpacked=True)), {}, {})
 
     def lows(self) -> Bounds:
@@ -428,7 +425,7 @@ class LakeInput:
         return []
 
     def traces(self) -> DataFrame:
-        return self._messages([self._options.trace_topic])
+        return self._read(["body", "storeTimestamp"], self._options.trace_topic)
 
     def half(self) -> tuple[DataFrame, DataFrame]:
         raise _not_in_a_lake()
@@ -436,27 +433,17 @@ class LakeInput:
     def delayed(self) -> DataFrame:
         raise _not_in_a_lake()
 
-    def _messages(self, topics: Collection[str]) -> DataFrame:
-        begin_ms, end_ms = (time_ms("from", self._options.begin), time_ms("until", self._options.end))
-        return lake_messages(self._spark, self._lake, topics, begin_ms, end_ms)
+    def _read(self, names: Collection[str], topics: str) -> DataFrame:
+        known = topic_names(topics)
+        if not any(not file.topic or file.topic in known for file in self._lake.files()):
+            return self._spark.createDataFrame([], StructType([field for field in MESSAGES if field.name in names]))
+        period = times(time_ms("from", self._options.begin), time_ms("until", self._options.end))
+        reader = self._spark.read.format(LakeSource.name()).options(**self._options.reading(), **period)
+        return reader.options(columns=",".join(names), topics=topics).load()
 
 
 def _not_in_a_lake() -> OrbitMQError:
     return ConfigurationError("input lake has no pending messages of brokers")
-
-
-# ------------------------------------------------------------------------------------------------------------- topics
-
-
-def of_topics(names: TopicNames) -> Column:
-    """Whether a message is of these topics."""
-    topic = f.col("topic")
-    named = topic.isin(*names.names)
-    if not names.stars:
-        return named
-    own = topic.startswith(RETRY_PREFIX) | topic.startswith(DLQ_PREFIX) | topic.endswith(REPLY_TOPIC_SUFFIX)
-    own |= topic.startswith(SYSTEM_TOPIC_PREFIX) | topic.isin(*SYSTEM_TOPICS)
-    return named | (topic.rlike(f"^({names.pattern})$") & ~own)
 
 
 def _stored_within(frame: DataFrame, options: AuditJob) -> DataFrame:
