@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+import orbitmq.spark
 from orbitmq.client import Message, MessageExt
 from orbitmq.client.sync import LitePullConsumer, Producer
 from orbitmq.errors import ConfigurationError, SourceError
@@ -170,6 +171,10 @@ def test_what_the_log_lets_go_comes_back_from_the_archive(
         run_job(archive.JOB, spark, nameServer=server, lake=tmp_path / "lake", topics="Kept")
         wait_until(lambda: not any(file.exists() for file in full), 60, "the log has let go what is archived")
         assert len(received(server, "Kept")) == 10, "those of the last file"
+        with Producer("senders", server) as producer:
+            newer = {producer.send(Message("Kept", b"new")).msg_id for _ in range(3)}
+        whole = orbitmq.spark.history(spark, "Kept", str(tmp_path / "lake"), nameServer=server, columns="msgId")
+        assert sorted(row.msgId for row in whole.collect()) == sorted(sent | newer)
         cluster.create_topic("Back")
         outcome = run_job(
             replay.JOB, spark, nameServer=server, lake=tmp_path / "lake", topics="Kept", to="Back", name="back",
