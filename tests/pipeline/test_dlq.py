@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +10,13 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageExt
 from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline import dlq
-from orbitmq.pipeline.dlq import DlqJob, RedeliveryPlan, deliver
+from orbitmq.pipeline.dlq import DlqJob, RedeliveryPlan, deliver, plan_redelivery
 from orbitmq.pipeline.job import Advance, JobContext
 from orbitmq.pipeline.ledger import Chunk, Origin, open_ledger
 from orbitmq.pipeline.send import SendCounts
@@ -71,7 +73,7 @@ def letters(system: System) -> System:
 
 
 def test_dead_letters_are_told_apart_and_each_is_sent_once(
-    spark: SparkSession, letters: System, tmp_path: Path
+    spark: SparkSession, letters: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = {"nameServer": letters.namesrv_address, "group": GROUP, "where": "keys <> 'k5' OR keys IS NULL"}
     ledger = tmp_path / "ledger"
@@ -80,6 +82,12 @@ def test_dead_letters_are_told_apart_and_each_is_sent_once(
     assert told.counts == {"dead letters": COUNT + 2, "chosen": COUNT + 1}
     heaps = {(row["origin"], row["redelivered"]): row["messages"] for row in told.table}
     assert heaps == {(TOPIC, 0): COUNT, (TOPIC, 3): 1, ("unknown", 0): 1}
+
+    with monkeypatch.context() as small:
+        small.setattr(dlq, "PARTITION_RECORDS_MAX", 3)  # the places of a partition are on the driver at once
+        read = dlq.dead_letters(spark, DlqJob.parse({"nameServer": letters.namesrv_address, "group": GROUP}))
+        sizes = read.rdd.mapPartitions(lambda rows: [len(list(rows))]).collect()
+        assert (sum(sizes), max(sizes)) == (COUNT + 2, 3)
 
     dry = run_job(dlq.JOB, spark, **shared, ledger=ledger, dryRun=True)
     assert (dry.counts["to send"], dry.counts["redelivered too often"]) == (COUNT - 1, 1)
@@ -97,7 +105,10 @@ def test_dead_letters_are_told_apart_and_each_is_sent_once(
         with open_ledger(ledger) as opened:
             (last,) = dlq.dead_letters(spark, options).where("keys = 'k5'").collect()
             place = Origin(LETTERS, last.brokerName, last.queueId, last.queueOffset, last.msgId)
-            assert deliver(spark, options, opened.plan("retry", [place])).messages == 1
+            opened.select([place])
+            chunk = opened.plan("retry", 1)
+            assert chunk is not None
+            assert deliver(spark, options, chunk).messages == 1
         resumed = run_job(dlq.JOB, spark, **shared, ledger=ledger)
         assert resumed.counts["in flight when a run ended"] == 1
         assert (resumed.counts["sent"], resumed.counts["found stored"]) == (0, 1)
@@ -131,7 +142,8 @@ def test_a_run_with_a_rate_tells_how_far_it_is_every_half_minute(
     context = JobContext(DlqJob(group="g", rate=2), lambda: None, progress)  # type: ignore[arg-type,return-value]
     new = [Origin("t", "b", 0, offset, f"id{offset}") for offset in range(130)]
     with open_ledger(tmp_path / "ledger") as ledger:
-        counts = dlq.redeliver(context, ledger, RedeliveryPlan([], new, 0, 0, 0))
+        ledger.select(new)
+        counts = dlq.redeliver(context, ledger, RedeliveryPlan(len(new)))
     assert told == [0, 60, 120, 130]
     assert (counts["sent"], counts["gone meanwhile"]) == (130, 0)
 
@@ -150,15 +162,48 @@ def test_a_file_that_is_no_ledger_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_chunk_is_known_from_the_moment_it_is_planned(tmp_path: Path) -> None:
-    messages = [Origin("t", "b", 0, offset, f"id{offset}") for offset in range(3)]
+    messages = [Origin("t", "b", 0, offset, f"id{offset}") for offset in range(5)]
     with open_ledger(tmp_path / "ledger") as ledger:
-        chunk = ledger.plan("retry", messages)
+        ledger.select(reversed(messages))
+        chunk = ledger.plan("retry", 3)
+        assert chunk is not None
+        assert chunk.messages == messages[:3], "in the order of their places"
+        assert ledger.selected == 2
     with open_ledger(tmp_path / "ledger") as ledger:
-        assert ledger.known() == set(messages)
-        assert ledger.unfinished() == [chunk]
+        assert [ledger.knows(message) for message in messages] == [True] * 3 + [False] * 2
+        assert list(ledger.unfinished()) == [chunk]
+        assert (ledger.selected, ledger.in_flight, ledger.sent) == (0, 3, 0)
         ledger.finish(chunk)
-        assert ledger.unfinished() == []
-        assert ledger.known() == set(messages)
+        assert list(ledger.unfinished()) == []
+        assert (ledger.in_flight, ledger.sent) == (0, 3)
+        assert ledger.knows(messages[0])
+        assert ledger.plan("retry", 3) is None
+
+
+def test_the_memory_of_the_driver_does_not_grow_with_the_letters(spark: SparkSession, tmp_path: Path) -> None:
+    """Each of their places takes more than 200 bytes in memory."""
+    letters, options = 60_000, DlqJob(group=GROUP)
+    places = f.lit("broker-a").alias("brokerName"), f.lit(0).alias("queueId"), f.col("id").alias("queueOffset")
+    others = f.format_string("%032d", "id").alias("msgId"), f.lit(0).alias("redeliveries"), f.lit(TOPIC).alias("origin")
+    frame = spark.range(0, letters, 1, letters // 5000).select(*places, *others)
+    with open_ledger(tmp_path / "ledger") as ledger:
+        sent = [Origin(LETTERS, "broker-a", 0, offset, f"{offset:032}") for offset in range(0, letters, 2)]
+        ledger.select(sent)
+        chunk = ledger.plan("retry", letters)
+        assert chunk is not None
+        ledger.finish(chunk)
+        del sent, chunk
+        tracemalloc.start()
+        try:
+            plan = plan_redelivery(frame, options, ledger)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert plan == RedeliveryPlan(letters // 2, sent_before=letters // 2)
+        assert peak < letters * 100
+        last = ledger.plan("retry", 1)
+        assert last is not None
+        assert last.messages == [Origin(LETTERS, "broker-a", 0, 1, f"{1:032}")]
 
 
 def test_a_chunk_reads_no_more_than_its_queues_and_offsets() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -33,6 +34,8 @@ COLUMNS = (
 PLACE = ("brokerName", "queueId", "queueOffset")
 CHUNK_SIZE = 5000  # messages sent together by one task: what may be in doubt after a run that fails
 CHUNK_SECONDS = 30  # with a rate, a chunk takes no longer: progress and ledger are updated after each chunk
+SELECTION_SIZE = 10_000  # messages that are selected in one transaction of the ledger
+PARTITION_RECORDS_MAX = 100_000  # the driver has the places of two partitions in memory at once: about 30 MB
 ROWS_MAX = 100  # of the closing table; the largest groups come first
 
 
@@ -93,6 +96,7 @@ def dead_letters(spark: SparkSession, options: DlqJob, **narrower: str) -> DataF
     wanted = narrower or expected(options)
     reader = spark.read.format(TopicSource.name()).options(**connection(options), **wanted)
     reader = reader.options(columns=",".join(COLUMNS), failOnDataLoss="false")
+    reader = reader.option("maxRecordsPerPartition", PARTITION_RECORDS_MAX)
     hours = (f.unix_millis(f.current_timestamp()) - f.unix_millis("storeTimestamp")) / 3_600_000
     frame = reader.load() if narrower else reader.load(dlq_topic(options.group))
     return frame.withColumns(
@@ -131,32 +135,34 @@ def _property(name: str) -> Column:
 
 @dataclass(frozen=True)
 class RedeliveryPlan:
-    """What a run sends: chunks that were in flight when an earlier run failed, and messages that were never sent."""
+    """What a run sends, in numbers: the messages are in the ledger. Those in flight when an earlier run failed come
+    first."""
 
-    resumed: Sequence[Chunk]
-    new: Sequence[Origin]
-    sent_before: int
-    worn_out: int
-    homeless: int
+    new: int
+    in_flight: int = 0
+    sent_before: int = 0
+    worn_out: int = 0
+    homeless: int = 0
 
     @property
     def counts(self) -> dict[str, int | str]:
         return {
             "sent before": self.sent_before,
-            "in flight when a run ended": sum(len(chunk.messages) for chunk in self.resumed),
+            "in flight when a run ended": self.in_flight,
             "redelivered too often": self.worn_out,
-            "to send": len(self.new),
+            "to send": self.new,
         }
 
 
 def plan_redelivery(chosen: DataFrame, options: DlqJob, ledger: RedeliveryLedger) -> RedeliveryPlan:
-    """Which of the chosen messages to send."""
-    known, topic = ledger.known(), dlq_topic(options.group)
-    new: list[Origin] = []
+    """Select in the ledger which of the chosen messages to send. The driver reads their places partition by partition,
+    and holds two of them at most."""
+    topic = dlq_topic(options.group)
     worn_out = homeless = 0
-    for row in chosen.select(*PLACE, "msgId", "redeliveries", "origin").orderBy(*PLACE).collect():
+    new: list[Origin] = []
+    for row in chosen.select(*PLACE, "msgId", "redeliveries", "origin").toLocalIterator(prefetchPartitions=True):
         message = Origin(topic, row.brokerName, row.queueId, row.queueOffset, row.msgId)
-        if message in known:
+        if ledger.knows(message):
             continue
         if row.redeliveries >= options.redeliveries_max:
             worn_out += 1
@@ -164,30 +170,32 @@ def plan_redelivery(chosen: DataFrame, options: DlqJob, ledger: RedeliveryLedger
             homeless += 1
         else:
             new.append(message)
-    resumed = ledger.unfinished()
-    return RedeliveryPlan(resumed, new, len(known) - sum(len(chunk.messages) for chunk in resumed), worn_out, homeless)
+        if len(new) >= SELECTION_SIZE:
+            ledger.select(new)
+            new.clear()
+    ledger.select(new)
+    return RedeliveryPlan(ledger.selected, ledger.in_flight, ledger.sent, worn_out, homeless)
 
 
 def redeliver(context: JobContext[DlqJob], ledger: RedeliveryLedger, selection: RedeliveryPlan) -> dict[str, int | str]:
     """Send chunk by chunk. Each is in the ledger before it is sent."""
-    options, new = context.options, selection.new
     began, sent, done = time.monotonic(), SendCounts(), 0
-    total = sum(len(chunk.messages) for chunk in selection.resumed) + len(new)
-    with context.progress(f"dead letters of {options.group}", "messages") as advance:
+    total = selection.in_flight + selection.new
+    with context.progress(f"dead letters of {context.options.group}", "messages") as advance:
         advance(0, total)
-        for chunk in selection.resumed:
-            sent += deliver(context.spark(), options, chunk)
-            ledger.finish(chunk)
-            advance(done := done + len(chunk.messages), total)
-        size = min(CHUNK_SIZE, options.rate * CHUNK_SECONDS) or CHUNK_SIZE
-        for start in range(0, len(new), size):
-            chunk = ledger.plan(options.target, new[start : start + size])
-            sent += deliver(context.spark(), options, chunk)
+        for chunk in chain(ledger.unfinished(), _planned(context.options, ledger)):
+            sent += deliver(context.spark(), context.options, chunk)
             ledger.finish(chunk)
             advance(done := done + len(chunk.messages), total)
     gone = total - sent.messages - sent.skipped
     told = {"sent": sent.messages, "found stored": sent.skipped, "gone meanwhile": gone}
     return {**told, "seconds": f"{time.monotonic() - began:.1f}"}
+
+
+def _planned(options: DlqJob, ledger: RedeliveryLedger) -> Iterator[Chunk]:
+    size = min(CHUNK_SIZE, options.rate * CHUNK_SECONDS) or CHUNK_SIZE
+    while chunk := ledger.plan(options.target, size):
+        yield chunk
 
 
 def deliver(spark: SparkSession, options: DlqJob, chunk: Chunk) -> SendCounts:
