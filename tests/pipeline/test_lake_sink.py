@@ -1,4 +1,4 @@
-"""How far the archive is reaches every broker that can be told; what cannot be told is said, and stops nothing else."""
+"""The progress of an archive is committed to every broker that a name server knows; other queues are logged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from orbitmq.lake.manifest import Reached
 from orbitmq.pipeline.lake_options import ARCHIVE_GROUP
-from orbitmq.pipeline.lake_sink import SinkOptions, tell
+from orbitmq.pipeline.lake_sink import SinkOptions, commit_progress
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import UpdateConsumerOffsetHeader
@@ -31,20 +31,20 @@ def point(topic: str, broker: str, following: int) -> Reached:
         (point("orders", "store", 5), "orders/store/0"),
     ],
 )
-def test_what_no_name_server_knows_keeps_no_progress_from_the_others(
+def test_unknown_queues_do_not_stop_the_progress_of_others(
     stranger: Reached, first: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ScriptedPeer(agreeable) as broker:
         routes = {topic: {"broker-a": (1, broker.address)} for topic in ("orders", "pays")}
         with ScriptedPeer(name_server_script(routes)) as server:
             options = SinkOptions.parse({"nameServer": server.address})
-            tell(options, [stranger, point("orders", "broker-a", 3), point("pays", "broker-a", 4)])
-        told = [
+            commit_progress(options, [stranger, point("orders", "broker-a", 3), point("pays", "broker-a", 4)])
+        commits = [
             asked.header(UpdateConsumerOffsetHeader)
             for asked in broker.requests
             if asked.code == RequestCode.UPDATE_CONSUMER_OFFSET
         ]
-    assert {(one.consumer_group, one.topic, one.commit_offset) for one in told} == {
+    assert {(one.consumer_group, one.topic, one.commit_offset) for one in commits} == {
         (ARCHIVE_GROUP, "orders", 3), (ARCHIVE_GROUP, "pays", 4),
     }  # fmt: skip
-    assert f"event=archive_progress_not_told group={ARCHIVE_GROUP} queues=1 first={first} " in caplog.text
+    assert f"event=archive_progress_not_committed group={ARCHIVE_GROUP} queues=1 first={first} " in caplog.text

@@ -92,14 +92,14 @@ class LakePublisher(DataSourceStreamArrowWriter):
             LOG.info("event=lake_batch batch=%d files=%d rows=%d new=%s", batchId, len(files),
                      sum(file.rows for file in files), is_new)  # fmt: skip
         if self._options.name_servers:
-            tell(self._options, reached)
+            commit_progress(self._options, reached)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing was published. The files are swept later."""
         LOG.warning("event=lake_batch_aborted batch=%d tasks=%d", batchId, len(messages))
 
 
-def tell(options: SinkOptions, points: Sequence[Reached]) -> None:
+def commit_progress(options: SinkOptions, points: Sequence[Reached]) -> None:
     """Commit the progress of the archive to the brokers. Failures are logged, as the next batch commits more. Deleted
     topics and brokers that are not registered are skipped."""
     offsets = {MessageQueue(point.topic, point.broker, point.queue): point.next for point in points}
@@ -108,8 +108,8 @@ def tell(options: SinkOptions, points: Sequence[Reached]) -> None:
         places = cluster.look_up(sorted({queue.topic for queue in offsets})).queues
         if strangers := sorted(offsets.keys() - places.keys()):
             first = f"{strangers[0].topic}/{strangers[0].broker_name}/{strangers[0].queue_id}"
-            LOG.warning("event=archive_progress_not_told group=%s queues=%d first=%s error=no name server knows it",
-                        options.group, len(strangers), first)  # fmt: skip
+            text = "event=archive_progress_not_committed group=%s queues=%d first=%s error=no name server knows it"
+            LOG.warning(text, options.group, len(strangers), first)
         OffsetReporter(cluster, options.group).report(offsets, places)
     except SourceError as error:
-        LOG.warning("event=archive_progress_not_told group=%s error=%s", options.group, error)
+        LOG.warning("event=archive_progress_not_committed group=%s error=%s", options.group, error)
