@@ -110,6 +110,32 @@ def test_an_error_is_one_line(capsys: pytest.CaptureFixture[str], given: str, co
     assert capsys.readouterr().err == text
 
 
+@pytest.mark.parametrize(
+    ("flags", "variable", "culprit"),
+    [
+        (("--master", "sc://host:15002/;token=hush"), "", "option master"),
+        (("--spark-conf", "spark.remote=sc://host/;token=hush"), "", "option sparkConf"),
+        (("--spark-conf", "spark.api.mode=connect"), "", "option sparkConf"),
+        ((), "sc://host/;token=hush", "the environment variable SPARK_REMOTE"),
+    ],
+)
+@pytest.mark.parametrize("job", ["compact", "rebuild", "archive"])
+def test_spark_connect_is_refused_at_the_start_with_the_remedy(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    job: str,
+    flags: tuple[str, ...],
+    variable: str,
+    culprit: str,
+) -> None:
+    if variable:
+        monkeypatch.setenv("SPARK_REMOTE", variable)
+    assert command.main([job, *flags]) == 2, "before options that are missing"
+    error = capsys.readouterr().err
+    assert f"pipeline {job}: {culprit} selects Spark Connect, and jobs do not run there; run the job" in error
+    assert "hush" not in error
+
+
 def test_what_spark_says_of_its_surroundings_is_put_plainly(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["sample", "--name-server", "mute"]) == 1
     told = capsys.readouterr().err

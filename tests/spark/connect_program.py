@@ -1,5 +1,5 @@
-"""What a client of Spark Connect does: bring orbitmq along, then read and write. The server's Python has none.
-`connect_program.py URL NAME_SERVER SOURCE TARGET`.
+"""What a client of Spark Connect does: bring orbitmq along, then read and write. The server's Python has none. Then it
+tries jobs, which do not run there. `connect_program.py URL NAME_SERVER SOURCE TARGET`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 from pyspark.sql import SparkSession
 
 import orbitmq.spark
+from orbitmq.pipeline import command
 
 
 def main(url: str, name_server: str, source: str, target: str) -> None:
@@ -21,7 +22,9 @@ def main(url: str, name_server: str, source: str, target: str) -> None:
     writer.option("topic", target).save()
     read = spark.read.format("orbitmq").option("nameServer", name_server).load(target)
     counted = spark.sql("SELECT count(DISTINCT body) AS number FROM source").collect()[0]
-    print(json.dumps({"source": counted.number, "target": read.select("body").distinct().count()}))
+    found = {"source": counted.number, "target": read.select("body").distinct().count()}
+    codes = [command.main([*job, "/there/is/none"]) for job in (("compact", "--lake"), ("rebuild", "--path"))]
+    print(json.dumps(found | {"codes": codes}))
     spark.stop()
 
 

@@ -103,4 +103,6 @@ def test_a_client_of_spark_connect_brings_orbitmq_to_the_server(
         own = {**os.environ, "PYTHONPATH": str(CLIENT_PACKAGES)}
         found = subprocess.run(command, capture_output=True, text=True, check=False, env=own)
         assert found.returncode == 0, found.stderr
-    assert json.loads(found.stdout.splitlines()[-1]) == {"source": COUNT, "target": COUNT}
+    assert json.loads(found.stdout.splitlines()[-1]) == {"source": COUNT, "target": COUNT, "codes": [2, 2]}
+    for job in ("compact", "rebuild"):
+        assert f"orbitmq pipeline {job}: this process selects Spark Connect, and jobs do not run there" in found.stderr

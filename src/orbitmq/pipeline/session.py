@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline.archive_stream import ArchiveSource
@@ -24,7 +25,10 @@ from orbitmq.spark import register, ship
 from orbitmq.spark.session import check_worker_python
 
 LOG_LEVEL = "spark.log.level"
+API_MODE = "spark.api.mode"
+CLASSIC = "classic"
 SETTINGS = {
+    API_MODE: CLASSIC,  # whatever the environment's default is
     "spark.python.unix.domain.socket.enabled": "true",  # tasks cost less than half as much as over TCP
     "spark.speculation": "false",  # a second copy of a task that sends would send twice
     "spark.sql.session.timeZone": "UTC",
@@ -39,12 +43,15 @@ LOCAL = {
 }  # only this process needs to reach it
 DATA_SOURCES = (ArchiveSource, LakeSink)  # of the jobs alone
 SUBMITTED = "SPARK_ENV_LOADED"  # spark-submit's scripts set it
+CONNECT = "sc://"
+REMOTE = "SPARK_REMOTE"  # environment variable: the Spark Connect server of sessions that name none
 
 
 @contextmanager
 def session_of(name: str, options: JobOptions) -> Iterator[Callable[[], SparkSession]]:
     """Yields a function that starts the session of the job `name` once. The session is stopped at the end, unless it
-    was running before."""
+    was running before. ConfigurationError before anything else if the session would be one of Spark Connect."""
+    refuse_connect(options)
     made: list[SparkSession] = []
     running = SparkSession.getActiveSession()
 
@@ -65,6 +72,23 @@ def session_of(name: str, options: JobOptions) -> Iterator[Callable[[], SparkSes
             if running is None:
                 with suppress(Py4JError):  # an interruption may break the connection; the JVM ends with this process
                     session.stop()
+
+
+def refuse_connect(options: JobOptions) -> None:
+    """ConfigurationError if a session for these options would be one of Spark Connect. Jobs use RDDs and the
+    counts of finished tasks, which only classic sessions have. The address is not repeated: it may contain a token."""
+    given = _given(options.spark_conf)
+    causes = {
+        "option master": options.master.startswith(CONNECT),
+        "option sparkConf": "spark.remote" in given or given.get(API_MODE, CLASSIC) != CLASSIC,
+        f"the environment variable {REMOTE}": REMOTE in os.environ,
+        "this process": is_remote(),
+    }
+    if found := [cause for cause, is_there in causes.items() if is_there]:
+        raise ConfigurationError(
+            f"{found[0]} selects Spark Connect, and jobs do not run there; run the job in a process of its own, with "
+            "--master spark://HOST:7077 for example, or with spark-submit (see `orbitmq pipeline pack`)"
+        )
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
