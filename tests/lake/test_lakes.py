@@ -18,12 +18,23 @@ from orbitmq.errors import ConfigurationError, LakeConflict, LakeError
 from orbitmq.lake.delta import DeltaLake
 from orbitmq.lake.formats import DELTA, FORMATS, existing_lake, formats_at, open_lake
 from orbitmq.lake.iceberg import IcebergLake
-from orbitmq.lake.lakes import GRACE_MS, ORPHAN_AGE_MS, Lake, sweep
+from orbitmq.lake.lakes import TASK_MS_MAX, Lake, Swept, sweep
+from orbitmq.lake.layout import is_message_file
 from orbitmq.lake.manifest import LakeFile, Reached
 from orbitmq.lake.message_files import LakeWriter, merged
 from orbitmq.lake.storage import StorageLocation
+from orbitmq.lake.versions import DAY_MS, HOUR_MS
 from orbitmq.runtime.clock import SystemClock
-from tests.support.lakes import FIRST_DAY, as_engines_read, batch, iceberg_table, read_messages, rewritten, rows
+from tests.support.lakes import (
+    FIRST_DAY,
+    as_engines_read,
+    batch,
+    current_version,
+    iceberg_table,
+    read_messages,
+    rewritten,
+    rows,
+)
 
 QUERY, OTHER = "6d7c0c1e-query", "other"
 
@@ -90,21 +101,69 @@ def test_files_are_replaced_in_one_step_by_one(opened: Callable[[], Lake]) -> No
     assert opened().last_batch(QUERY) == 3
 
 
-def test_what_is_nobodys_is_swept_and_what_is_read_stays(opened: Callable[[], Lake]) -> None:
+def age(lake: Lake, days: int) -> None:
+    """Let all files be so old, also those of the log of a Delta table."""
+    changed_ns = (SystemClock().now_ms() - days * DAY_MS) * 1_000_000
+    for found in lake.place.files():
+        os.utime(lake.place.folder / found.path, ns=(changed_ns,) * 2)
+
+
+def swept_messages(lake: Lake, now_ms: int) -> list[str]:
+    return [path for path in sweep(lake, now_ms).removed if is_message_file(path)]
+
+
+@pytest.mark.parametrize("days", [None, 2, 60])
+def test_versions_are_readable_for_as_long_as_the_table_says(opened: Callable[[], Lake], days: int | None) -> None:
     lake = opened()
-    now_ms = SystemClock().now_ms()
     for number in range(2):
         lake.commit(QUERY, number, written(lake, "T", range(number, number + 1)))
-    old = lake.files()
+    if days is not None:
+        lake.set_keep_ms(days * DAY_MS)
+    keep_ms = opened().keep_ms()
+    assert keep_ms == (days or 7) * DAY_MS
+    age(lake, 100)
+    old, version, before_ms = lake.files(), current_version(lake), SystemClock().now_ms()
     lake.replace(old, merged(lake.place, old, "compact"))
-    (orphan,) = written(lake, "T", range(7, 8))
-    assert sweep(lake, now_ms) == [], "a task may still be at it"
-    for found in lake.place.files():
-        os.utime(lake.place.folder / found.path, ns=((now_ms - ORPHAN_AGE_MS - 1) * 1_000_000,) * 2)
-    assert sweep(opened(), now_ms) == [orphan.path]
-    later_ms = now_ms + GRACE_MS + 60_000
-    assert sweep(opened(), later_ms) == [file.path for file in old], "no reader from before is left"
+    after_ms = SystemClock().now_ms()
+    for now_ms in (before_ms, before_ms - 20 + keep_ms):  # then it had just been replaced; times of files are coarse
+        assert swept_messages(opened(), now_ms) == []
+        assert sorted(as_engines_read(opened(), version)["msgId"].to_pylist()) == expected(0, 1)
+    assert sweep(opened(), after_ms).kept >= len(old)
+    assert swept_messages(opened(), after_ms + 1000 + keep_ms) == [file.path for file in old], "no reader is left"
     assert ids(opened()) == expected(0, 1)
+    assert sorted(as_engines_read(opened())["msgId"].to_pylist()) == expected(0, 1)
+    assert sweep(opened(), after_ms + 1000 + keep_ms).removed == [], "nothing is left over"
+    if isinstance(lake, DeltaLake):
+        log_seconds = {None: None, 2: 30 * 86_400, 60: 60 * 86_400}[days]
+        properties = DeltaTable(lake.place.root).metadata().configuration
+        assert properties.get("delta.logRetentionDuration") == (log_seconds and f"interval {log_seconds} seconds")
+
+
+def test_files_of_no_batch_go_when_no_task_may_still_publish_them(opened: Callable[[], Lake]) -> None:
+    lake = opened()
+    lake.commit(QUERY, 0, written(lake, "T", range(1)))
+    (orphan,) = written(lake, "T", range(7, 8))
+    age(lake, 7)
+    assert swept_messages(lake, SystemClock().now_ms() + HOUR_MS) == [], "versions are kept for 7 days"
+    lake.set_keep_ms(DAY_MS)
+    assert swept_messages(opened(), SystemClock().now_ms()) == [orphan.path]
+    lake.set_keep_ms(HOUR_MS)
+    (orphan,) = written(lake, "T", range(7, 8))
+    assert swept_messages(lake, SystemClock().now_ms() + TASK_MS_MAX) == [], "a task may still be at it"
+    assert swept_messages(lake, SystemClock().now_ms() + TASK_MS_MAX + HOUR_MS) == [orphan.path]
+    assert ids(opened()) == expected(0)
+
+
+def test_versions_that_another_engine_names_do_not_expire(tmp_path: Path) -> None:
+    lake = open_lake("iceberg", StorageLocation(str(tmp_path)), SystemClock().now_ms)
+    lake.commit(QUERY, 0, written(lake, "T", range(1)))
+    version = current_version(lake)
+    iceberg_table(lake).manage_snapshots().create_tag(version, "audited").commit()
+    old = lake.files()
+    age(lake, 100)
+    lake.replace(old, merged(lake.place, old, "compact"))
+    assert swept_messages(lake, SystemClock().now_ms() + 50 * DAY_MS) == []
+    assert as_engines_read(lake, version)["msgId"].to_pylist() == expected(0)
 
 
 def test_what_another_format_published_is_safe(opened: Callable[[], Lake]) -> None:
@@ -125,7 +184,7 @@ def test_nothing_is_swept_where_nothing_is_published(opened: Callable[[], Lake])
     """The catalog may be the wrong one."""
     lake = opened()
     written(lake, "T", range(3))
-    assert sweep(lake, SystemClock().now_ms() + 2 * ORPHAN_AGE_MS) == []
+    assert sweep(lake, SystemClock().now_ms() + 50 * DAY_MS) == Swept()
 
 
 def test_an_unknown_format_is_named(tmp_path: Path) -> None:
@@ -157,7 +216,7 @@ def test_a_table_that_another_engine_has_rewritten_is_still_the_lake(opened: Cal
         assert made.rows == rows_of_it
         lake.replace(old, [made])
     theirs = {file.path for file in lake.place.files() if not file.path.startswith("messages/")}
-    assert sweep(lake, SystemClock().now_ms() + 2 * ORPHAN_AGE_MS)
+    assert sweep(lake, SystemClock().now_ms() + 50 * DAY_MS).removed
     assert ids(opened()) == sorted([*expected(0, 1, 2), *(f"%DLQ%a|b-broker-a-0-{offset}" for offset in range(2))])
     left = {file.path for file in lake.place.files()}
     assert {path for path in theirs if path.endswith("c000.zstd.parquet")} <= left, "their files are theirs to remove"
@@ -310,7 +369,7 @@ def test_progress_outlives_what_others_do_to_the_table(opened: Callable[[], Lake
     if isinstance(lake, DeltaLake):
         table = DeltaTable(lake.place.root)
         table.create_checkpoint()
-    sweep(lake, SystemClock().now_ms() + 2 * ORPHAN_AGE_MS)
+    sweep(lake, SystemClock().now_ms() + 50 * DAY_MS)
     lake.commit(QUERY, 2, written(lake, "T", range(2, 3)), [point("T", 0, 3)])
     assert opened().reached(opened().snapshot().version, ["T"]) == [point("T", 0, 3), point("T", 1, 2)]
 

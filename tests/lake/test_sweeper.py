@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from orbitmq.lake.formats import DELTA, open_lake
-from orbitmq.lake.lakes import ORPHAN_AGE_MS, SWEEP_INTERVAL_MS, Lake, Sweeper
+from orbitmq.lake.lakes import SWEEP_INTERVAL_MS, TASK_MS_MAX, Lake, Sweeper
 from orbitmq.lake.manifest import LakeFile
 from orbitmq.lake.message_files import LakeWriter
 from orbitmq.lake.storage import StorageLocation
+from orbitmq.lake.versions import KEEP_MS
 from orbitmq.runtime.clock import ManualClock
 from tests.support.lakes import batch, rows
+
+AGE_MS = KEEP_MS + TASK_MS_MAX
 
 
 def written(lake: Lake, clock: ManualClock) -> LakeFile:
@@ -32,11 +35,11 @@ def test_what_is_nobodys_goes_while_the_archive_goes_on(tmp_path: Path) -> None:
     written(lake, clock)
     sweeper = Sweeper(lake, clock)
     seen = []
-    for _ in range(0, ORPHAN_AGE_MS + SWEEP_INTERVAL_MS, SWEEP_INTERVAL_MS // 2):
+    for _ in range(0, AGE_MS + SWEEP_INTERVAL_MS, SWEEP_INTERVAL_MS // 2):
         sweeper.sweep_if_due()
         seen.append(sweeper.removed)
         clock.advance(SWEEP_INTERVAL_MS // 2)
-    assert seen[: ORPHAN_AGE_MS // (SWEEP_INTERVAL_MS // 2)] == [0] * 8, "no earlier than a day"
+    assert seen[: AGE_MS // (SWEEP_INTERVAL_MS // 2)] == [0] * 64, "no earlier than a day after a week"
     assert seen[-1] == 1
     assert len(list(tmp_path.rglob("*.parquet"))) == 1, "what is published stays"
 
@@ -49,7 +52,7 @@ def test_a_sweep_that_fails_is_told_and_tried_again(
     lake.commit("query", 0, [written(lake, clock)])
     written(lake, clock)
     sweeper = Sweeper(lake, clock)
-    clock.advance(ORPHAN_AGE_MS)
+    clock.advance(AGE_MS)
     with monkeypatch.context() as broken:
         broken.setattr(StorageLocation, "remove", lambda *_: (tmp_path / "nothing").unlink())
         sweeper.sweep_if_due()

@@ -73,11 +73,20 @@ def iceberg_table(lake: Lake) -> Table:
     return table
 
 
-def as_engines_read(lake: Lake) -> pa.Table:
-    """All rows, as the library of the table's format reads them."""
+def current_version(lake: Lake) -> int:
+    """What `as_engines_read` finds again later."""
     if isinstance(lake, DeltaLake):
-        return DeltaTable(lake.place.root).to_pyarrow_table()
-    return iceberg_table(lake).scan().to_arrow()
+        return DeltaTable(lake.place.root).version()
+    snapshot = iceberg_table(lake).current_snapshot()
+    assert snapshot is not None
+    return snapshot.snapshot_id
+
+
+def as_engines_read(lake: Lake, version: int | None = None) -> pa.Table:
+    """All rows of the current or another version, as the library of the table's format reads them."""
+    if isinstance(lake, DeltaLake):
+        return DeltaTable(lake.place.root, version=version).to_pyarrow_table()
+    return iceberg_table(lake).scan(snapshot_id=version).to_arrow()
 
 
 def rewritten(lake: Lake) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from urllib.parse import unquote
 
@@ -22,14 +23,19 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 
 from orbitmq.errors import LakeConflict, LakeError
-from orbitmq.lake.lakes import GRACE_MS, Snapshot, repeated
+from orbitmq.lake.lakes import Snapshot, Versions, changing, repeated
+from orbitmq.lake.layout import is_message_file
 from orbitmq.lake.manifest import LakeFile, Reached
 from orbitmq.lake.message_files import read_row_count, read_schema
 from orbitmq.lake.schemas import DAY, PARTITIONS, TOPIC, changes, plain_schema
 from orbitmq.lake.storage import StorageLocation
+from orbitmq.lake.versions import DAY_MS, KEEP_MS, interval, interval_ms
 
 # What a table may demand of its readers and these jobs cannot do: to omit rows of a file, and to rename its columns.
 FOREIGN_FEATURES = {"deletionVectors", "columnMapping"}
+KEEP_FILES = "delta.deletedFileRetentionDuration"  # for how long VACUUM leaves replaced files, 7 days by default
+KEEP_LOG = "delta.logRetentionDuration"  # for how long the log has the versions
+LOG_MS = 30 * DAY_MS  # the default of the second
 QUEUES_PROPERTY = "orbitmq.queues"  # JSON topic -> broker -> list of queue ids
 Queues = dict[str, dict[str, list[int]]]
 
@@ -41,6 +47,7 @@ class DeltaLake:
 
     def __init__(self, place: StorageLocation, now_ms: Callable[[], int]) -> None:
         self.place = place
+        self._name = f"the Delta table {place.root}"
         self._now_ms = now_ms
 
     def last_batch(self, query_id: str) -> int:
@@ -100,7 +107,7 @@ class DeltaLake:
         try:
             table.load_as_version(datetime.fromtimestamp(time_ms / 1000, UTC))
         except (DeltaError, OSError) as error:
-            raise LakeError(f"the Delta table {self.place.root} has no version of that time: {error}") from error
+            raise LakeError(f"{self._name} has no version of that time: {error}") from error
         return str(table.version())
 
     def reached(self, version: str, topics: Collection[str]) -> list[Reached]:
@@ -112,17 +119,31 @@ class DeltaLake:
                 points.append(Reached(topic=topic, broker=broker, queue=queue, next=point))
         return points
 
-    def settle(self, now_ms: int) -> Collection[str]:
+    def keep_ms(self) -> int:
+        table = self._table()
+        text = None if table is None else table.metadata().configuration.get(KEEP_FILES)
+        return KEEP_MS if text is None else interval_ms(text)
+
+    def set_keep_ms(self, keep_ms: int) -> None:
+        properties = {KEEP_FILES: interval(keep_ms), KEEP_LOG: interval(max(keep_ms, LOG_MS))}
+
+        def change() -> None:
+            table = self._table()
+            if table is not None and properties.items() - table.metadata().configuration.items():
+                with self._changing():
+                    table.alter.set_table_properties(properties)
+
+        repeated(change)
+
+    def owns(self, path: str) -> bool:
+        return is_message_file(path)
+
+    def settle(self, since_ms: int) -> Versions:
+        """The log is not read for the versions since then: files that only they have are younger."""
         table = self._table()
         if table is None:
-            return set()
-        kept = _paths(table)
-        for entry in table.history():  # the newest first
-            version, written_ms = entry["version"], entry.get("timestamp", now_ms)
-            if written_ms + GRACE_MS <= now_ms or not version:
-                break
-            kept |= _paths(self._opened(version - 1))
-        return kept
+            return Versions()
+        return Versions(_paths(table), _paths(self._opened(int(self.version_at(since_ms)))))
 
     # ----------------------------------------------------------------------------------------------------- the table
 
@@ -131,7 +152,7 @@ class DeltaLake:
             raise LakeError(f"{version!r} is no version of a Delta table; versions are numbers")
         table = self._table(int(version) if version else None)
         if table is None:
-            raise LakeError(f"the Delta table {self.place.root} does not exist yet")
+            raise LakeError(f"{self._name} does not exist yet")
         return table
 
     def _table(self, version: int | None = None) -> DeltaTable | None:
@@ -141,7 +162,7 @@ class DeltaLake:
             return None
         if foreign := FOREIGN_FEATURES.intersection(table.protocol().reader_features or ()):
             raise LakeError(
-                f"the Delta table {self.place.root} has the feature {min(foreign)}, which the jobs cannot read; "
+                f"{self._name} has the feature {min(foreign)}, which the jobs cannot read; "
                 "purge its deleted rows and drop the feature with the engine that added it"
             )
         return table
@@ -153,18 +174,20 @@ class DeltaLake:
             raise
         except (DeltaError, OSError) as error:
             at = "" if version is None else f" at version {version}"
-            raise LakeError(f"the Delta table {self.place.root} cannot be opened{at}: {error}") from error
+            raise LakeError(f"{self._name} cannot be opened{at}: {error}") from error
+
+    def _changing(self) -> AbstractContextManager[None]:
+        return changing(self._name, (CommitFailedError,), (DeltaError, OSError))
 
     def _created(self, schema: pa.Schema) -> DeltaTable:
         by = list(PARTITIONS)
-        try:
-            return DeltaTable.create(self.place.root, schema, mode="ignore", name="orbitmq", partition_by=by)
-        except (DeltaError, OSError) as error:
-            raise LakeError(f"the Delta table {self.place.root} cannot be created: {error}") from error
+        with self._changing():
+            DeltaTable.create(self.place.root, schema, mode="ignore", name="orbitmq", partition_by=by)
+        return self._opened()
 
     def _add_columns(self, table: DeltaTable, schema: pa.Schema) -> None:
         """A commit of its own, before the files that need it: without them, the columns are empty."""
-        with _Changing(self.place):
+        with self._changing():
             table.alter.add_columns(list(DeltaSchema.from_arrow(schema).fields))
 
     def _add_queues(self, table: DeltaTable, reached: Sequence[Reached]) -> None:
@@ -175,7 +198,7 @@ class DeltaLake:
             nested: Queues = {}
             for topic, broker, queue in sorted(every):
                 nested.setdefault(topic, {}).setdefault(broker, []).append(queue)
-            with _Changing(self.place):
+            with self._changing():
                 told = {QUEUES_PROPERTY: json.dumps(nested, separators=(",", ":"))}
                 table.alter.set_table_properties(told, raise_if_not_exists=False)
 
@@ -190,7 +213,7 @@ class DeltaLake:
     def _write(
         self, table: DeltaTable, actions: Sequence[AddAction | RemoveAction], properties: CommitProperties
     ) -> None:
-        with _Changing(self.place):
+        with self._changing():
             table.create_write_transaction(
                 list(actions), "append", table.schema(), list(PARTITIONS), commit_properties=properties
             )
@@ -205,22 +228,6 @@ class DeltaLake:
             rows=read_row_count(self.place, path) if rows is None else int(str(rows)),
             size=int(str(row["size_bytes"])),
         )
-
-
-class _Changing:
-    """Foreign errors of a change in our own words."""
-
-    def __init__(self, place: StorageLocation) -> None:
-        self._place = place
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, CommitFailedError):
-            raise LakeConflict(f"the Delta table {self._place.root} was changed by another job: {error}") from error
-        if isinstance(error, (DeltaError, OSError)):
-            raise LakeError(f"the Delta table {self._place.root} cannot be written: {error}") from error
 
 
 def _schema(table: DeltaTable) -> pa.Schema:

@@ -16,7 +16,7 @@ Now = Callable[[], int]
 
 def open_lake(kind: str, place: StorageLocation, now_ms: Now, catalog: Mapping[str, str] | None = None) -> Lake:
     """The lake at `place`, one of FORMATS; `catalog` is for Iceberg. ConfigurationError for an unknown format.
-    LakeError for an unsuitable place, or one with a lake of another format, whose files would all look like orphans.
+    LakeError for an unsuitable place, or one with a lake of another format, whose files would all seem to be old.
     """
     if kind not in FORMATS:
         raise ConfigurationError(f"unknown lake format {kind!r}; the formats are {', '.join(FORMATS)}")

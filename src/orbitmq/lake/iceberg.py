@@ -11,29 +11,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta
+from contextlib import AbstractContextManager, suppress
+from datetime import date, timedelta
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError, ValidationException
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationException,
+)
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.table import FileScanTask, StaticTable, Table
+from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.utils.concurrent import ExecutorFactory
 
 from orbitmq.errors import LakeConflict, LakeError
-from orbitmq.lake.lakes import GRACE_MS, Snapshot, repeated
-from orbitmq.lake.layout import TABLE_FOLDER
+from orbitmq.lake.lakes import Snapshot, Versions, changing, repeated
+from orbitmq.lake.layout import TABLE_FOLDER, is_message_file, is_metadata
 from orbitmq.lake.manifest import LakeFile, Reached
 from orbitmq.lake.message_files import read_schema
 from orbitmq.lake.schemas import DAY, PARTITIONS, TOPIC, changes, plain_schema
 from orbitmq.lake.storage import StorageLocation
+from orbitmq.lake.versions import KEEP_MS, duration_text, replaced_before
 
 TABLE = "orbitmq.messages"
 CATALOG = "orbitmq"
 BATCH_PROPERTY = "orbitmq.batch."
 PROGRESS_PROPERTY = "orbitmq.archived."  # of a topic: JSON broker -> queue -> first offset that is not archived
 EPOCH = date(1970, 1, 1)
+CONFLICTS = (CommitFailedException, ValidationException)
+KEEP_PROPERTY = "history.expire.max-snapshot-age-ms"  # what engines expire snapshots by
+TABLE_PROPERTIES = {"commit.manifest-merge.enabled": "true"}  # else each batch adds a file that later readers open
 
 
 class IcebergLake:
@@ -47,6 +58,7 @@ class IcebergLake:
 
     def __init__(self, place: StorageLocation, catalog: Mapping[str, str] | None = None) -> None:
         self.place = place
+        self._name = f"the Iceberg table at {place.root}"
         self._properties = dict(catalog) if catalog else _own_catalog(place)
 
     def last_batch(self, query_id: str) -> int:
@@ -66,7 +78,7 @@ class IcebergLake:
             table = self._table() or self._created(schema)
             if _last_batch(table, query_id) >= batch_id:
                 return False
-            with _Changing(self.place), table.transaction() as changing:
+            with self._changing(), table.transaction() as changing:
                 if changes(_schema(table), schema, widens=self.widens):
                     with changing.update_schema() as update:
                         update.union_by_name(schema)
@@ -84,7 +96,7 @@ class IcebergLake:
             if table is None or missing:
                 raise LakeConflict(f"another job has replaced {min(missing)}")
             with (
-                _Changing(self.place),
+                self._changing(),
                 table.transaction() as changing,
                 changing.update_snapshot().overwrite() as files,
             ):
@@ -109,7 +121,7 @@ class IcebergLake:
             return Snapshot(table.metadata_location, _schema(table), self._files(table))
         found = table.snapshot_by_id(int(version))
         if found is None:
-            raise LakeError(f"the Iceberg table at {self.place.root} has no snapshot {version}; it may have expired")
+            raise LakeError(f"{self._name} has no snapshot {version}; it may have expired")
         schemas = table.schemas()
         schema = schemas[found.schema_id] if found.schema_id in schemas else table.schema()
         return Snapshot(version, plain_schema(schema.as_arrow()), self._files(table, found.snapshot_id))
@@ -118,7 +130,8 @@ class IcebergLake:
         found = self._existing().snapshot_as_of_timestamp(time_ms)
         if found is None:
             raise LakeError(
-                f"the Iceberg table at {self.place.root} has no snapshot of that time; snapshots expire after an hour"
+                f"{self._name} has no snapshot of that time; snapshots expire {duration_text(self.keep_ms())} after "
+                "they were replaced"
             )
         return str(found.snapshot_id)
 
@@ -133,21 +146,41 @@ class IcebergLake:
             for queue, point in sorted(queues.items(), key=lambda item: int(item[0]))
         ]
 
-    def settle(self, now_ms: int) -> Collection[str]:
-        """Snapshots expire; files of the remaining ones are kept."""
-        oldest = datetime.fromtimestamp((now_ms - GRACE_MS) / 1000, UTC)
+    def keep_ms(self) -> int:
+        table = self._table()
+        return KEEP_MS if table is None else int(table.properties.get(KEEP_PROPERTY, KEEP_MS))
+
+    def set_keep_ms(self, keep_ms: int) -> None:
+        def change() -> None:
+            table = self._table()
+            if table is not None and table.properties.get(KEEP_PROPERTY) != str(keep_ms):
+                with self._changing(), table.transaction() as changing:
+                    changing.set_properties({KEEP_PROPERTY: str(keep_ms)})
+
+        repeated(change)
+
+    def owns(self, path: str) -> bool:
+        return is_message_file(path) or is_metadata(path)
+
+    def settle(self, since_ms: int) -> Versions:
+        """Snapshots of the main branch expire. Those that branches and tags name stay."""
 
         def change() -> Table | None:
             table = self._table()
-            if table is not None:
-                with _Changing(self.place):
-                    table.maintenance.expire_snapshots().older_than(oldest).commit()
+            if table is not None and (gone := _replaced_before(table, since_ms)):
+                with self._changing():
+                    table.maintenance.expire_snapshots().by_ids(sorted(gone)).commit()
             return table
 
         table = repeated(change)
-        if table is None:
-            return set()
-        return {self._path(uri) for uri in table.inspect.all_files()["file_path"].to_pylist()}
+        current = None if table is None else table.current_snapshot()
+        if table is None or current is None:
+            return Versions()
+        files = {task.file.file_path for task in _tasks(table)}
+        files |= {table.metadata_location, *_manifests(table, [current])}
+        older = {*table.inspect.all_files()["file_path"].to_pylist(), *_manifests(table, table.snapshots())}
+        older |= {entry.metadata_file for entry in table.metadata.metadata_log}  # the last one was current until now
+        return Versions(*({self._path(uri) for uri in uris} for uris in (files, older)))
 
     # ----------------------------------------------------------------------------------------------------- the table
 
@@ -159,9 +192,13 @@ class IcebergLake:
 
     def _table(self) -> Table | None:
         try:
-            return self._catalog().load_table(TABLE)
+            table = self._catalog().load_table(TABLE)
         except NoSuchTableError:
             return None
+        return table
+
+    def _changing(self) -> AbstractContextManager[None]:
+        return changing(self._name, CONFLICTS, (OSError, ValueError))
 
     def _existing(self, version: str = "") -> Table:
         """At a file of metadata, or now."""
@@ -172,7 +209,7 @@ class IcebergLake:
                 raise LakeError(f"{version} is no version of an Iceberg table: {error}") from error
         table = self._table()
         if table is None:
-            raise LakeError(f"the Iceberg table at {self.place.root} does not exist yet, or is in another catalog")
+            raise LakeError(f"{self._name} does not exist yet, or is in another catalog")
         return table
 
     def _files(self, table: Table, snapshot_id: int | None = None) -> list[LakeFile]:
@@ -181,13 +218,16 @@ class IcebergLake:
 
     def _created(self, schema: pa.Schema) -> Table:
         catalog = self._catalog()
-        with _Changing(self.place), suppress(TableAlreadyExistsError):  # another archive was faster
+        with self._changing(), suppress(TableAlreadyExistsError):  # another archive was faster
             catalog.create_namespace_if_not_exists(TABLE.partition(".")[0])
             location = f"{self._base}/{TABLE_FOLDER}"
-            with catalog.create_table_transaction(TABLE, schema, location) as making, making.update_spec() as spec:
+            created = catalog.create_table_transaction(TABLE, schema, location, properties=TABLE_PROPERTIES)
+            with created as making, making.update_spec() as spec:
                 for column in PARTITIONS:
                     spec.add_identity(column)
-        return catalog.load_table(TABLE)
+        table = self._table()
+        assert table is not None, "it was created"
+        return table
 
     @property
     def _base(self) -> str:
@@ -219,22 +259,6 @@ class IcebergLake:
             size=data.file_size_in_bytes,
             is_whole=not task.delete_files,
         )
-
-
-class _Changing:
-    """Foreign errors of a change in our own words."""
-
-    def __init__(self, place: StorageLocation) -> None:
-        self._place = place
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, (CommitFailedException, ValidationException)):
-            raise LakeConflict(f"the Iceberg table at {self._place.root} was changed by another job") from error
-        if isinstance(error, (OSError, ValueError)):
-            raise LakeError(f"the Iceberg table at {self._place.root} cannot be written: {error}") from error
 
 
 def _own_catalog(place: StorageLocation) -> dict[str, str]:
@@ -269,3 +293,19 @@ def _schema(table: Table) -> pa.Schema:
 
 def _tasks(table: Table) -> Iterable[FileScanTask]:
     return table.scan().plan_files()
+
+
+def _replaced_before(table: Table, time_ms: int) -> set[int]:
+    """Snapshots that may expire: other engines may have expired some, and named others."""
+    metadata = table.metadata
+    history = [(entry.snapshot_id, entry.timestamp_ms) for entry in metadata.snapshot_log]
+    named = {ref.snapshot_id for ref in metadata.refs.values()}
+    return (replaced_before(history, time_ms) & {snapshot.snapshot_id for snapshot in metadata.snapshots}) - named
+
+
+def _manifests(table: Table, snapshots: Sequence[IcebergSnapshot]) -> set[str]:
+    """The lists of manifests of the snapshots, and the manifests in them."""
+    lists = ExecutorFactory.get_or_create().map(lambda snapshot: snapshot.manifests(table.io), snapshots)
+    return {manifest.manifest_path for found in lists for manifest in found} | {
+        snapshot.manifest_list for snapshot in snapshots
+    }

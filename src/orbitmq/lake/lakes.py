@@ -1,34 +1,33 @@
-"""The interface of all lakes, and the removal of orphan files. Knows no table format.
+"""The interface of all lakes, and the removal of old files. Knows no table format.
 
 A batch is published once: a second `commit` of the same query and batch does nothing, so a failed job can repeat its
-last batch. Files of an unpublished batch are orphans, and `sweep` removes them. The commit that publishes files also
-says how far their queues are archived, so a reader of one version knows exactly which messages are in it.
+last batch. `sweep` removes files of unpublished batches, and those of old versions. The commit that publishes files
+also says how far their queues are archived, so a reader of one version knows exactly which messages are in it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
 from orbitmq.errors import LakeConflict, LakeError
-from orbitmq.lake.layout import is_message_file
 from orbitmq.lake.manifest import LakeFile, Reached
 from orbitmq.lake.storage import StorageLocation
+from orbitmq.lake.versions import DAY_MS, HOUR_MS
 from orbitmq.runtime.clock import Clock, SystemClock
 
 LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Failures = tuple[type[Exception], ...]
 
-HOUR_MS = 3_600_000
-ORPHAN_AGE_MS = 24 * HOUR_MS  # no task runs as long: older unpublished files are orphans
-SWEEP_INTERVAL_MS = 6 * HOUR_MS  # listing a large lake takes a while, and orphans wait a day anyway
-GRACE_MS = HOUR_MS  # readers that began before a compaction still read the files it replaced
+TASK_MS_MAX = DAY_MS  # no task runs as long: older files that are not published never will be
+SWEEP_INTERVAL_MS = 6 * HOUR_MS  # listing a large lake takes a while, and what goes is days old anyway
 COMMIT_TRIES = 5  # each change that another writer makes at the same time costs one
 
 
@@ -39,6 +38,23 @@ class Snapshot:
     version: str
     schema: pa.Schema
     files: list[LakeFile]
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Relative paths of files, as of `Lake.owns`: those of the current version of a table, and those of older versions
+    that are kept."""
+
+    current: Collection[str] = ()
+    older: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep did: the files it removed, and how many it kept that the current version does not have."""
+
+    removed: Sequence[str] = ()
+    kept: int = 0
 
 
 class Lake(Protocol):
@@ -82,10 +98,34 @@ class Lake(Protocol):
         was to keep is in its files; from there on none is. Sorted. LakeError for a version that does not tell."""
         ...
 
-    def settle(self, now_ms: int) -> Collection[str]:
-        """Drop metadata that no reader needs. Returns the paths to keep: published files, and files that readers may
-        still use, as they started up to GRACE_MS ago."""
+    def keep_ms(self) -> int:
+        """For how long a version is kept after another one replaced it, in milliseconds. A property of the table."""
         ...
+
+    def set_keep_ms(self, keep_ms: int) -> None:
+        """Change it, for all jobs and engines that use the table."""
+        ...
+
+    def owns(self, path: str) -> bool:
+        """Whether a file of this relative path is removed when no version has it."""
+        ...
+
+    def settle(self, since_ms: int) -> Versions:
+        """Drop versions that were replaced before `since_ms`, milliseconds since the epoch. Returns the files of those
+        that are kept. Without a table there are none. `older` need not have files that are younger than `since_ms`."""
+        ...
+
+
+@contextmanager
+def changing(table: str, conflicts: Failures, failures: Failures) -> Iterator[None]:
+    """Errors of a format's library while it changes a table, which is named in the message: `conflicts` with another
+    writer are LakeConflict, other `failures` LakeError."""
+    try:
+        yield
+    except conflicts as error:
+        raise LakeConflict(f"{table} was changed by another job: {error}") from error
+    except failures as error:
+        raise LakeError(f"{table} cannot be written: {error}") from error
 
 
 def repeated(change: Callable[[], T]) -> T:
@@ -97,17 +137,21 @@ def repeated(change: Callable[[], T]) -> T:
     return change()
 
 
-def sweep(lake: Lake, now_ms: int, orphan_age_ms: int = ORPHAN_AGE_MS) -> list[str]:
-    """Remove orphan message files and return their paths. Removes nothing when nothing is published: the catalog may be
-    the wrong one."""
-    listed = [found for found in lake.place.files() if is_message_file(found.path)]
-    kept = lake.settle(now_ms)  # after the listing, so that files published meanwhile are known
-    if not kept:
-        return []
-    gone = [found.path for found in listed if found.path not in kept and found.changed_ms + orphan_age_ms <= now_ms]
+def sweep(lake: Lake, now_ms: int) -> Swept:
+    """Remove files that no version has that is kept, and that no task may still publish. Removes nothing when nothing
+    is published: the catalog may be the wrong one."""
+    listed = [found for found in lake.place.files() if lake.owns(found.path)]
+    since_ms = now_ms - lake.keep_ms()
+    versions = lake.settle(since_ms)  # after the listing, so that files published meanwhile are known
+    if not versions.current:
+        return Swept()
+    old = [found for found in listed if found.path not in versions.current]
+    gone = [
+        found.path for found in old if found.path not in versions.older and found.changed_ms + TASK_MS_MAX <= since_ms
+    ]
     for path in gone:
         lake.place.remove(path)
-    return sorted(gone)
+    return Swept(sorted(gone), len(old) - len(gone))
 
 
 class Sweeper:
@@ -122,7 +166,7 @@ class Sweeper:
     def sweep(self) -> None:
         """Sweep now. Errors are those of the lake."""
         self._swept_ms = self._clock.now_ms()
-        self.removed += len(sweep(self._lake, self._swept_ms))
+        self.removed += len(sweep(self._lake, self._swept_ms).removed)
 
     def sweep_if_due(self) -> None:
         """Sweep when SWEEP_INTERVAL_MS have passed. An error is logged: leftover files stop no archive."""

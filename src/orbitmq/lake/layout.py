@@ -17,6 +17,7 @@ PARQUET = ".parquet"
 MESSAGES_FOLDER = "messages"
 TABLE_FOLDER = "_iceberg"
 _PATH = re.compile(rf"{MESSAGES_FOLDER}/[^/]+/\d{{4}}-\d{{2}}-\d{{2}}/[^/]+\.parquet")
+_TABLE_PATH = re.compile(rf"{TABLE_FOLDER}/metadata/[^/]+\.(?:avro|metadata\.json)")
 _ESCAPES = {"%": ".25", "|": ".7C"}  # a topic may hold these two, and no dot
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9-]")
 
@@ -39,3 +40,8 @@ def written_by(path: str, writer: str) -> bool:
 def is_message_file(path: str) -> bool:
     """Whether a relative path is one that `file_path` makes."""
     return _PATH.fullmatch(path) is not None
+
+
+def is_metadata(path: str) -> bool:
+    """Whether a relative path may be that of a version of an Iceberg table, of a manifest, or of a list of them."""
+    return _TABLE_PATH.fullmatch(path) is not None

@@ -107,7 +107,7 @@ def run(context: JobContext[ArchiveJob]) -> JobResult:
     counts = published(before, lake.files())
     sweeper.sweep()
     seconds = f"{time.monotonic() - begun:.1f}"
-    return JobResult({**counts, "orphans removed": sweeper.removed, "seconds": seconds})
+    return JobResult({**counts, "old files removed": sweeper.removed, "seconds": seconds})
 
 
 def published(before: Sequence[LakeFile], after: Sequence[LakeFile]) -> dict[str, int]:

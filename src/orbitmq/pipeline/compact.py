@@ -1,4 +1,4 @@
-"""The job `compact`: merges small files of the lake into large ones, and removes files that are no longer needed."""
+"""The job `compact`: merges small files of the lake into large ones, and removes those of old versions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from orbitmq.lake.lakes import sweep
 from orbitmq.lake.manifest import LakeFile, TaskReport
 from orbitmq.lake.message_files import merged
 from orbitmq.lake.storage import StorageLocation
+from orbitmq.lake.versions import DURATION, duration_ms, duration_text
 from orbitmq.pipeline.executors import Executors
 from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.lake_options import LakeOptions
@@ -33,6 +34,13 @@ class CompactJob(LakeOptions, JobOptions):
         minimum=1,
         maximum=4096,
     )
+    keep_versions: str = option(
+        "keepVersions",
+        "",
+        "How long a version of the table stays readable after another one replaced it, in hours or days, such as 36h "
+        "or 30d. The table remembers it, and every job keeps to it. Empty is what the table remembers, at first 7d.",
+        pattern=rf"({DURATION})?",
+    )
 
 
 def run(context: JobContext[CompactJob]) -> JobResult:
@@ -44,8 +52,12 @@ def run(context: JobContext[CompactJob]) -> JobResult:
         {"topic": found.topic, "day": found.day, "files": len(found.files), "bytes": sum(f.size for f in found.files)}
         for found in bins
     ]
+    if options.keep_versions and not options.dry_run:
+        lake.set_keep_ms(duration_ms(options.keep_versions))
+    kept_for = options.keep_versions or duration_text(lake.keep_ms())
     if options.dry_run:
-        return JobResult({"bins": len(bins), "files to replace": sum(len(found.files) for found in bins)}, rows)
+        small = sum(len(found.files) for found in bins)
+        return JobResult({"bins": len(bins), "files to replace": small, "versions kept for": kept_for}, rows)
     made: list[LakeFile] = []
     failed: list[str] = []
     replaced = 0
@@ -64,7 +76,9 @@ def run(context: JobContext[CompactJob]) -> JobResult:
         "files made": len(made),
         "messages": sum(file.rows for file in made),
         "bytes": sum(file.size for file in made),
-        "old files removed": len(swept),
+        "versions kept for": kept_for,
+        "old files kept": swept.kept,
+        "old files removed": len(swept.removed),
     }
     return JobResult(counts, (), failed)
 
@@ -83,10 +97,11 @@ def _merge(context: JobContext[CompactJob], place: StorageLocation, bins: Sequen
 
 JOB = Job(
     "compact",
-    "Messages stay readable: the files of a topic and a day are replaced in one step, and the old ones stay for an\n"
-    "hour, for readers that started before. Read a lake as the table that it is, not file by file.",
+    "Messages stay readable: the files of a topic and a day are replaced in one step. The old ones stay for a week,\n"
+    "or as long as --keep-versions says, for readers that started before and for time travel. Read a lake as the\n"
+    "table that it is, not file by file.",
     CompactJob,
     run,
-    ("--lake ./lake", "--lake s3://bucket/lake --target-size 512"),
+    ("--lake ./lake", "--lake s3://bucket/lake --target-size 512 --keep-versions 30d"),
     "merged files stay, and the next run does the rest",
 )
