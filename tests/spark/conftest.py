@@ -25,6 +25,7 @@ RocketMQ wrote; `cluster`: brokers of orbitmq in this process; `model`: no broke
 | registration, shipping, hints, a cluster's workers | test_session, test_cluster, test_source | model, both |
 | archive, compaction, orphans, commits repeated | pipeline/test_archive, lake | both, cluster |
 | rows of a lake; a topic and its lake as one table, each message once | lake, pipeline/test_history | model, cluster |
+| versions of a lake, an object store, writers that meet | lake, pipeline/test_object_store | model, moto |
 | the guard, what a full disk takes, replay of what is gone | pipeline/test_guard, test_replay | orbitmq, cluster |
 | dead letters, migration, rebuilt queues | pipeline/test_dlq, test_migrate, test_rebuild | both, golden |
 | rows a CPU second | bench/spark_reads | orbitmq |

@@ -85,7 +85,7 @@ def current_version(lake: Lake) -> int:
 def as_engines_read(lake: Lake, version: int | None = None) -> pa.Table:
     """All rows of the current or another version, as the library of the table's format reads them."""
     if isinstance(lake, DeltaLake):
-        return DeltaTable(lake.place.root, version=version).to_pyarrow_table()
+        return DeltaTable(lake.place.root, version=version, storage_options=lake.place.s3.delta).to_pyarrow_table()
     return iceberg_table(lake).scan(snapshot_id=version).to_arrow()
 
 

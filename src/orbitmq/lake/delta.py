@@ -169,7 +169,7 @@ class DeltaLake:
 
     def _opened(self, version: int | None = None) -> DeltaTable:
         try:
-            return DeltaTable(self.place.root, version=version)
+            return DeltaTable(self.place.root, version=version, storage_options=self.place.s3.delta)
         except TableNotFoundError:
             raise
         except (DeltaError, OSError) as error:
@@ -182,7 +182,14 @@ class DeltaLake:
     def _created(self, schema: pa.Schema) -> DeltaTable:
         by = list(PARTITIONS)
         with self._changing():
-            DeltaTable.create(self.place.root, schema, mode="ignore", name="orbitmq", partition_by=by)
+            DeltaTable.create(
+                self.place.root,
+                schema,
+                mode="ignore",
+                name="orbitmq",
+                partition_by=by,
+                storage_options=self.place.s3.delta,
+            )
         return self._opened()
 
     def _add_columns(self, table: DeltaTable, schema: pa.Schema) -> None:

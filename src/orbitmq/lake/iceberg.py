@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
+    NamespaceAlreadyExistsError,
     NoSuchTableError,
     TableAlreadyExistsError,
     ValidationException,
@@ -27,6 +28,7 @@ from pyiceberg.table import FileScanTask, StaticTable, Table
 from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.utils.concurrent import ExecutorFactory
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from orbitmq.errors import LakeConflict, LakeError
 from orbitmq.lake.lakes import Snapshot, Versions, changing, repeated
@@ -42,7 +44,10 @@ CATALOG = "orbitmq"
 BATCH_PROPERTY = "orbitmq.batch."
 PROGRESS_PROPERTY = "orbitmq.archived."  # of a topic: JSON broker -> queue -> first offset that is not archived
 EPOCH = date(1970, 1, 1)
-CONFLICTS = (CommitFailedException, ValidationException)
+# The last two are what a catalog in a database says when several archives begin at the same time.
+CONFLICTS = (CommitFailedException, ValidationException, NamespaceAlreadyExistsError, IntegrityError)
+# The library would repeat a commit that has met another one, and not see that the other one was the same batch.
+RETRIES = "commit.retry.num-retries"
 KEEP_PROPERTY = "history.expire.max-snapshot-age-ms"  # what engines expire snapshots by
 TABLE_PROPERTIES = {"commit.manifest-merge.enabled": "true"}  # else each batch adds a file that later readers open
 
@@ -59,7 +64,7 @@ class IcebergLake:
     def __init__(self, place: StorageLocation, catalog: Mapping[str, str] | None = None) -> None:
         self.place = place
         self._name = f"the Iceberg table at {place.root}"
-        self._properties = dict(catalog) if catalog else _own_catalog(place)
+        self._properties = place.s3.iceberg | dict(catalog or _own_catalog(place))
 
     def last_batch(self, query_id: str) -> int:
         table = self._table()
@@ -185,20 +190,26 @@ class IcebergLake:
     # ----------------------------------------------------------------------------------------------------- the table
 
     def _catalog(self) -> Catalog:
-        try:
-            return load_catalog(CATALOG, **self._properties)
-        except Exception as error:  # any error of the catalog's own library
-            raise LakeError(f"the Iceberg catalog cannot be opened: {error}") from error
+        def opened() -> Catalog:
+            try:
+                return load_catalog(CATALOG, **self._properties)
+            except SQLAlchemyError as error:
+                raise LakeConflict(f"the Iceberg catalog cannot be opened: {error}") from error
+            except Exception as error:  # any error of the catalog's own library
+                raise LakeError(f"the Iceberg catalog cannot be opened: {error}") from error
+
+        return repeated(opened, 2)  # another archive may be creating the tables of a new catalog
 
     def _table(self) -> Table | None:
         try:
             table = self._catalog().load_table(TABLE)
         except NoSuchTableError:
             return None
+        table.metadata.properties[RETRIES] = "0"  # in this copy only
         return table
 
     def _changing(self) -> AbstractContextManager[None]:
-        return changing(self._name, CONFLICTS, (OSError, ValueError))
+        return changing(self._name, CONFLICTS, (OSError, ValueError, SQLAlchemyError))
 
     def _existing(self, version: str = "") -> Table:
         """At a file of metadata, or now."""
@@ -263,7 +274,7 @@ class IcebergLake:
 
 def _own_catalog(place: StorageLocation) -> dict[str, str]:
     if not place.is_local:
-        raise LakeError(f"an Iceberg table at {place.root} needs a catalog: set its properties (uri, type, ...)")
+        raise LakeError(f"an Iceberg table at {place.root} needs a catalog: set option lakeCatalog to its properties")
     place.folder.mkdir(parents=True, exist_ok=True)
     file = place.folder / "_iceberg_catalog.sqlite"
     return {"type": "sql", "uri": f"sqlite:///{file}", "warehouse": f"file://{place.folder}"}

@@ -28,7 +28,7 @@ Failures = tuple[type[Exception], ...]
 
 TASK_MS_MAX = DAY_MS  # no task runs as long: older files that are not published never will be
 SWEEP_INTERVAL_MS = 6 * HOUR_MS  # listing a large lake takes a while, and what goes is days old anyway
-COMMIT_TRIES = 5  # each change that another writer makes at the same time costs one
+COMMIT_TRIES = 20  # each change that another writer makes at the same time costs one
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,10 @@ def changing(table: str, conflicts: Failures, failures: Failures) -> Iterator[No
         raise LakeError(f"{table} cannot be written: {error}") from error
 
 
-def repeated(change: Callable[[], T]) -> T:
+def repeated(change: Callable[[], T], tries: int = COMMIT_TRIES) -> T:
     """The result of a change that begins with the newest state of a table. It is repeated when another writer was
-    faster, at most COMMIT_TRIES times."""
-    for _ in range(COMMIT_TRIES - 1):
+    faster, until there were so many tries."""
+    for _ in range(tries - 1):
         with suppress(LakeConflict):
             return change()
     return change()

@@ -5,14 +5,19 @@ Knows no messages. Files are read only after a commit names them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import fs
 
 from orbitmq.errors import LakeError
+from orbitmq.lake.s3 import SCHEME, S3Address, s3_address
+
+OBJECT_STORES = (SCHEME, "gs://", "gcs://", "abfs://", "abfss://")  # they have no folders to make
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,16 @@ class StorageLocation:
         return "://" not in self.root or self.root.startswith("file://")
 
     @property
+    def is_object_store(self) -> bool:
+        """Whether these jobs read and write it themselves: Spark needs a connector of Hadoop for it."""
+        return self.root.startswith(OBJECT_STORES)
+
+    @property
+    def s3(self) -> S3Address:
+        """Where the store is, by the environment of this process; empty for what is not S3."""
+        return s3_address(os.environ) if self.root.startswith(SCHEME) else S3Address()
+
+    @property
     def folder(self) -> Path:
         """The root as a directory. LakeError if it is none."""
         if not self.is_local:
@@ -52,7 +67,8 @@ class StorageLocation:
         """A new file for writing; its folder is made."""
         system, base = self._opened()
         whole = f"{base}/{path}"
-        system.create_dir(whole.rpartition("/")[0], recursive=True)
+        if not self.is_object_store:
+            system.create_dir(whole.rpartition("/")[0], recursive=True)
         return system.open_output_stream(whole)
 
     def read(self, path: str) -> pa.NativeFile:
@@ -74,7 +90,10 @@ class StorageLocation:
     def has_folder(self, path: str) -> bool:
         """Whether there is a folder of that name; on an object store, whether it contains a file."""
         system, base = self._opened()
-        return bool(system.get_file_info(f"{base}/{path}").type is fs.FileType.Directory)
+        try:
+            return bool(system.get_file_info(f"{base}/{path}").type is fs.FileType.Directory)
+        except OSError as error:
+            raise LakeError(f"{self.root} cannot be read: {error}") from error
 
     def files(self) -> Iterator[Listed]:
         """Every file below the root, in no order."""
@@ -99,7 +118,16 @@ class StorageLocation:
 
 def _opened(root: str) -> tuple[fs.FileSystem, str]:
     try:
+        address = s3_address(os.environ) if root.startswith(SCHEME) else S3Address()
+        if address != S3Address():
+            return _s3(address), root.removeprefix(SCHEME).rstrip("/")
         system, base = fs.FileSystem.from_uri(root)
     except (OSError, pa.ArrowInvalid) as error:
         raise LakeError(f"{root} cannot be opened: {error}") from error
     return system, base.rstrip("/")
+
+
+@lru_cache(maxsize=4)
+def _s3(address: S3Address) -> fs.S3FileSystem:
+    """One client a process: it keeps connections, and credentials that it has fetched."""
+    return fs.S3FileSystem(**address.arrow)

@@ -80,7 +80,7 @@ class ArchiveJob(LakeOptions, ArchiveOptions, BodyOptions, ExpectedBrokers, Loss
         "checkpoint",
         "",
         "Folder for Spark's checkpoint of the archive, or a URI of a file system that Spark supports. Empty is "
-        "`_checkpoint` in the lake.",
+        "`_checkpoint` in the lake. Required for a lake in an object store.",
     )
     period: int = option(
         "period",
@@ -95,6 +95,11 @@ def run(context: JobContext[ArchiveJob]) -> JobResult:
     """Archive. The counts are what this run published."""
     options = context.options
     lake = options.open()
+    if lake.place.is_object_store and not options.checkpoint:
+        raise ConfigurationError(
+            "option checkpoint is missing; Spark cannot write into an object store without a connector, so set it to a "
+            "folder that later runs find again"
+        )
     before = lake.files()
     source_options(options)  # fail early for a wrong schema or source
     check_fit(options, lake)

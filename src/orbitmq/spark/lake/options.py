@@ -70,8 +70,8 @@ class LakeReadOptions(BodyOptions):
         "versionAsOf",
         "",
         "Version of the table to read: a number of Delta, a snapshot of Iceberg or a file of its metadata. Empty is "
-        "the newest. Files that a compaction replaced are removed after an hour, and with them the versions that need "
-        "them.",
+        "the newest. A version stays readable for 7 days after another one replaced it, or for as long as "
+        "`compact --keep-versions` says.",
     )
     time_ms: int = option(
         "timestampAsOf",
@@ -129,7 +129,7 @@ class Unreadable:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if self._file and FileNotFoundError in (type(error), type(getattr(error, "__cause__", None))):
-            text = f"{self._file} is gone: a compaction replaced it more than an hour ago; load the lake again"
+            text = f"{self._file} is gone: the lake does not keep versions with it any more; load the lake again"
             raise unreadable(text) from error
         if isinstance(error, (LakeError, ConfigurationError)):
             raise unreadable(str(error)) from error
