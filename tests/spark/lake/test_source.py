@@ -170,7 +170,8 @@ def test_bodies_that_are_columns_are_read_by_their_newest_type(tmp_path: Path) -
         ({"id": 1, "tags": [{"name": "a"}], "city": None}, "r0"), ({"id": 2, "tags": None, "city": "Rome"}, "r1"),
     ]  # fmt: skip
     part = StructType([StructField("value", StructType([StructField("city", StringType())]))])
-    assert [row["value"] for row in read(held, part)] == [{"city": None}, {"city": "Rome"}]
+    cities = [row["value"] for row in read(held, part)]  # in the order of the files
+    assert sorted(cities, key=str) == [{"city": "Rome"}, {"city": None}]
     wrong = StructType([StructField("value", StructType([StructField("city", LongType())]))])
     with pytest.raises(SourceError, match=r"ORBITMQ_BAD_SCHEMA: column value\.city is string, not bigint"):
         read(held, wrong)
