@@ -106,7 +106,7 @@ data: .venv/.data
 	@$(LOCKED) -r $<
 	@touch $@
 
-# Tools for audits, releases and plots, in a separate environment.
+# Tools for audits and releases, in a separate environment.
 AUDIT := .venv/audit
 
 $(AUDIT)/.installed: requirements/tools.lock
@@ -195,9 +195,9 @@ bench: installed tools java platform
 	$(MEASURED) $(BIN)/python bench/run.py $(BENCH)
 
 # GROWTH="--gigabytes 0 1 20" adds a step; for the other options: `python bench/growth.py --help`.
-bench-growth: installed tools java platform $(AUDIT)/.installed
+bench-growth: installed tools java platform
 	$(MEASURED) $(BIN)/python bench/growth.py $(GROWTH)
-	$(AUDIT)/bin/python -m bench.growth_plots docs/performance/growth.json
+	$(BIN)/python -m bench.growth_plots docs/performance/growth.json
 
 bench-abuse: installed tools platform
 	$(MEASURED) $(BIN)/python bench/abuse.py

@@ -1,5 +1,5 @@
-"""Plots the results of `bench/growth.py`, one plot per kind of growth, next to growth.json. Run by the Python of
-.venv/audit, which has matplotlib; must not know how anything was measured.
+"""Plots the results of `bench/growth.py`, one plot per kind of growth, next to growth.json. Must not know how anything
+was measured.
 """
 
 from __future__ import annotations
