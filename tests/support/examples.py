@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.spark_jvm import quick
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 180  # three times what the longest needs, in which Spark starts three times
 
 # File -> what its output must be: regular expressions, one a line.
 FACTS: dict[str, list[str]] = {
@@ -95,6 +97,14 @@ FACTS: dict[str, list[str]] = {
         r"use \d+ threads a machine: \d+ messages/s",
         r"for a peak of 5,000 messages/s: \d+ machines",
     ],
+    "lakehouse.py": [
+        r"sent (\d,\d{3}) orders, archived \1 in \d+ files",
+        *(rf"{city}: \d{{3}} orders, \d\d,\d{{3}}\.\d\d €" for city in ("Berlin", "Köln", "Leipzig")),
+        r"the lag was [\d,]+ at most, and 0 at the end",
+        r"pictures: (\S+)/rates.png \1/lag.png",
+        r"replayed [\d,]+ orders of the evening",
+        r"the evening in the lake: ([\d,]+ orders, [\d,.]+ €); in ExampleLakehouseAgain: \1",
+    ],
     "namespace.py": [
         r"north got 'for north' from ExampleShared",
         r"south got 'for south' from ExampleShared",
@@ -131,6 +141,8 @@ FACTS: dict[str, list[str]] = {
     ],
     "test_orders.py": [r"\.\.\s+\[100%\]", r"2 passed in .*"],
 }
+# File -> the pictures it draws, and the colour of what they show.
+PICTURES: dict[str, dict[str, str]] = {"lakehouse.py": {"rates.png": "#1e6fb3", "lag.png": "#b3541e"}}
 # What any broker of the protocol must do.
 EVERYWHERE = [
     "allocation.py", "batch.py", "lite_pull.py", "namespace.py", "ordered.py", "pull_consumer.py", "request_reply.py",
@@ -138,12 +150,14 @@ EVERYWHERE = [
 ]  # fmt: skip
 
 
-def run_example(name: str, namesrv_address: str) -> None:
-    """Run it as a reader would; AssertionError unless it prints its facts, each a line, and nothing else."""
+def run_example(name: str, namesrv_address: str, folder: Path) -> None:
+    """Run it as a reader would; AssertionError unless it prints its facts, each a line, and nothing else. Its temporary
+    files are made in the folder.
+    """
     runner = ["-m", "pytest", "-q", "-p", "no:cacheprovider"] if name.startswith("test_") else []
     ended = subprocess.run(
         [sys.executable, *runner, str(EXAMPLES / name)],
-        env={**os.environ, "NAMESRV_ADDR": namesrv_address},
+        env={**os.environ, "NAMESRV_ADDR": namesrv_address, "TMPDIR": str(folder), "JDK_JAVA_OPTIONS": quick()},
         capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
