@@ -17,7 +17,7 @@ from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.pipeline import session as spark_session
 from orbitmq.pipeline import spark_process
 from orbitmq.pipeline.job import JobOptions
-from orbitmq.pipeline.session import session_of
+from orbitmq.pipeline.session import SUBMITTED, session_of
 from orbitmq.pipeline.spark_process import StderrReader, launch
 from tests.support.process import wait_until
 from tests.support.spark_jvm import quick
@@ -96,7 +96,7 @@ def test_a_context_that_spark_refuses_is_one_sentence_and_leaves_no_jvm(monkeypa
 
 
 def test_a_python_that_cannot_be_is_refused_before_the_jvm_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SPARK_ENV_LOADED", raising=False)
+    monkeypatch.delenv(SUBMITTED, raising=False)
     monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
     monkeypatch.setattr(spark_session.SparkContext, "_active_spark_context", None)
     monkeypatch.setattr(spark_session, "launch", lambda *_, **__: pytest.fail("the JVM was started"))

@@ -19,6 +19,7 @@ from orbitmq.message.model import Message
 from orbitmq.spark.session import WORKER_PACKAGES
 from tests.support.orbit_process import ORBITMQ, OrbitUp
 from tests.support.spark_cluster import ConnectServer, SparkCluster, bare_python
+from tests.support.spark_jvm import quick
 
 COUNT = 2000
 PROGRAM = Path(__file__).with_name("cluster_program.py")
@@ -83,14 +84,33 @@ def test_a_job_runs_from_what_pack_writes_and_a_packed_environment(
     (tmp_path / "environment").symlink_to(environment)  # the driver unpacks it where it is started
     files = "--py-files", str(tmp_path / "orbitmq.zip"), "--archives", f"{tmp_path}/environment.tar.gz#environment"
     job = str(tmp_path / "orbitmq_pipeline.py"), "archive", "--name-server", name_server, "--topics", "orders"
-    pythons = {"PYSPARK_PYTHON": "./environment/bin/python"}
+    pythons = {"PYSPARK_PYTHON": "./environment/bin/python", "PYSPARK_DRIVER_PYTHON": str(_driver_of_yarn(tmp_path))}
     lake = tmp_path / "lake"
-    printed = cluster.submit(*files, *job, "--lake", str(lake), "--json", environment=pythons, cwd=tmp_path)
+    told = *files, *_temporary_folder_of_yarn(tmp_path), *job
+    printed = cluster.submit(*told, "--lake", str(lake), "--json", environment=pythons, cwd=tmp_path)
     outcome = json.loads(printed.splitlines()[-1])
     assert outcome["counts"]["messages"] == COUNT
     assert outcome["failed"] == []
     archived = [body for file in lake.rglob("*.parquet") for body in pq.read_table(file)["body"].to_pylist()]
     assert sorted(body.decode() for body in archived) == BODIES
+
+
+def _driver_of_yarn(folder: Path) -> Path:
+    """A Python without what the scripts of spark-submit put into the environment: in YARN's cluster mode they run on
+    another machine than the driver."""
+    program = folder / "driver"
+    program.write_text('#!/bin/sh\nexec env -u SPARK_ENV_LOADED ./environment/bin/python "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    return program
+
+
+def _temporary_folder_of_yarn(folder: Path) -> Iterator[str]:
+    """Settings with a folder for temporary files whose path is as long as in a container of YARN: longer than that of a
+    socket may be."""
+    long = folder / "usercache" / "application_1795895037950_0001" / "container_1795895037950_0001_01_000001" / "tmp"
+    long.mkdir(parents=True)
+    for process in ("driver", "executor"):
+        yield from ("--conf", f"spark.{process}.extraJavaOptions={quick()} -Djava.io.tmpdir={long}")
 
 
 def test_a_client_of_spark_connect_brings_orbitmq_to_the_server(

@@ -42,8 +42,10 @@ LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }  # only this process needs to reach it
+# The temporary folder of a container of YARN has a path that is too long for a socket.
+CLUSTER = {"spark.python.unix.domain.socket.dir": "/tmp"}  # noqa: S108 - where Spark has them without YARN
 DATA_SOURCES = (ArchiveSource, LakeSink)  # of the jobs alone
-SUBMITTED = "SPARK_ENV_LOADED"  # spark-submit's scripts set it
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # where a JVM listens that has started this driver, also on another machine
 CONNECT = "sc://"
 REMOTE = "SPARK_REMOTE"  # environment variable: the Spark Connect server of sessions that name none
 
@@ -106,7 +108,8 @@ def _start(name: str, options: JobOptions) -> SparkSession:
     is_submitted = SUBMITTED in os.environ
     master = options.master or ("" if is_submitted else "local[*]")
     given = _given(options.spark_conf)
-    settings = SETTINGS | (LOCAL if master.startswith(LOCAL_MASTER) else {}) | given | {"spark.app.name": name}
+    is_local = master.startswith(LOCAL_MASTER)
+    settings = SETTINGS | (LOCAL if is_local else CLUSTER) | given | {"spark.app.name": name}
     if master:
         settings["spark.master"] = master
     if not is_submitted and SparkContext._active_spark_context is None:  # noqa: SLF001 - nothing public tells it
@@ -117,7 +120,7 @@ def _start(name: str, options: JobOptions) -> SparkSession:
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    if not (is_submitted or master.startswith(LOCAL_MASTER)):
+    if not (is_submitted or is_local):
         ship(session)  # executors may have no orbitmq, or another version; spark-submit ships its own files
     register(session)
     for kind in DATA_SOURCES:
