@@ -10,8 +10,9 @@ LOCKED = $(PIP) install --quiet --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup develop installed tools data java services check static format bytecode platform wheel test \
-	test-interpreted test-pythons bench spark-kills bench-abuse bench-frozen bench-dashboard bench-spark bench-growth \
-	bench-turns bench-cold bench-cores fuzz soak soak-steady demo screenshots reference site diagrams lock audit release
+	test-interpreted test-pythons test-orchestration bench spark-kills bench-abuse bench-frozen bench-dashboard bench-spark \
+	bench-growth bench-turns bench-cold bench-cores fuzz soak soak-steady demo screenshots reference site diagrams lock \
+	audit release
 
 help:
 	@echo "make setup      install orbitmq into .venv, compiled if there is a C compiler; run .venv/bin/orbitmq"
@@ -21,6 +22,7 @@ help:
 	@echo "make check      format, lint, types, import contracts, documentation, glossary, commit messages"
 	@echo "make test-interpreted   the tests of client and message path with the sources as they are"
 	@echo "make test-pythons   the same tests, compiled, with every supported CPython of this machine"
+	@echo "make test-orchestration   Airflow and dbt with a lake; installs both, and is no part of make test"
 	@echo "make bench      orbitmq and Apache RocketMQ under the same load, and their clients and those on PyPI"
 	@echo "make bench-growth  both with more topics, connections, backlog, groups; results and plots in docs/performance"
 	@echo "make bench-abuse   latency of a well-behaved client while others are abusive; three minutes"
@@ -114,6 +116,13 @@ $(AUDIT)/.installed: requirements/tools.lock
 	@$(AUDIT)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
+# Each has an environment of its own: it pins other versions of what orbitmq and its tools need.
+.venv/airflow/.installed .venv/dbt/.installed: .venv/%/.installed: requirements/%.lock
+	@echo "installing $*"
+	@$(PYTHON) -m venv .venv/$*
+	@.venv/$*/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
+	@touch $@
+
 java: installed tools
 	sh tests/java/build.sh
 	$(BIN)/python -m tests.support.java_archives
@@ -180,6 +189,10 @@ test-interpreted: installed tools java
 # The same, compiled, with each CPython of this machine that orbitmq supports.
 test-pythons: tools java $(AUDIT)/.installed
 	$(BIN)/python -m supply.pythons test -n 3 --dist loadgroup -q $(ROOMS)
+
+# The DAG and the project of dbt that users copy, run by Airflow and dbt themselves.
+test-orchestration: installed tools .venv/airflow/.installed .venv/dbt/.installed
+	ORBITMQ_ORCHESTRATION=$(CURDIR)/.venv $(BIN)/pytest -q tests/orchestration
 
 # Jobs that need one core run two at a time. Tests run three at a time, because they often wait for a broker.
 test: installed tools services diagrams
@@ -275,6 +288,10 @@ lock: tools
 	cd requirements && for lock in build data fuzz tools; do \
 		../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
 			--no-emit-find-links --no-emit-trusted-host --constraint dev.lock --output-file $$lock.lock $$lock.in || exit 1; \
+	done
+	cd requirements && for lock in airflow dbt; do \
+		../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
+			--no-emit-find-links --no-emit-trusted-host --output-file $$lock.lock $$lock.in || exit 1; \
 	done
 
 # Fails for a known vulnerability, and if the service does not respond. AUDIT_SERVICE=osv queries OSV instead of PyPI.
