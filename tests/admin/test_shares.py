@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from orbitmq.admin.progress import GroupQueue, QueueState
-from orbitmq.admin.shares import by_client, by_topic
+from orbitmq.admin.shares import QueueSpread, by_client, by_topic
 
 
 def queue(topic: str, number: int, **more: object) -> GroupQueue:
@@ -32,6 +32,15 @@ def test_a_sum_with_an_unknown_part_is_unknown_and_tells_the_least() -> None:
         None,
         None,
     )
+
+
+def test_a_topic_has_the_least_the_mean_and_the_most_of_its_queues() -> None:
+    queues = [queue("T", 0, lag_messages=0, delay_ms=0), queue("T", 1, lag_messages=7, delay_ms=50), queue("S", 0)]
+    found = by_topic([*queues, queue("S", 1, lag_messages=None, delay_ms=None)])
+    assert [(one.lag_by_queue, one.delay_by_queue) for one in found] == [
+        (QueueSpread(0, 3.5, 7), QueueSpread(0, 25, 50)),
+        (None, None),
+    ]
 
 
 def test_queues_nobody_has_belong_to_no_member() -> None:

@@ -184,6 +184,10 @@ def new_group(walker: Walker) -> None:
 @walk("groups/{group}", "groups/{group}/change")
 def group(walker: Walker) -> None:
     walker.sees("Queues")
+    drawn = walker.page.get_by_role("img", name=re.compile(r"^lag of a queue: \d+ to \d+, mean "))
+    box = drawn.first.bounding_box()
+    assert box is not None
+    assert box["width"] > 100
     walker.page.get_by_text("Change the configuration").click()
     walker.page.locator(
         "form[action$='/change'] input[type=number], form[action$='/change'] input[inputmode]"

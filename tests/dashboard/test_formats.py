@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from orbitmq.admin.shares import QueueSpread
 from orbitmq.dashboard.formats import (
     UNKNOWN,
     ago,
@@ -18,6 +21,7 @@ from orbitmq.dashboard.formats import (
     since,
     size,
     span,
+    spread,
 )
 
 DAY_MS = 86_400_000
@@ -95,3 +99,18 @@ def test_the_value_of_a_field_comes_back_as_it_was() -> None:
 def test_a_value_that_is_not_text_stays_what_it_is() -> None:
     page = environment().from_string("{{ one }}{{ one | known }}{{ none | known }}").render(one=7)
     assert page == f"77{UNKNOWN}"
+
+
+def test_queues_are_a_bar_from_the_least_to_the_most_with_a_mark_at_the_mean() -> None:
+    drawn = str(spread(QueueSpread(10, 25, 50), 100, "lag of a queue"))
+    assert 'aria-label="lag of a queue: 10 to 50, mean 25"' in drawn
+    assert drawn.endswith("<span>10 / 25 / 50</span>")
+    bar, mark = re.findall(r'x="([\d.]+)"(?: y="2")? width="([\d.]+)"', drawn)
+    assert [*map(float, bar)] == [11.7, 49.8], "from 10 to 50 of the 117 units that are 100, and its own width"
+    assert float(mark[0]) == pytest.approx(29.25, abs=0.06)
+
+
+def test_queues_in_time_and_those_that_are_not_known() -> None:
+    assert "<span>0 ms / 1 s / 2 s</span>" in spread(QueueSpread(0, 1000, 2000), 2000, "lag", span)
+    assert 'width="3.0"' in spread(QueueSpread(0, 0, 0), 0, "lag"), "visible without a lag"
+    assert spread(None, 5, "lag") == UNKNOWN

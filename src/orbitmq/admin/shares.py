@@ -10,6 +10,14 @@ from msgspec import Struct
 from orbitmq.admin.progress import GroupQueue
 
 
+class QueueSpread(Struct, frozen=True, rename="camel"):
+    """A value of some queues: the smallest, the mean, the largest."""
+
+    low: int
+    mean: float
+    high: int
+
+
 class Share(Struct, frozen=True, rename="camel"):
     """Some queues of a group."""
 
@@ -24,6 +32,10 @@ class Share(Struct, frozen=True, rename="camel"):
     """The longest that a next message has waited since it was stored; None when that of a queue is not known."""
     last_consumed_at_ms: int | None
     """When the newest message that was consumed was stored."""
+    lag_by_queue: QueueSpread | None
+    """In messages; None when that of a queue is not known, as for the next."""
+    delay_by_queue: QueueSpread | None
+    """In milliseconds."""
 
 
 def by_topic(queues: Iterable[GroupQueue]) -> list[Share]:
@@ -55,8 +67,17 @@ def _share(name: str, queues: list[GroupQueue]) -> Share:
         _sum([one.expired_messages for one in queues]),
         None if None in delays else max((delay for delay in delays if delay is not None), default=None),
         max((one.last_consumed_at_ms for one in queues if one.last_consumed_at_ms is not None), default=None),
+        _spread(lags),
+        _spread(delays),
     )
 
 
 def _sum(counts: list[int | None]) -> int | None:
     return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def _spread(values: list[int | None]) -> QueueSpread | None:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values) or not known:
+        return None
+    return QueueSpread(min(known), sum(known) / len(known), max(known))

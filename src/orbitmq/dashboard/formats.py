@@ -5,7 +5,7 @@ An unknown value is shown as a dash. Knows no page.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from orbitmq.admin.envelope import rfc3339
+from orbitmq.admin.shares import QueueSpread
 from orbitmq.dashboard.roles import Role
 from orbitmq.runtime.printable import printable
 
@@ -21,6 +22,8 @@ UNKNOWN = Markup('<span class="unknown" title="unknown">–</span>')
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SPANS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 CURVE_WIDTH, CURVE_HEIGHT = 120, 24
+SPREAD_WIDTH, SPREAD_HEIGHT = 120, 10
+SPREAD_NARROWEST = 3  # of its bar and its mark, so that equal queues are visible
 
 
 def environment() -> Environment:
@@ -45,6 +48,7 @@ def environment() -> Environment:
         known=known,
         part=part,
         curve=curve,
+        spread=spread,
         exact=exact,
         printable=printable,
     )
@@ -168,6 +172,33 @@ def curve(values: Sequence[float | None], what: str) -> Markup:
         '<svg class="curve" viewBox="0 0 {w} {h}" width="{w}" height="{h}" role="img" aria-label="{words}">'
         "<title>{words}</title>{lines}</svg>"
     ).format(w=CURVE_WIDTH, h=CURVE_HEIGHT, words=words, lines=lines)
+
+
+def spread(value: QueueSpread | None, high: float, what: str, unit: Callable[[float], Any] = rate) -> Markup:
+    """The smallest, the mean and the largest value of some queues as a bar with a mark, on an axis from 0 to `high`."""
+    if value is None:
+        return UNKNOWN
+
+    def place(amount: float) -> float:
+        return amount * (SPREAD_WIDTH - SPREAD_NARROWEST) / (high or 1)
+
+    numbers = [unit(one) for one in (value.low, value.mean, value.high)]
+    begin = place(value.low)
+    drawn = Markup(
+        '<svg class="spread" viewBox="0 0 {w} {h}" width="{w}" height="{h}" role="img" aria-label="{words}">'
+        '<title>{words}</title><rect class="track" y="4" width="{w}" height="2"/>'
+        '<rect x="{begin:.1f}" y="2" width="{length:.1f}" height="6" rx="3"/>'
+        '<rect class="mean" x="{mean:.1f}" width="{mark}" height="{h}"/></svg>'
+    ).format(
+        w=SPREAD_WIDTH,
+        h=SPREAD_HEIGHT,
+        words=f"{what}: {numbers[0]} to {numbers[2]}, mean {numbers[1]}",
+        begin=begin,
+        length=place(value.high) - begin + SPREAD_NARROWEST,
+        mean=place(value.mean),
+        mark=SPREAD_NARROWEST,
+    )
+    return Markup("{} <span>{} / {} / {}</span>").format(drawn, *numbers)
 
 
 def rendered(template: str, values: Mapping[str, Any], templates: Environment) -> str:

@@ -24,7 +24,7 @@ from orbitmq.admin.session import Session
 from orbitmq.admin.shares import by_client, by_topic
 from orbitmq.admin.verdict import Finding
 from orbitmq.dashboard.clusters import Cached, DashboardCluster
-from orbitmq.dashboard.formats import part
+from orbitmq.dashboard.formats import part, span
 from orbitmq.dashboard.lists import ROWS, Column, listing
 from orbitmq.dashboard.pages.groups import FLAGS, rules_of
 from orbitmq.dashboard.pages.remedies import evidence_of, remedies
@@ -110,6 +110,7 @@ def _values(
     request: DashboardRequest, one: GroupProgress, rules: Result[GroupRules], snapshot: GroupSnapshot | None
 ) -> dict[str, Any]:
     name = request.path["group"]
+    topics = by_topic(one.queues)
     return {
         "name": name,
         "one": one,
@@ -117,7 +118,12 @@ def _values(
         "worst": None if snapshot is None else snapshot.findings[0],
         "remedies": [] if snapshot is None else remedies(snapshot.findings[0], name),
         "curve": request.cluster.history.of(f"lag/{name}"),
-        "topics": by_topic(one.queues),
+        "topics": topics,
+        "highs": {  # of the axes, which all topics of the group share
+            "lag": max((share.lag_by_queue.high for share in topics if share.lag_by_queue), default=0),
+            "delay": max((share.delay_by_queue.high for share in topics if share.delay_by_queue), default=0),
+        },
+        "spans": span,
         "shares": by_client(one.queues),
         "members": [] if snapshot is None else snapshot.evidence.members,
         "shown_max": ROWS,
