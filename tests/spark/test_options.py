@@ -28,6 +28,20 @@ def test_load_names_the_topic_too() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
+        ({"path": "orders"}, "orbitmq topic orders, from n:1, m:2"),
+        ({"subscribe": "orders,payments"}, "orbitmq topics orders, payments, from n:1, m:2"),
+        ({"subscribe": "a,b,c,d,e,f,g"}, "orbitmq topics a, b, c, d, e and 2 more, from n:1, m:2"),
+        ({"subscribePattern": "order.*"}, "orbitmq topics that match order.*, from n:1, m:2"),
+        ({"assign": '{"orders": [0]}'}, "orbitmq assigned queues, from n:1, m:2"),
+    ],
+)
+def test_a_read_has_a_description_for_people(given: dict[str, str], text: str) -> None:
+    assert read_options({"nameServer": "n:1;m:2", "secretKey": "s", "accessKey": "a", **given}).description == text
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
         ({"kafka.bootstrap.servers": "k:9092"}, "option kafka.bootstrap.servers is unknown; use nameServer"),
         ({"startingOffset": "earliest"}, "option startingOffset is unknown; did you mean startingOffsets?"),
         ({"zzz": "1"}, "option zzz is unknown; the options are nameServer, accessKey"),

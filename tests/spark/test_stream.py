@@ -19,7 +19,7 @@ from orbitmq.spark.read_partitions import RANGE_COST, TASK_COST
 from orbitmq.spark.stream import TopicStreamReader
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
-from orbitmq.wire.headers import UpdateConsumerOffsetHeader
+from orbitmq.wire.headers import PullMessageHeader, UpdateConsumerOffsetHeader
 from orbitmq.wire.requests import RequestCode
 from tests.spark.conftest import BRIEF_MS, Limits
 from tests.spark.queue_model import STORED_AT, QueueModel
@@ -126,6 +126,64 @@ def test_batches_follow_one_another_without_gap_or_overlap(world: World) -> None
     second = batch(reader, first)
     assert planned(reader, first, second) == [OffsetRange(A1, 20, 25)]
     assert reader.reportLatestOffset()["q"] == second["q"]
+
+
+def test_the_progress_tells_what_a_batch_leaves_unread(world: World) -> None:
+    """In messages, and in time: message n of a queue was stored at STORED_AT + n s."""
+    reader = world.reader(startingOffsets="earliest", maxOffsetsPerTrigger=28)
+    reader._meter._clock_ms = lambda: STORED_AT + 100_000
+    end = batch(reader, reader.initialOffset())
+    assert at(end) == {A0: 28, A1: 4, B0: 6}
+    told = reader.reportLatestOffset()
+    assert told is not None
+    assert told["behind"] == {
+        "orders": {
+            "queues": 3,
+            "messages": {"min": 16, "avg": 37.333, "max": 72},
+            "seconds": {"min": 72, "avg": 87.333, "max": 96},
+        }
+    }
+    assert told["source"] == f"orbitmq topic orders, from {world.name_server.address}"
+    assert told["lookedAtMs"] == STORED_AT + 100_000
+    rest = batch(reader, end, ALL)
+    assert at(rest) == {A0: 100, A1: 20, B0: 30}
+    none = {"min": 0, "avg": 0, "max": 0}
+    assert reader.reportLatestOffset()["behind"] == {"orders": {"queues": 3, "messages": none, "seconds": none}}
+
+
+def test_the_lag_costs_one_message_of_a_queue_that_is_behind(world: World) -> None:
+    def pulls() -> list[int]:
+        requests = (request for broker in world.brokers.values() for request in broker.requests)
+        codes = [request for request in requests if request.code == RequestCode.PULL_MESSAGE]
+        return [request.header(PullMessageHeader).max_msg_nums for request in codes]
+
+    reader = world.reader(startingOffsets="earliest", minOffsetsPerTrigger=1000)
+    start = reader.initialOffset()
+    reader._last_batch_at = world.now  # or the first batch would be due at once
+    for _ in range(5):
+        assert batch(reader, start) == start
+    assert pulls() == [1, 1, 1], "one of each queue, though the query looks again and again"
+    assert batch(world.reader(startingOffsets="earliest"), start) != start
+    assert len(pulls()) == 3, "nothing of what a batch reads to its end"
+
+
+def test_a_broker_that_is_down_counts_by_its_last_known_end(world: World) -> None:
+    reader = world.reader(startingOffsets="earliest", maxOffsetsPerTrigger=28, brokerUnavailableTimeoutMs=60_000)
+    end = batch(reader, reader.initialOffset())
+    world.dead.add("broker-b")
+    batch(reader, end, ALL)
+    told = reader.reportLatestOffset()
+    assert told is not None
+    assert told["behind"]["orders"]["messages"] == {"min": 0, "avg": 8, "max": 24}
+    assert told["behind"]["orders"]["seconds"]["min"] == 0
+
+
+def test_available_now_tells_what_arrived_behind_its_target(world: World) -> None:
+    reader = world.reader(startingOffsets="earliest")
+    reader.prepareForTriggerAvailableNow()
+    world.queues["broker-a"][0] = filled(10, 150)
+    assert at(batch(reader, reader.initialOffset()))[A0] == 100
+    assert reader.reportLatestOffset()["behind"]["orders"]["messages"]["max"] == 50
 
 
 def test_a_first_batch_that_is_repeated_begins_where_it_first_began(world: World) -> None:

@@ -190,6 +190,20 @@ class ClusterClient:
             sizes += sum(size for _, size in sampled)
         return counts, sizes
 
+    def stored_at(
+        self,
+        offsets: Mapping[MessageQueue, int],
+        queues: Mapping[MessageQueue, Addresses],
+        group: str,
+        found: dict[MessageQueue, int],
+    ) -> None:
+        """Put the store times of the messages at these offsets into `found`, in milliseconds since 1970, of those that
+        still exist. After a SourceError it has the times of the brokers before.
+        """
+        for addresses, on_broker in _by_addresses(offsets, queues).items():
+            look = partial(_store_times, on_broker, offsets, group, found)
+            self.call_broker(on_broker[0].broker_name, addresses, look)
+
     def call_broker(self, name: str, addresses: Addresses, call: Callable[[Channel], T]) -> T:
         """The result of `call` over a connection to the broker. SourceError ORBITMQ_BROKER_UNAVAILABLE."""
         order = self._brokers.setdefault(addresses, AddressOrder(addresses))
@@ -322,6 +336,21 @@ def _started(queue: MessageQueue, bounds: tuple[int, int], response: Command) ->
 
 def _stored_at(queue: MessageQueue, response: Command) -> int:
     return LONG_AGO if response.code in GAPS else store_timestamp_of(succeeded(queue_name(queue), response).body)
+
+
+def _store_times(
+    queues: Sequence[MessageQueue],
+    offsets: Mapping[MessageQueue, int],
+    group: str,
+    found: dict[MessageQueue, int],
+    channel: Channel,
+) -> None:
+    new = [queue for queue in queues if queue not in found]
+    for number, response in channel.each(
+        [pull_request(queue, offsets[queue], 1, group, SUBSCRIBE_ALL) for queue in new]
+    ):
+        if response.code not in GAPS:
+            found[new[number]] = _stored_at(new[number], response)
 
 
 def _sampled(

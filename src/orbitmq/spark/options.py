@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orbitmq.errors import ExpressionIllegal, MessageIllegal, SourceError
@@ -29,6 +29,8 @@ FOREIGN_OPTIONS = {
 GROUP = "group"  # a word of startingOffsets
 # Aliases of options, in lower case.
 ALIASES = {"orbitmq.nameservers": "nameServer", "maxrowspertrigger": "maxOffsetsPerTrigger"}
+
+NAMES_SHOWN = 5  # of topics and of name servers, in a description
 
 DURATION = r"(\d+)\s*(ms|s|m|min|h|d|)"
 MILLISECONDS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -281,6 +283,17 @@ class ReadOptions(RowOptions, ClusterOptions):
         return self.names.wrap(self.group_id)
 
     @property
+    def description(self) -> str:
+        """The topics and the name servers, for people: `orbitmq topic orders, from 127.0.0.1:9876`."""
+        named = list(self.topics)
+        what = [f"topic{'s' if len(named) > 1 else ''} {listed(named)}"] if named else []
+        if self.subscribe_pattern:
+            what.append(f"topics that match {self.subscribe_pattern}")
+        if self.assign:
+            what.append("assigned queues")
+        return f"orbitmq {' and '.join(what)}, from {listed(self.name_servers)}"
+
+    @property
     def pulling_group(self) -> str:
         return self.group or TOOLS_CONSUMER_GROUP
 
@@ -299,6 +312,12 @@ class ReadOptions(RowOptions, ClusterOptions):
             return tag_subscription("", self.sub_expression).tags
         except MessageIllegal as error:
             raise bad_option(f"option subExpression: {error}") from error
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:

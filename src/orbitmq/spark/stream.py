@@ -31,6 +31,7 @@ from orbitmq.spark.cluster_client import require_open
 from orbitmq.spark.cluster_monitor import ClusterMonitor, UnavailablePolicy
 from orbitmq.spark.fetch import OffsetRange, data_loss
 from orbitmq.spark.group_offsets import OffsetReporter
+from orbitmq.spark.lag_meter import LagMeter
 from orbitmq.spark.next_batch import ClusterSnapshot, NextBatch, next_batch
 from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.queue_selection import queue_selection
@@ -67,6 +68,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         self._reporter = OffsetReporter(self._cluster, options.group) if options.commit_offsets else None
         self._archived = archived_ends(options)
+        self._meter = LagMeter(self._cluster, options.pulling_group, options.description)
         self._clock = clock
         self._pause = pause
         self._initial: dict[str, Any] | None = None
@@ -114,6 +116,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._report(begun)
             found = next_batch(begun, seen, strict=self._strict, target=self._target, archived=self._archived)
             end = self._end(found, limits)
+            self._latest = StreamOffset(found.highs).as_json() | self._meter.measure(end.at, seen, self._monitor.places)
             if (end.at, end.lost) != (begun.at, begun.lost):
                 return end.as_json()
             if self._target is None or not self._is_short_of_target(begun, seen):
@@ -122,7 +125,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._pause(self._options.fetch_retry_interval_ms / 1000)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The ends of the queues at the last snapshot, for the progress of the query."""
+        """The ends of the queues at the last snapshot, and how far the stream is behind: see `stream_lag`. Spark shows
+        this in the progress of the query, and uses it for nothing else."""
         return self._latest
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -148,7 +152,6 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end(self, found: NextBatch, limits: TriggerLimits) -> StreamOffset:
         waiting = found.waiting
         total = sum(waiting.values())
-        self._latest = StreamOffset(found.highs).as_json()
         now = self._clock()
         if self._target is None and not is_due(total, limits, (now - self._last_batch_at) * 1000):
             return found.advanced({})
