@@ -13,7 +13,7 @@ RocketMQ wrote; `cluster`: brokers of orbitmq in this process; `model`: no broke
 | offsets by name, time, group, JSON, and their traps | test_offsets, test_read_plan, test_live_stream | model, both |
 | short queues share a task, in order, through a restart | test_read_partitions, test_source, test_dead_broker | both |
 | streams: first batch, limits, new and lost queues, brokers down, 2,000 queues | test_stream, test_next_batch | model |
-| the same live; lag for every tool; killed workers | test_live_stream | both |
+| the same live; lag for tools, driver and page; killed workers | test_live_stream, test_stream_lag | both |
 | silent name servers and brokers | test_address_order, test_stream, test_sink_task, test_dead_broker | model, cluster |
 | messages that retention takes meanwhile | test_retention, stores/test_stream | cluster, model |
 | killed drivers: Parquet, lake, topic | pipeline/test_killed_streams; bench/spark_kills | cluster; both |

@@ -17,6 +17,7 @@ import pytest
 from orbitmq.client.sync import Producer
 from orbitmq.message.model import Message
 from orbitmq.spark.session import WORKER_PACKAGES
+from tests.spark.connect_program import LIMIT
 from tests.support.orbit_process import ORBITMQ, OrbitUp
 from tests.support.spark_cluster import ConnectServer, SparkCluster, bare_python
 from tests.support.spark_jvm import quick
@@ -118,11 +119,13 @@ def test_a_client_of_spark_connect_brings_orbitmq_to_the_server(
 ) -> None:
     if not CLIENT_PACKAGES.exists():
         pytest.skip("a client of Spark Connect needs the packages of requirements/connect.lock: make develop")
-    with ConnectServer(tmp_path, environment / "bin" / "python") as server:
-        command = [sys.executable, str(CLIENT), server.url, name_server, "orders", "connected"]
-        own = {**os.environ, "PYTHONPATH": str(CLIENT_PACKAGES)}
+    archive = tmp_path / "orbitmq.zip"
+    with ConnectServer(tmp_path, environment / "bin" / "python", archive) as server:
+        command = [sys.executable, str(CLIENT), server.url, name_server, "orders", "connected", str(archive)]
+        own = {**os.environ, "PYTHONPATH": os.pathsep.join([str(CLIENT_PACKAGES), *sys.path])}
         found = subprocess.run(command, capture_output=True, text=True, check=False, env=own)
         assert found.returncode == 0, found.stderr
-    assert json.loads(found.stdout.splitlines()[-1]) == {"source": COUNT, "target": COUNT, "codes": [2, 2]}
+    expected = {"source": COUNT, "target": COUNT, "behind": COUNT - LIMIT, "codes": [2, 2]}
+    assert json.loads(found.stdout.splitlines()[-1]) == expected
     for job in ("compact", "rebuild"):
         assert f"orbitmq pipeline {job}: this process selects Spark Connect, and jobs do not run there" in found.stderr

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import random
 import signal
+import urllib.parse
+import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import DataStreamReader, StreamingQuery
 
+import orbitmq.spark
 from orbitmq.client.sync import Producer
+from orbitmq.errors import SourceError
 from orbitmq.message.model import Message
-from tests.spark.conftest import COUNT, QUEUES, System, Topic
+from orbitmq.spark import Spread
+from orbitmq.spark.stream_lag import spread_of
+from tests.spark.conftest import COUNT, QUEUES, System, Topic, create_topic
+from tests.support.dashboards import OrbitDashboard
 from tests.support.mqadmin import Mqadmin
 from tests.support.process import wait_until
 from tests.support.streams import LATE, STARTS_MAX, finished
 
 Place = tuple[str, int, int]
 COLUMNS = "topic,brokerName,queueId,queueOffset"
+LABELS = ("query", "topic", "stat")
 
 
 def stream(spark: SparkSession, system: System, **options: object) -> DataStreamReader:
@@ -181,6 +192,99 @@ def test_tools_show_the_lag_of_a_stream(
     printed = mqadmin("consumerProgress", "-g", "spark-archive")
     assert "Diff Total: 0" in printed
     assert sum(line.startswith(topic.name) for line in printed.splitlines()) == QUEUES
+
+
+def test_the_page_draws_how_far_a_stream_is_behind(
+    spark: SparkSession, system: System, producer: Producer, table: Table
+) -> None:
+    create_topic(system, "drawn")
+    send(producer, "drawn", 8)
+    options = {"groupId": "drawn-readers", "commitOffsets": True, "startingOffsets": "earliest", "columns": COLUMNS}
+    table.run(stream(spark, system, **options).load("drawn"))
+    behind = Counter(queue for _, queue, _ in send(producer, "drawn", QUEUES + 2))
+    least, most = min(behind[queue] for queue in range(QUEUES)), max(behind.values())
+    with OrbitDashboard(system.namesrv_address, "--sample", 0) as dashboard:
+        page = dashboard.visitor().get("groups/drawn-readers")
+        (row,) = page.table("Topics")
+    assert row["Lag of a queue: min / mean / max"].endswith(f" {least} / {1 + 2 / QUEUES:g} / {most}")
+    assert row["Lag"] == str(QUEUES + 2)
+    assert f'aria-label="lag of a queue: {least} to {most}, mean {1 + 2 / QUEUES:g}"' in page.text
+    assert 'aria-label="lag of a queue in time: ' in page.text
+    assert "no client of drawn-readers is online" in page.words
+
+
+def test_the_driver_tells_how_far_its_streams_are_behind(
+    spark: SparkSession,
+    topic: Topic,
+    table: Table,
+    producer: Producer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Two queries at once: one with a limit, which stops after its first batch, and one that reads everything."""
+    send(producer, "followed", 8)
+    everything = stream(spark, topic.system, startingOffsets="earliest", columns=COLUMNS).load("followed")
+    limited = stream(spark, topic.system, startingOffsets="earliest", columns=COLUMNS, maxOffsetsPerTrigger=COUNT // 2)
+    caplog.set_level(logging.INFO, "orbitmq.spark")
+    with orbitmq.spark.listen(spark, port=0) as listener:
+        assert listener.url is not None
+        queries = [
+            frame.writeStream.format("noop").queryName(name).option("checkpointLocation", str(tmp_path / name))
+            for name, frame in (("whole", everything), ("half", limited.load(topic.name)))
+        ]
+        running = [query.trigger(processingTime="1 hour").start() for query in queries]
+        wait_until(lambda: len(listener.queries()) == 2, 120, "both queries have made a batch")
+        found = {lag.query: lag for lag in listener.queries()}
+        assert found["whole"].sources == [f"orbitmq topic followed, from {topic.system.namesrv_address}"]
+        (half,), (whole,) = found["half"].topics, found["whole"].topics
+        assert (half.queues, half.messages.avg) == (QUEUES, COUNT / 2 / QUEUES)
+        assert whole.messages == whole.seconds == Spread(0, 0, 0)
+        assert half.seconds == spread_of(ages(spark, topic, running[1], found["half"].looked_at_ms))
+
+        series = {
+            (sample.name, *(sample.labels[name] for name in LABELS if name in sample.labels)): sample.value
+            for family in text_string_to_metric_families(scraped(listener.url))
+            for sample in family.samples
+        }
+        assert series["orbitmq_spark_behind_messages", "half", topic.name, "avg"] == COUNT / 2 / QUEUES
+        assert series["orbitmq_spark_behind_messages", "whole", "followed", "max"] == 0
+        assert series["orbitmq_spark_behind_seconds", "half", topic.name, "max"] == half.seconds.max
+        assert series["orbitmq_spark_last_look_timestamp_seconds", "half"] == found["half"].looked_at_ms / 1000
+        line = f"event=stream_lag query=half batch=0 topic={topic.name} queues={QUEUES} behind_messages="
+        assert any(record.getMessage().startswith(line) for record in caplog.records)
+
+        running[0].stop()
+        wait_until(lambda: [lag.query for lag in listener.queries()] == ["half"], 60, "a query that is over is gone")
+        url = listener.url
+    running[1].stop()
+    with pytest.raises(OSError, match="refused"):
+        scraped(url)
+    with orbitmq.spark.listen(spark, port=port_of(url)) as again:
+        with pytest.raises(SourceError, match=f"ORBITMQ_BAD_OPTION: port {port_of(url)}: cannot listen on 127.0.0.1"):
+            orbitmq.spark.listen(spark, port=port_of(url))
+        assert again.queries() == []
+
+
+def ages(spark: SparkSession, topic: Topic, query: StreamingQuery, now_ms: int) -> list[float]:
+    """For how many seconds the next message of each queue had been stored, by a read of the topic."""
+    ends = json.loads(query.lastProgress.json)["sources"][0]["endOffset"]["q"][topic.name]["broker-a"]
+    read = topic.reader(spark, columns="queueId,queueOffset,storeTimestamp").load(topic.name)
+    rows = read.where(" OR ".join(f"queueId = {queue} AND queueOffset = {end}" for queue, end in ends.items()))
+    stored = rows.selectExpr("unix_millis(storeTimestamp) AS ms").collect()
+    assert len(stored) == QUEUES
+    return [(now_ms - row.ms) / 1000 for row in stored]
+
+
+def scraped(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=60) as response:
+        assert response.headers["Content-Type"].startswith("text/plain")
+        return str(response.read(), "utf-8")
+
+
+def port_of(url: str) -> int:
+    port = urllib.parse.urlsplit(url).port
+    assert port is not None
+    return port
 
 
 def test_a_stream_begins_where_a_group_stands(

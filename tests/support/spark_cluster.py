@@ -97,11 +97,13 @@ class SparkCluster:
 
 
 class ConnectServer:
-    """A server of Spark Connect that runs its tasks itself, with `python`. Up inside `with`."""
+    """A server of Spark Connect that runs its tasks itself, with `python`. Up inside `with`. Its Python processes look
+    into `archive` if it is there when they start."""
 
-    def __init__(self, home: Path, python: Path) -> None:
+    def __init__(self, home: Path, python: Path, archive: Path) -> None:
         self._home = home
         self._python = python
+        self._archive = archive
         self._port = free_port()
         self.url = f"sc://127.0.0.1:{self._port}"
         self._process: ChildProcess | None = None
@@ -110,7 +112,7 @@ class ConnectServer:
         own = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(self._port)}
         kind = "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"
         submit = str(SPARK / "bin" / "spark-submit"), *kind, "--master", f"local[{WORKERS}]"
-        python = {"PYSPARK_PYTHON": str(self._python)}
+        python = {"PYSPARK_PYTHON": str(self._python), "PYTHONPATH": str(self._archive)}
         self._process = ChildProcess(
             [*submit, *settings(own), "spark-internal"],
             output=self._home / "connect.out",

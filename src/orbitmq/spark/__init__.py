@@ -10,7 +10,22 @@ Import the names of this package only: its modules may change without notice.
 
 from __future__ import annotations
 
+from orbitmq.spark.lag_listener import LagListener, QueryLag, listen
 from orbitmq.spark.lake.history import SplitHistory, history, split_history
 from orbitmq.spark.session import create_view, register, ship, tables
+from orbitmq.spark.stream_lag import Spread, TopicLag
 
-__all__ = ["SplitHistory", "create_view", "history", "register", "ship", "split_history", "tables"]
+__all__ = [
+    "LagListener",
+    "QueryLag",
+    "SplitHistory",
+    "Spread",
+    "TopicLag",
+    "create_view",
+    "history",
+    "listen",
+    "register",
+    "ship",
+    "split_history",
+    "tables",
+]
