@@ -153,6 +153,11 @@ def test_a_store_directory_is_archived_and_compacted(
     plan = run_job(compact.JOB, spark, lake=lake, dryRun="true")
     outcome = run_job(compact.JOB, spark, lake=lake)
     assert outcome.counts["files replaced"] == plan.counts["files to replace"]
+    assert outcome.lineage is not None
+    (old,), (new,) = outcome.lineage.inputs, outcome.lineage.outputs
+    assert (old.namespace, old.name) == (new.namespace, new.name) == ("file", str(lake))
+    assert (old.rows, old.files) == (new.rows, outcome.counts["files replaced"])
+    assert (new.rows, new.files) == (outcome.counts["messages"], outcome.counts["files made"])
     assert archived(opened(lake)) == found
     assert entries == queues_of(table(opened(lake)).to_pylist())
 

@@ -15,7 +15,9 @@ from pyspark.sql import functions as f
 from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageExt
 from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.errors import ConfigurationError, SourceError
+from orbitmq.message.topics import retry_topic
 from orbitmq.pipeline import dlq
+from orbitmq.pipeline.datasets import Dataset, Lineage
 from orbitmq.pipeline.dlq import DlqJob, RedeliveryPlan, deliver, plan_redelivery
 from orbitmq.pipeline.job import Advance, JobContext
 from orbitmq.pipeline.ledger import Chunk, Origin, open_ledger
@@ -97,6 +99,10 @@ def test_dead_letters_are_told_apart_and_each_is_sent_once(
         outcome = run_job(dlq.JOB, spark, **shared, ledger=ledger)
         assert (outcome.counts["sent"], outcome.counts["gone meanwhile"]) == (COUNT - 1, 0)
         assert outcome.failed == ["messages without a known origin topic: 1; name a topic with --to"]
+        namespace = f"rocketmq://{letters.namesrv_address}"
+        assert outcome.lineage == Lineage(
+            [Dataset(namespace, LETTERS, COUNT + 2)], [Dataset(namespace, retry_topic(GROUP), COUNT - 1)]
+        )
         again = run_job(dlq.JOB, spark, **shared, ledger=ledger)
         assert (again.counts["sent"], again.counts["sent before"], again.counts["to send"]) == (0, COUNT - 1, 0)
 

@@ -17,6 +17,7 @@ from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.message.model import MessageQueue
 from orbitmq.pipeline import migrate
+from orbitmq.pipeline.datasets import Dataset, Lineage
 from orbitmq.pipeline.job import JobResult
 from orbitmq.pipeline.moves import Migration, load, paired
 from orbitmq.pipeline.send import SendCounts
@@ -124,6 +125,10 @@ def test_a_topic_moves_with_its_groups_and_back(
     outcome = job()
     assert outcome.failed == []
     assert outcome.counts["messages copied"] == COUNT + 8 - 20 * QUEUES
+    copied = COUNT + 8 - 20 * QUEUES
+    assert outcome.lineage == Lineage(
+        [Dataset(f"rocketmq://{here}", topic, copied)], [Dataset(f"rocketmq://{there}", topic, copied)]
+    )
     assert (outcome.counts["queues"], outcome.counts["queues equal"]) == (QUEUES, QUEUES)
     assert outcome.counts["offsets carried"] == QUEUES * len(GROUPS)
     assert content(there, topic) == content(here, topic)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,11 +18,20 @@ from orbitmq.lake.lakes import Sweeper
 from orbitmq.lake.layout import written_by
 from orbitmq.lake.manifest import LakeFile
 from orbitmq.pipeline.archive_stream import WRITER, ArchiveOptions, ArchiveSource
+from orbitmq.pipeline.datasets import Lineage, counted_topics, location, topics
 from orbitmq.pipeline.job import Advance, Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.lake_bodies import check_fit
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
-from orbitmq.pipeline.shared_options import ExpectedBrokers, LossOptions, connection, expected, losses, store
+from orbitmq.pipeline.shared_options import (
+    ExpectedBrokers,
+    LossOptions,
+    connection,
+    expected,
+    losses,
+    store,
+    store_datasets,
+)
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
 from orbitmq.spark.bodies.options import RAW, BodyOptions
@@ -109,10 +119,12 @@ def run(context: JobContext[ArchiveJob]) -> JobResult:
     spark, unit = context.spark(), "messages" if options.input == "pull" else "bytes"
     with context.progress("archive", unit) as advance, tasks_shown(context, "batch"):
         _follow(_query(spark, options), advance, sweeper, endless=options.period > 0)
-    counts = published(before, lake.files())
+    after = lake.files()
+    counts = published(before, after)
     sweeper.sweep()
     seconds = f"{time.monotonic() - begun:.1f}"
-    return JobResult({**counts, "old files removed": sweeper.removed, "seconds": seconds})
+    moved = _moved(options, before, after, counts)
+    return JobResult({**counts, "old files removed": sweeper.removed, "seconds": seconds}, lineage=moved)
 
 
 def published(before: Sequence[LakeFile], after: Sequence[LakeFile]) -> dict[str, int]:
@@ -125,6 +137,30 @@ def published(before: Sequence[LakeFile], after: Sequence[LakeFile]) -> dict[str
         "files": len(files),
         "bytes": sum(file.size for file in files),
     }
+
+
+def lineage(options: ArchiveJob) -> Lineage:
+    """Topics that the options name in full, or store directories; and the lake."""
+    if options.input == "store":
+        inputs = store_datasets(options.path)
+    else:
+        inputs = topics(options.name_servers, topic_names(options.topics).names)
+    return Lineage(inputs, [location(options.lake)] if options.lake else ())
+
+
+def _moved(
+    options: ArchiveJob, before: Sequence[LakeFile], after: Sequence[LakeFile], counts: Mapping[str, int]
+) -> Lineage:
+    """The same, with the topics that had messages, and what was published."""
+    planned = lineage(options)
+    rows = Counter({file.topic: 0 for file in after})
+    for files, sign in ((after, 1), (before, -1)):
+        for file in files:
+            rows[file.topic] += sign * file.rows
+    moved = {topic: count for topic, count in sorted(rows.items()) if count > 0}
+    inputs = planned.inputs if options.input == "store" else counted_topics(options.name_servers, moved)
+    lake = location(options.lake, counts["messages"], counts["bytes"], counts["files"])
+    return Lineage(inputs or planned.inputs, [lake])
 
 
 def source_options(options: ArchiveJob) -> dict[str, str]:
@@ -268,4 +304,5 @@ JOB = Job(
         "--input store --path /data/store --broker-name broker-a --lake ./lake",
     ),
     "the next run resumes after what was published",
+    lineage,
 )

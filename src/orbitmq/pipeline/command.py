@@ -16,6 +16,7 @@ from typing import TextIO
 
 from orbitmq.errors import ConfigurationError, OrbitMQError
 from orbitmq.pipeline.job import JOBS, Job, JobContext, JobOptions, JobResult, job_named
+from orbitmq.pipeline.lineage import reported
 from orbitmq.pipeline.progress import shown_on
 from orbitmq.runtime.options import Option, as_text, read_properties, unknown_keys
 from orbitmq.runtime.printable import printable
@@ -81,13 +82,10 @@ def main(arguments: Sequence[str]) -> int:
     except Exception as error:  # of Spark, with ours inside; without one it is a bug and keeps its stack
         if _was_interrupted(error):
             return _fail(name, f"interrupted; {job_named(name).again}", EXIT_INTERRUPTED)
-        text = str(error)
-        if found := ERROR_OF_OURS.findall(text):
-            return _fail(name, found[-1], EXIT_USAGE if found[-1].startswith(OF_THE_CALLER) else EXIT_FAILED)
-        for said, meaning in OF_SPARK.items():
-            if said in text:
-                return _fail(name, meaning, EXIT_FAILED)
-        raise
+        text = _meaning(str(error))
+        if text is None:
+            raise
+        return _fail(name, text, EXIT_USAGE if text.startswith(OF_THE_CALLER) else EXIT_FAILED)
 
 
 def _was_interrupted(error: BaseException) -> bool:
@@ -97,6 +95,13 @@ def _was_interrupted(error: BaseException) -> bool:
         if isinstance(error, KeyboardInterrupt):
             return True
     return False
+
+
+def _meaning(text: str) -> str | None:
+    """What an error of Spark means: an error of ours inside, or what its environment lacks. None for any other."""
+    if found := ERROR_OF_OURS.findall(text):
+        return str(found[-1])
+    return next((meaning for said, meaning in OF_SPARK.items() if said in text), None)
 
 
 def _pack(arguments: Sequence[str]) -> int:
@@ -128,8 +133,12 @@ def _run(job: Job[JobOptions], arguments: Sequence[str]) -> int:
     options = job.options.parse(_in_file(file, job) | flags)
     from orbitmq.pipeline.session import session_of  # loads Spark, which --help does not need
 
-    with session_of(job.name, options) as spark:
+    with (
+        reported(job, options, lambda text: _tell(job.name, text), _meaning) as finish,
+        session_of(job.name, options) as spark,
+    ):
         outcome = job.run(JobContext(options, spark, shown_on(sys.stderr)))
+        finish(outcome)
     (print_json if as_json else print_table)(job, outcome, sys.stdout)
     return EXIT_FAILED if outcome.failed else 0
 
@@ -213,5 +222,9 @@ def _text(value: int | str) -> str:
 
 
 def _fail(name: str, text: str, code: int) -> int:
-    print(f"orbitmq pipeline {name}: {printable(' '.join(text.split()))}", file=sys.stderr)
+    _tell(name, text)
     return code
+
+
+def _tell(name: str, text: str) -> None:
+    print(f"orbitmq pipeline {name}: {printable(' '.join(text.split()))}", file=sys.stderr)

@@ -13,6 +13,7 @@ from orbitmq.lake.manifest import LakeFile, TaskReport
 from orbitmq.lake.message_files import merged
 from orbitmq.lake.storage import StorageLocation
 from orbitmq.lake.versions import DURATION, duration_ms, duration_text
+from orbitmq.pipeline.datasets import Lineage, location
 from orbitmq.pipeline.executors import Executors
 from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.lake_options import LakeOptions
@@ -80,7 +81,15 @@ def run(context: JobContext[CompactJob]) -> JobResult:
         "old files kept": swept.kept,
         "old files removed": len(swept.removed),
     }
-    return JobResult(counts, (), failed)
+    count, size = sum(file.rows for file in made), sum(file.size for file in made)
+    old, new = location(options.lake, count, files=replaced), location(options.lake, count, size, len(made))
+    return JobResult(counts, (), failed, Lineage([old], [new]))
+
+
+def lineage(options: CompactJob) -> Lineage:
+    """The lake, which is rewritten in place."""
+    lake = [location(options.lake)] if options.lake else []
+    return Lineage(lake, lake)
 
 
 def _merge(context: JobContext[CompactJob], place: StorageLocation, bins: Sequence[Bin]) -> Iterator[list[LakeFile]]:
@@ -104,4 +113,5 @@ JOB = Job(
     run,
     ("--lake ./lake", "--lake s3://bucket/lake --target-size 512 --keep-versions 30d"),
     "merged files stay, and the next run does the rest",
+    lineage,
 )

@@ -16,6 +16,7 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import RETRY_TOPIC
 from orbitmq.message.topics import dlq_topic, retry_topic
+from orbitmq.pipeline.datasets import Lineage, topics
 from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.ledger import Chunk, Origin, RedeliveryLedger, open_ledger
 from orbitmq.pipeline.send import SendCounts, send
@@ -36,6 +37,7 @@ CHUNK_SIZE = 5000  # messages sent together by one task: what may be in doubt af
 CHUNK_SECONDS = 30  # with a rate, a chunk takes no longer: progress and ledger are updated after each chunk
 SELECTION_SIZE = 10_000  # messages that are selected in one transaction of the ledger
 PARTITION_RECORDS_MAX = 100_000  # the driver has the places of two partitions in memory at once: about 30 MB
+UNKNOWN = "unknown"  # origin
 ROWS_MAX = 100  # of the closing table; the largest groups come first
 
 
@@ -77,7 +79,8 @@ def run(context: JobContext[DlqJob]) -> JobResult:
         counts: dict[str, int | str] = {"dead letters": frame.count()}
     chosen = frame.where(options.where) if options.where else frame
     if not options.ledger:
-        return JobResult({**counts, "chosen": chosen.count()}, table)
+        read = lineage(options, int(counts["dead letters"]))
+        return JobResult({**counts, "chosen": chosen.count()}, table, lineage=read)
     with open_ledger(Path(options.ledger)) as ledger:
         selection = plan_redelivery(chosen, options, ledger)
         counts |= selection.counts
@@ -85,7 +88,19 @@ def run(context: JobContext[DlqJob]) -> JobResult:
             counts |= redeliver(context, ledger, selection)
     homeless = selection.homeless
     failed = [f"messages without a known origin topic: {homeless:,}; name a topic with --to"] if homeless else []
-    return JobResult(counts, table, failed)
+    goals = [str(row["origin"]) for row in table if row["origin"] != UNKNOWN] if options.target == "origin" else ()
+    moved = lineage(options, int(counts["dead letters"]), int(counts.get("sent", 0)), goals)
+    return JobResult(counts, table, failed, moved)
+
+
+def lineage(options: DlqJob, rows: int | None = None, sent: int | None = None, origins: Sequence[str] = ()) -> Lineage:
+    """The dead letters, and the topics that get them again, if there is a ledger. The topics that messages came from
+    are known once they are read."""
+    if not options.group:
+        return Lineage()
+    goals = {"retry": [retry_topic(options.group)], "origin": origins}.get(options.target, [options.target])
+    outputs = topics(options.name_servers, goals, sent) if options.ledger else ()
+    return Lineage(topics(options.name_servers, [dlq_topic(options.group)], rows), outputs)
 
 
 # --------------------------------------------------------------------------------------------------------- reading
@@ -115,7 +130,7 @@ def triage(frame: DataFrame) -> list[dict[str, int | str]]:
     )
     return [
         {
-            "origin": row.origin or "unknown",
+            "origin": row.origin or UNKNOWN,
             "attempts": row.reconsumeTimes,
             "redelivered": row.redeliveries,
             "messages": row.messages,
@@ -247,4 +262,5 @@ JOB = Job(
         "--name-server 127.0.0.1:9876 --group billing --ledger billing.ledger --to orders-repaired --rate 100",
     ),
     "the ledger records what was sent, and the next run sends the rest",
+    lineage,
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
+from orbitmq.pipeline.datasets import Lineage
 from orbitmq.runtime.options import Options, option
 
 if TYPE_CHECKING:
@@ -29,6 +30,18 @@ class JobOptions(Options):
         "master", "", "Master of Spark. Empty is the one of spark-submit, or else all cores of this machine."
     )
     spark_conf: str = option("sparkConf", "", "Settings of Spark, `key=value`, separated by `;`.")
+    openlineage: str = option(
+        "openlineage",
+        "",
+        "URL of a receiver of OpenLineage events, such as `http://marquez:5000`. Empty reports only if OPENLINEAGE_URL "
+        "or OPENLINEAGE_CONFIG is set in the environment. Needs the extra `openlineage`.",
+    )
+    openlineage_job: str = option(
+        "openlineageJob",
+        "",
+        "Name of the job in these events. Give each schedule with topics and a lake of its own another name. Empty is "
+        "the name of the job.",
+    )
 
 
 class Advance(Protocol):
@@ -50,16 +63,21 @@ class JobContext(Generic[O]):
 
 @dataclass(frozen=True)
 class JobResult:
-    """The closing table of a job. `failed` has a line for each failure, and makes the exit code 1."""
+    """The closing table of a job. `failed` has a line for each failure, and makes the exit code 1. `lineage` is what
+    the run read and wrote, None for what the options name.
+    """
 
     counts: Mapping[str, int | str]
     table: Sequence[Mapping[str, int | str]] = ()
     failed: Sequence[str] = field(default=())
+    lineage: Lineage | None = None
 
 
 @dataclass(frozen=True)
 class Job(Generic[O]):
-    """`description` and `examples` (argument lists) are for the help. `again` says what a repeated run does."""
+    """`description` and `examples` (argument lists) are for the help. `again` says what a repeated run does. `lineage`
+    is the data that the options name.
+    """
 
     name: str
     description: str
@@ -67,6 +85,7 @@ class Job(Generic[O]):
     run: Callable[[JobContext[O]], JobResult]
     examples: Sequence[str] = ()
     again: str = ""
+    lineage: Callable[[O], Lineage] = field(default=lambda _: Lineage())
 
 
 class JobEntry(NamedTuple):

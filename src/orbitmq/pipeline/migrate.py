@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from orbitmq.message.flags import PERM_READ, PERM_WRITE
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import RESERVED
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
+from orbitmq.pipeline.datasets import Lineage, counted_topics, topics
 from orbitmq.pipeline.job import Advance, Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.moves import Migration, Move, load, paired
 from orbitmq.pipeline.send import send
@@ -118,7 +119,7 @@ def run(context: JobContext[MigrateJob]) -> JobResult:
         rows = [_row(move, goals.get(move.source, move.done) - move.done) for move in migration.moves]
         return JobResult({"queues": len(rows), "messages to copy": sum(int(row["messages"]) for row in rows)}, rows)
     migration.save(path)
-    began, before = time.monotonic(), _copied(migration)
+    began, before, had = time.monotonic(), _copied(migration), _by_topic(migration)
     spark = context.spark()
     if not options.fail_on_data_loss:
         leave_out(spark, options, migration, source)
@@ -140,7 +141,15 @@ def run(context: JobContext[MigrateJob]) -> JobResult:
         counts |= {"queues equal": len(migration.moves) - len(unequal)}
         failed += unequal
     table = [_row(move, move.copied) for move in migration.moves]
-    return JobResult({**counts, "seconds": f"{time.monotonic() - began:.1f}"}, table, failed)
+    now = {topic: count - had[topic] for topic, count in _by_topic(migration).items()}
+    moved = Lineage(counted_topics(options.name_servers, now), counted_topics(options.target.name_servers, now))
+    return JobResult({**counts, "seconds": f"{time.monotonic() - began:.1f}"}, table, failed, moved)
+
+
+def lineage(options: MigrateJob) -> Lineage:
+    """The topics that the options name, on both clusters."""
+    named = parts(options.topics, ",")
+    return Lineage(topics(options.name_servers, named), topics(options.target.name_servers, named))
 
 
 # ------------------------------------------------------------------------------------------------------- what to copy
@@ -538,6 +547,13 @@ def _copied(migration: Migration) -> int:
     return sum(move.copied for move in migration.moves)
 
 
+def _by_topic(migration: Migration) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for move in migration.moves:
+        found[move.source.topic] += move.copied
+    return found
+
+
 def _row(move: Move, messages: int) -> dict[str, int | str]:
     there = f"{move.target.broker_name}/{move.target.queue_id} from {move.base}"
     topic, broker, queue = _queue(move.source)
@@ -558,4 +574,5 @@ JOB = Job(
         "--name-server 10.0.0.1:9876 --to-name-server 10.1.0.1:9876 --topics orders --groups '*' --state orders.json",
     ),
     "the next run with the same --state resumes without duplicates",
+    lineage,
 )

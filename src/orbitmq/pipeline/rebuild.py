@@ -10,6 +10,7 @@ from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.schedule import entry_codes
 from orbitmq.errors import ConfigurationError, StoreError
 from orbitmq.message.delay import parse_delay_levels
+from orbitmq.pipeline.datasets import Lineage, location
 from orbitmq.pipeline.executors import Executors
 from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
 from orbitmq.runtime.clock import SystemClock
@@ -61,10 +62,16 @@ def run(context: JobContext[RebuildJob]) -> JobResult:
     began = time.monotonic()
     with context.progress("rebuild", "bytes") as advance:
         made = rebuild(root, settings, codes, SystemClock(), logs, progress=advance, workers=executors)
-    return _outcome(made, time.monotonic() - began)
+    return _outcome(made, time.monotonic() - began, lineage(options, made.messages))
 
 
-def _outcome(made: Rebuilt, seconds: float) -> JobResult:
+def lineage(options: RebuildJob, rows: int | None = None) -> Lineage:
+    """The store directory, whose queues and index are made from its own log."""
+    store = [location(options.path, rows)] if options.path else []
+    return Lineage(store, store)
+
+
+def _outcome(made: Rebuilt, seconds: float, moved: Lineage) -> JobResult:
     counts: dict[str, int | str] = {
         "messages": made.messages,
         "queues": made.queues,
@@ -74,8 +81,8 @@ def _outcome(made: Rebuilt, seconds: float) -> JobResult:
         "seconds": f"{seconds:.1f}",
     }
     if made.stopped_by is None:
-        return JobResult(counts)
-    return JobResult(counts, (), [f"the log ends at {made.log_end}, where it is damaged: {made.stopped_by}"])
+        return JobResult(counts, lineage=moved)
+    return JobResult(counts, (), [f"the log ends at {made.log_end}, where it is damaged: {made.stopped_by}"], moved)
 
 
 JOB = Job(
@@ -88,4 +95,5 @@ JOB = Job(
     run,
     ("--path /data/store", "--path /data/store --broker-config broker.conf --master 'local[8]'"),
     "the old queues and index are unchanged, unless their replacement had begun",
+    lineage,
 )

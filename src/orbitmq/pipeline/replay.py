@@ -10,10 +10,19 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from orbitmq.errors import ConfigurationError
 from orbitmq.pipeline.archive_stream import MESSAGES
+from orbitmq.pipeline.datasets import Lineage, location, topics
 from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.pipeline.send import send
-from orbitmq.pipeline.shared_options import LossOptions, connection, losses, store, time_ms, times
+from orbitmq.pipeline.shared_options import (
+    LossOptions,
+    connection,
+    losses,
+    store,
+    store_datasets,
+    time_ms,
+    times,
+)
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
 from orbitmq.spark.cluster_client import ClusterClient, Retries
@@ -106,7 +115,16 @@ def run(context: JobContext[ReplayJob]) -> JobResult:
     _check_target(options)
     with tasks_shown(context, "replay"):
         sent = send(ordered(frame, options), connection(options) | sink_options(options))
-    return JobResult({"messages sent": sent.messages, "sent before": sent.skipped})
+    counts = {"messages sent": sent.messages, "sent before": sent.skipped}
+    return JobResult(counts, lineage=lineage(options, sent.messages))
+
+
+def lineage(options: ReplayJob, rows: int | None = None) -> Lineage:
+    """The lake or the stores, and the topics that get messages."""
+    lake = [location(options.lake)] if options.lake else []
+    goals = (options.target,) if options.target else parts(options.topics, ",")
+    inputs = lake if options.input == "lake" else store_datasets(options.path)
+    return Lineage(inputs, topics(options.name_servers, goals, rows))
 
 
 def selected(spark: SparkSession, options: ReplayJob) -> DataFrame:
@@ -230,4 +248,5 @@ JOB = Job(
         "--name-server 127.0.0.1:9876 --input store --path /data/store --topics orders --keys order-17,order-18",
     ),
     "with --name the next run sends the rest, without it everything again",
+    lineage,
 )

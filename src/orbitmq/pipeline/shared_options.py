@@ -10,6 +10,7 @@ from datetime import datetime
 
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageQueue
+from orbitmq.pipeline.datasets import Dataset, location
 from orbitmq.runtime.options import Options, option
 from orbitmq.spark.cluster_options import ClusterOptions
 from orbitmq.spark.stores.options import scan_options
@@ -70,6 +71,12 @@ def store(path: str, broker_name: str, *, needs_broker: bool = False) -> dict[st
     if needs_broker and not (broker_name or scan_options(told).is_table):
         raise ConfigurationError(f"option brokerName is missing; set it to the broker that owns {path}")
     return {key: value for key, value in told.items() if value}
+
+
+def store_datasets(path: str) -> list[Dataset]:
+    """The store directories of the option, for `Lineage`."""
+    found = scan_options({"path": path}).stores if path else {}
+    return [location(str(directory.root)) for directory in found.values()]
 
 
 def ranges(wanted: Mapping[MessageQueue, tuple[int, int]]) -> dict[str, str]:

@@ -34,10 +34,12 @@ from orbitmq.pipeline.audit.results import AuditFinding, Section, plain
 from orbitmq.pipeline.audit.tables import Tables
 from orbitmq.pipeline.audit.traces import latency
 from orbitmq.pipeline.command import ERROR_OF_OURS
+from orbitmq.pipeline.datasets import Lineage, location, topics
 from orbitmq.pipeline.job import Job, JobContext, JobResult
-from orbitmq.pipeline.shared_options import time_ms
+from orbitmq.pipeline.shared_options import store_datasets, time_ms
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.clock import SystemClock
+from orbitmq.spark.topic_names import topic_names
 
 REPORT, SUMMARY = "report.html", "summary.json"
 VERSION = 1  # of the summary
@@ -74,6 +76,16 @@ def run(context: JobContext[AuditJob]) -> JobResult:
     _write(place, SUMMARY, json.dumps(summary(head, sections), indent=1))
     _write(place, REPORT, page(head, sections))
     return _outcome(sections, fatal, place)
+
+
+def lineage(options: AuditJob) -> Lineage:
+    """Topics that the options name in full, stores or the lake; and the folder of the report."""
+    inputs = {
+        "pull": lambda: topics(options.name_servers, topic_names(options.topics).names),
+        "store": lambda: store_datasets(options.path),
+        "lake": lambda: [location(options.lake)] if options.lake else [],
+    }[options.input]()
+    return Lineage(inputs, [location(options.out)] if options.out else ())
 
 
 @dataclass(frozen=True)
@@ -226,4 +238,5 @@ JOB = Job(
         "--input lake --lake ./lake --topics 'orders,pay-*' --out ./audit",
     ),
     "nothing was changed; the next run starts from the beginning",
+    lineage,
 )
