@@ -22,7 +22,7 @@ from orbitmq.lake.message_files import LakeWriter
 from orbitmq.pipeline import archive, compact, replay
 from orbitmq.pipeline.lake_options import LakeOptions
 from orbitmq.pipeline.lake_sink import LakeSink
-from orbitmq.pipeline.session import DATA_SOURCES, SETTINGS
+from orbitmq.pipeline.session import DATA_SOURCES
 from orbitmq.spark.lake.source import LakeSource
 from orbitmq.testing import Cluster
 from tests.pipeline.test_archive import send
@@ -34,7 +34,6 @@ from tests.support.s3_server import SECRET, S3Server
 BUCKET = "lakes"
 COUNT = 20
 BATCHES = 4
-REDACTION = "spark.sql.redaction.options.regex"
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +59,6 @@ def stored_spark(spark: SparkSession, store: S3Server) -> Iterator[SparkSession]
     session = spark.newSession()
     for kind in (*DATA_SOURCES, LakeSource):
         session.dataSource.register(kind)
-    session.conf.set(REDACTION, SETTINGS[REDACTION])
     yield session
     for name in store.environment:
         del environment[name]
@@ -130,8 +128,8 @@ def test_two_archives_fill_a_lake_that_is_compacted_and_replayed(
     assert sorted(bodies) == sorted(body for _, body, _, _ in sent[topics[0]].values())
     logged = [record for record in caplog.records if not record.name.startswith("py4j")]  # jobs silence that one
     assert SECRET not in "".join(record.getMessage() for record in logged)
-    assert all(LakeSink.name() in plan and SECRET not in plan for plan in plans), "as Spark's web page shows them"
-    assert len(plans) == 3
+    assert all(LakeSink.name() in plan for plan in plans[:2]), "the last one had nothing to do"
+    assert SECRET not in "".join(plans)
 
 
 @pytest.mark.parametrize("kind", FORMATS)

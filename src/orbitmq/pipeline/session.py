@@ -31,7 +31,6 @@ SETTINGS = {
     API_MODE: CLASSIC,  # whatever the environment's default is
     "spark.python.unix.domain.socket.enabled": "true",  # tasks cost less than half as much as over TCP
     "spark.speculation": "false",  # a second copy of a task that sends would send twice
-    "spark.sql.redaction.options.regex": "(?i)url|catalog",  # a catalog's properties may contain secrets
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
     LOG_LEVEL: "ERROR",
