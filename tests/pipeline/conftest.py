@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orbitmq.pipeline.session import DATA_SOURCES
+from orbitmq.spark.versions import register_sources
 from tests.spark.conftest import spark as session
 from tests.spark.conftest import system
 
@@ -14,6 +15,5 @@ __all__ = ["session", "system"]
 
 @pytest.fixture(scope="session")
 def spark(session: SparkSession) -> SparkSession:
-    for kind in DATA_SOURCES:
-        session.dataSource.register(kind)
+    register_sources(session, *DATA_SOURCES)
     return session

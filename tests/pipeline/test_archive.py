@@ -22,8 +22,9 @@ from orbitmq.runtime.clock import SystemClock
 from orbitmq.testing import Cluster
 from tests.spark.conftest import System
 from tests.spark.stores.scanning import rows as scanned
-from tests.support.jobs import run_job
+from tests.support.jobs import run_archive, run_job
 from tests.support.lakes import read_messages, rewritten
+from tests.support.sparks import with_sources
 
 Sent = dict[str, tuple[str, bytes, str, str]]  # unique id -> topic, body, tags, keys
 
@@ -73,11 +74,12 @@ def queues_of(rows: list[dict[str, Any]]) -> Counter[tuple[str, int]]:
 
 
 def archive_now(spark: SparkSession, name_server: str, lake: Path, **options: object) -> dict[str, int | str]:
-    outcome = run_job(archive.JOB, spark, nameServer=name_server, lake=lake, **options)
+    outcome = run_archive(spark, nameServer=name_server, lake=lake, **options)
     assert not outcome.failed
     return dict(outcome.counts)
 
 
+@with_sources
 def test_each_message_is_archived_once_and_the_brokers_know(
     spark: SparkSession, system: System, tmp_path: Path
 ) -> None:
@@ -104,6 +106,7 @@ def test_each_message_is_archived_once_and_the_brokers_know(
             assert consumer.committed(queue) == consumer.max_offset(queue) or not consumer.max_offset(queue)
 
 
+@with_sources
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_batch_that_is_repeated_after_a_crash_is_there_once(
     spark: SparkSession, cluster: Cluster, tmp_path: Path, kind: str
@@ -120,6 +123,7 @@ def test_a_batch_that_is_repeated_after_a_crash_is_there_once(
     assert archived(opened(folder, kind)) == sent
 
 
+@with_sources
 def test_a_batch_that_was_not_published_is_archived_again(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -162,6 +166,7 @@ def test_a_store_directory_is_archived_and_compacted(
     assert entries == queues_of(table(opened(lake)).to_pylist())
 
 
+@with_sources
 @pytest.mark.parametrize("kind", FORMATS)
 def test_jobs_live_with_what_other_engines_do_to_the_table(
     spark: SparkSession, cluster: Cluster, tmp_path: Path, kind: str
@@ -189,6 +194,7 @@ def test_jobs_live_with_what_other_engines_do_to_the_table(
     assert not before & {file.path for file in files}
 
 
+@with_sources
 def test_what_would_be_archived_is_told_without_doing_it(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
     send(cluster.namesrv_address, "DryRun", 9)
     outcome = run_job(

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import orbitmq.spark
@@ -19,10 +18,12 @@ from orbitmq.client import Message
 from orbitmq.client.sync import Producer
 from orbitmq.errors import SourceError
 from orbitmq.lake.formats import FORMATS
-from orbitmq.pipeline import archive, compact
+from orbitmq.pipeline import compact
 from orbitmq.pipeline.archive_stream import MESSAGES
+from orbitmq.spark.versions import ADMITS, start_until_now
 from orbitmq.testing import Cluster
-from tests.support.jobs import run_job
+from tests.support.jobs import run_archive, run_job
+from tests.support.sparks import FAILURES, reading, with_sources
 from tests.support.streams import finished
 
 Place = tuple[str, str, int, int]
@@ -76,7 +77,7 @@ def sending(cluster: Cluster, topic: str) -> Iterator[Sent]:
 
 def archive_now(spark: SparkSession, cluster: Cluster, lake: Path, topic: str, **options: object) -> int:
     told = {"lake": lake, "topics": topic, "archiveGroup": f"A-{topic}", **options}
-    outcome = run_job(archive.JOB, spark, nameServer=cluster.namesrv_address, **told)
+    outcome = run_archive(spark, nameServer=cluster.namesrv_address, **told)
     assert not outcome.failed
     return int(outcome.counts["messages"])
 
@@ -89,6 +90,7 @@ def held(frame: DataFrame) -> Sent:
     return found
 
 
+@with_sources
 @pytest.mark.parametrize("kind", FORMATS)
 def test_each_message_is_there_once_whatever_happens_meanwhile(
     spark: SparkSession, cluster: Cluster, tmp_path: Path, kind: str
@@ -137,13 +139,14 @@ def test_an_archived_message_is_the_row_that_it_was(
     folder, sent = lake
     order = "brokerName", "queueId", "queueOffset"
     server = cluster.namesrv_address
-    read = spark.read.format("orbitmq").option("nameServer", server)
-    topic = read.load("Orders").schema
-    archived = spark.read.format("orbitmq-lake").schema(MESSAGES).load(str(folder)).orderBy(*order).collect()
-    live = {row[1:4]: row for row in read.schema(MESSAGES).load("Orders").collect()}
+    topic = reading(spark).option("nameServer", server).load("Orders").schema
+    archived = reading(spark, "orbitmq-lake").schema(MESSAGES).load(str(folder)).orderBy(*order).collect()
+    live = {
+        row[1:4]: row for row in reading(spark).option("nameServer", server).schema(MESSAGES).load("Orders").collect()
+    }
     assert len(archived) == 20
     assert [live[row[1:4]] for row in archived] == archived
-    assert spark.read.format("orbitmq-lake").load(str(folder)).schema == topic
+    assert reading(spark, "orbitmq-lake").load(str(folder)).schema == topic
     whole = orbitmq.spark.history(spark, "Orders", str(folder), nameServer=server)
     assert whole.schema == topic
     assert held(whole) == sent
@@ -176,6 +179,7 @@ def test_views_have_the_names_of_the_topics(spark: SparkSession, lake: tuple[Pat
         orbitmq.spark.tables(spark, lake=str(lake[0]), nameServer="x:1")
 
 
+@with_sources
 def test_a_history_goes_on_as_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     """One broker is down when the stream starts: its archived messages are not read again when it comes back."""
     with Cluster(tmp_path / "data", brokers=2) as cluster:
@@ -186,7 +190,7 @@ def test_a_history_goes_on_as_a_stream(spark: SparkSession, tmp_path: Path) -> N
         archive_now(spark, cluster, lake, topic)
         sent |= send_all(cluster, topic, range(20, 30))
         split = partial(orbitmq.spark.split_history, spark, topic, str(lake), nameServer=cluster.namesrv_address)
-        parts = split(columns=COLUMNS)
+        parts = split(columns=COLUMNS, availableNow=not ADMITS)
         cluster.kill("broker-b")
         past = held(parts.archived)
         assert len(past) == 20
@@ -196,7 +200,7 @@ def test_a_history_goes_on_as_a_stream(spark: SparkSession, tmp_path: Path) -> N
         cluster.restart("broker-b")
         archive_now(spark, cluster, lake, topic)  # which changes nothing for the stream
         sent |= send_all(cluster, topic, range(30, 36))
-        again = split(columns=COLUMNS, version=parts.version)
+        again = split(columns=COLUMNS, version=parts.version, availableNow=not ADMITS)
         assert held(again.archived) == past
         assert read_on(spark, tmp_path, again.live) | past == sent
         assert not read_on(spark, tmp_path, again.live).keys() & past.keys()
@@ -205,8 +209,7 @@ def test_a_history_goes_on_as_a_stream(spark: SparkSession, tmp_path: Path) -> N
 def read_on(spark: SparkSession, folder: Path, live: DataFrame) -> Sent:
     """What the stream has written, once it has read everything."""
     writer = live.writeStream.format("parquet").option("path", str(folder / "rows"))
-    writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
-    finished(writer.start)
+    finished(lambda: start_until_now(writer.option("checkpointLocation", str(folder / "checkpoint"))))
     return held(spark.read.parquet(str(folder / "rows")))
 
 
@@ -214,9 +217,9 @@ def test_what_was_deleted_before_it_was_archived_is_told(spark: SparkSession, la
     """The cluster has other messages in the place of the archived ones."""
     with Cluster(brokers=2) as other:
         other.create_topic("Orders", queues=1)
-        frame = orbitmq.spark.history(spark, "Orders", str(lake[0]), nameServer=other.namesrv_address, columns=COLUMNS)
-        with pytest.raises(PySparkException, match=r"ORBITMQ_DATA_LOSS: queue 0 of topic Orders .*cannot start at"):
-            frame.collect()
+        how = {"nameServer": other.namesrv_address, "columns": COLUMNS}
+        with pytest.raises(FAILURES, match=r"ORBITMQ_DATA_LOSS: queue 0 of topic Orders .*cannot start at"):
+            orbitmq.spark.history(spark, "Orders", str(lake[0]), **how).collect()
 
 
 @pytest.mark.parametrize(

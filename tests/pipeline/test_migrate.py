@@ -29,6 +29,7 @@ from tests.spark import sinks
 from tests.spark.conftest import QUEUES, System, create_topic
 from tests.support.jobs import run_job
 from tests.support.process import wait_until
+from tests.support.sparks import FAILURES
 
 COUNT = 120
 PROPERTIES = pa.map_(pa.string(), pa.string())
@@ -279,7 +280,7 @@ def test_what_retention_takes_is_left_out_when_told_and_the_rest_stays_equal(
         low, high = sinks.bounds(here, topic)[found]
         cluster, places = asked(here), asked(here).queues(topic)
         OffsetReporter(cluster, "billing").report({found: low + 1}, places)
-        with pytest.raises(PySparkException, match="ORBITMQ_DATA_LOSS"):
+        with pytest.raises(FAILURES, match="ORBITMQ_DATA_LOSS"):
             job()
 
         def too_late(_frame: DataFrame, _options: Mapping[str, str]) -> SendCounts:

@@ -17,10 +17,10 @@ import orbitmq.spark
 from orbitmq.client import Message, MessageExt
 from orbitmq.client.sync import LitePullConsumer, Producer
 from orbitmq.errors import ConfigurationError, SourceError
-from orbitmq.pipeline import archive, replay
+from orbitmq.pipeline import replay
 from orbitmq.testing import Cluster
 from tests.support import golden
-from tests.support.jobs import run_job
+from tests.support.jobs import run_archive, run_job
 from tests.support.process import wait_until
 
 COUNT = 40
@@ -69,7 +69,7 @@ def lake(spark: SparkSession, cluster: Cluster, tmp_path_factory: pytest.TempPat
             message = Message("Orders", b"%d" % number, tags=f"T{number % 4}", keys=f"k{number % 5} n{number}")
             message.properties["colour"] = "blue"
             producer.send(message, queue=queues[number % 2])
-    run_job(archive.JOB, spark, nameServer=cluster.namesrv_address, lake=folder, topics="Orders")
+    run_archive(spark, nameServer=cluster.namesrv_address, lake=folder, topics="Orders")
     return folder
 
 
@@ -168,7 +168,7 @@ def test_what_the_log_lets_go_comes_back_from_the_archive(
         wait_until(lambda: "event=log_file_kept" in caplog.text, 60, "the guard keeps what has expired")
         before = {message.msg_id: message.body for message in received(server, "Kept")}
         assert len(before) == 60
-        run_job(archive.JOB, spark, nameServer=server, lake=tmp_path / "lake", topics="Kept")
+        run_archive(spark, nameServer=server, lake=tmp_path / "lake", topics="Kept")
         wait_until(lambda: not any(file.exists() for file in full), 60, "the log has let go what is archived")
         assert len(received(server, "Kept")) == 10, "those of the last file"
         with Producer("senders", server) as producer:

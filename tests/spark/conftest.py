@@ -48,6 +48,7 @@ from tests.support import delivery
 from tests.support.java_rocketmq import JavaSystem, run_driver
 from tests.support.orbit_process import OrbitUp
 from tests.support.spark_jvm import quick
+from tests.support.sparks import reading
 
 # A RocketMQ broker makes the topic of half messages in its first round of questions, which is soon then; and it never
 # gives up asking about one.
@@ -105,7 +106,8 @@ class Topic:
 
 def reader(spark: SparkSession, system: System, **options: object) -> DataFrameReader:
     texts = {name.replace("__", "."): str(value) for name, value in options.items()}
-    return spark.read.format("orbitmq").option("nameServer", system.namesrv_address).options(**texts)
+    made: DataFrameReader = reading(spark).option("nameServer", system.namesrv_address).options(**texts)
+    return made
 
 
 @pytest.fixture(scope="session", params=SYSTEMS)

@@ -13,7 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark prog
 from orbitmq.client.sync import Producer
 from orbitmq.message.model import Message
 from orbitmq.spark import create_view
+from orbitmq.spark.versions import start_until_now
 from tests.spark.conftest import System, create_topic, reader
+from tests.support.sparks import FAILURES, with_sources, writing
 from tests.support.streams import finished
 
 COUNT = 40
@@ -81,6 +83,7 @@ def test_bodies_are_read_by_a_schema_and_by_one_that_is_inferred(
     assert inferred.where("value.id >= 10 AND value.tags[0] = '11'").count() == 1
 
 
+@with_sources
 def test_the_users_schema_is_that_of_the_bodies(spark: SparkSession, system: System, typed: str) -> None:
     pruned = reader(spark, system, bodyFormat="json").schema("tags STRING, value STRUCT<id: BIGINT>").load(typed)
     assert pruned.agg(F.sum("value.id")).first()[0] == sum(range(COUNT))
@@ -110,6 +113,7 @@ def test_a_body_that_does_not_fit_fails_by_its_place_or_is_left_out(
     )
 
 
+@with_sources
 def test_orders_go_through_a_stream_and_topics_of_every_format(
     spark: SparkSession, system: System, typed: str, tmp_path: Path
 ) -> None:
@@ -124,10 +128,11 @@ def test_orders_go_through_a_stream_and_topics_of_every_format(
         create_topic(system, f"typed-{name}")
     server = ("nameServer", system.namesrv_address)
     source = spark.readStream.format("orbitmq").option(*server).options(**formats["json"], bodyMode="dropmalformed")
-    stream = source.option("startingOffsets", "earliest").load(typed).select("value", "keys")
+    source = source.options(startingOffsets="earliest", availableNow="true")
+    stream = source.load(typed).select("value", "keys")
     spark.createDataFrame([], "x INT")  # makes it this thread's session; a write looks for its sink there
     sink = stream.writeStream.format("orbitmq").option(*server).options(**formats["avro"], topic="typed-avro")
-    finished(lambda: sink.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start())
+    finished(lambda: start_until_now(sink.option("checkpointLocation", str(tmp_path / "c"))))
     original = values(reader(spark, system, **formats["json"], bodyMode="dropmalformed").load(typed))
     avro = reader(spark, system, **formats["avro"], bodyMode="failfast").load("typed-avro")
     assert len(original) == COUNT
@@ -153,14 +158,13 @@ def test_a_write_refuses_what_would_be_lost(spark: SparkSession, system: System,
     spark.createDataFrame([], "x INT")
 
     def write(rows: DataFrame, **options: str) -> None:
-        to = rows.write.format("orbitmq").mode("append").option("nameServer", system.namesrv_address)
-        to.options(**options).save(typed)
+        writing(rows).option("nameServer", system.namesrv_address).options(**options).save(typed)
 
-    with pytest.raises(PySparkException, match="column _rescued cannot be written"):
+    with pytest.raises(FAILURES, match="column _rescued cannot be written"):
         write(frame, bodyFormat="json")
-    with pytest.raises(PySparkException, match="column value is a struct; set option bodyFormat"):
+    with pytest.raises(FAILURES, match="column value is a struct; set option bodyFormat"):
         write(frame.select("value"))
-    with pytest.raises(PySparkException, match="column value has no field name by bodySchema"):
+    with pytest.raises(FAILURES, match="column value has no field name by bodySchema"):
         write(frame.select("value"), bodyFormat="json", bodySchema="id BIGINT")
-    with pytest.raises(PySparkException, match=r"column value\.id is bigint, but int by bodySchema; cast it"):
+    with pytest.raises(FAILURES, match=r"column value\.id is bigint, but int by bodySchema; cast it"):
         write(frame.select("value"), bodyFormat="json", bodySchema=DDL.replace("id BIGINT", "id INT"))

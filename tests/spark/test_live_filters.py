@@ -14,9 +14,11 @@ from orbitmq.errors import SourceError
 from orbitmq.message.model import Message
 from orbitmq.spark import create_view
 from tests.spark.conftest import COUNT, QUEUES, Topic
+from tests.support.sparks import since
 
 CONDITION = "TAGS = 'TagB' AND city IN ('München', '東京') OR index = '5'"
 WANTED = [n for n in range(COUNT) if (n % 3 == 1 and n % 5 < 2) or n == 5]
+pushes = since((4, 1), "pushes no conditions to Python data sources")
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -33,6 +35,7 @@ def test_tags_are_filtered_in_tasks(spark: SparkSession, topic: Topic) -> None:
     assert frame.count() == COUNT // 3
 
 
+@pushes
 def test_conditions_of_a_query_narrow_the_reading_and_change_no_row(spark: SparkSession, topic: Topic) -> None:
     columns = "topic,brokerName,queueId,queueOffset,storeTimestamp,tags,keys"
     everything = topic.reader(spark, columns=columns).load(topic.name).cache()
@@ -57,6 +60,7 @@ def test_conditions_of_a_query_narrow_the_reading_and_change_no_row(spark: Spark
         everything.unpersist()
 
 
+@pushes
 def test_a_session_that_does_not_push_conditions_says_how_to_allow_it(spark: SparkSession, topic: Topic) -> None:
     with pytest.raises(PySparkException, match=rf"'{PUSHDOWN}' is false. Set it to true"):
         topic.reader(spark, filterPushdown=True).load(topic.name).where("queueId = 1").count()

@@ -19,7 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.streaming import DataStreamReader, StreamingQuery
+from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StreamingQuery
 
 import orbitmq.spark
 from orbitmq.client.sync import Producer
@@ -27,11 +27,15 @@ from orbitmq.errors import SourceError
 from orbitmq.message.model import Message
 from orbitmq.spark import Spread
 from orbitmq.spark.stream_lag import spread_of
+from orbitmq.spark.versions import ADMITS, start_until_now
 from tests.spark.conftest import COUNT, QUEUES, System, Topic, create_topic
 from tests.support.dashboards import OrbitDashboard
 from tests.support.mqadmin import Mqadmin
 from tests.support.process import wait_until
+from tests.support.sparks import since, with_sources
 from tests.support.streams import LATE, STARTS_MAX, finished
+
+pytestmark = with_sources
 
 Place = tuple[str, int, int]
 COLUMNS = "topic,brokerName,queueId,queueOffset"
@@ -39,6 +43,8 @@ LABELS = ("query", "topic", "stat")
 
 
 def stream(spark: SparkSession, system: System, **options: object) -> DataStreamReader:
+    """A stream that ends with what exists, by the trigger or, where that does not work, by the option."""
+    options = {"availableNow": not ADMITS, **options}
     texts = {name.replace("__", "."): str(value) for name, value in options.items()}
     return spark.readStream.format("orbitmq").option("nameServer", system.namesrv_address).options(**texts)
 
@@ -53,22 +59,22 @@ class Table:
 
     def run(self, frame: DataFrame) -> list[dict[str, Any]]:
         """Everything available now, in as many batches as the limits make; the progress of those that had rows."""
-        query = finished(lambda: self.begin(frame, availableNow=True))
+        query = finished(lambda: start_until_now(self.writer(frame)))
         return [progress for progress in progresses(query) if progress["numInputRows"]]
 
     def begin_reading(self, frame: DataFrame) -> StreamingQuery:
         """A query that goes on and has made a batch."""
         for _ in range(STARTS_MAX):
-            query = self.begin(frame, processingTime="0 seconds")
+            query = self.writer(frame).trigger(processingTime="0 seconds").start()
             wait_until(lambda running=query: running.recentProgress or not running.isActive, 120, "a batch")
             if query.isActive or LATE not in str(query.exception()):
                 break
         return query
 
-    def begin(self, frame: DataFrame, **trigger: Any) -> StreamingQuery:
+    def writer(self, frame: DataFrame) -> DataStreamWriter:
         places = frame.select("topic", "brokerName", "queueId", "queueOffset")
         writer = places.writeStream.format("parquet").option("path", str(self._rows))
-        return writer.option("checkpointLocation", str(self._checkpoint)).trigger(**trigger).start()
+        return writer.option("checkpointLocation", str(self._checkpoint))
 
     def begin_failing(self, frame: DataFrame) -> StreamingQuery:
         def fail(batch: DataFrame, number: int) -> None:
@@ -132,7 +138,7 @@ def test_a_first_batch_that_fails_is_repeated_from_where_it_began(
 ) -> None:
     """With startingOffsets=latest the beginning moves on while the batch is repeated; nothing in between is lost."""
     send(producer, "repeated", 5)
-    failing = table.begin_failing(stream(spark, system).load("repeated"))
+    failing = table.begin_failing(stream(spark, system, availableNow=False).load("repeated"))
     wait_until(lambda: len(failing.recentProgress) > 0, 60, "the empty first batch")
     sent = send(producer, "repeated", 20)
     with pytest.raises(StreamingQueryException, match="this sink cannot"):
@@ -147,15 +153,15 @@ def test_killed_workers_cost_no_message_and_double_none(
 ) -> None:
     """Spark's Python processes are killed (-9), the one that plans and those that read, while messages come."""
     sent = send(producer, "killed", 40)
-    frame = stream(spark, system, startingOffsets="earliest", maxOffsetsPerTrigger=20, columns=COLUMNS).load("killed")
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 20, "columns": COLUMNS}
     chance = random.Random(5)
     for _ in range(2):
-        query = table.begin_reading(frame)
+        query = table.begin_reading(stream(spark, system, **options, availableNow=False).load("killed"))
         sent += send(producer, "killed", chance.randrange(1, 200))
         kill_workers(spark)
         with pytest.raises(StreamingQueryException):
             query.awaitTermination(60)
-    table.run(frame)
+    table.run(stream(spark, system, **options).load("killed"))
     assert table.places() == sorted(sent)
 
 
@@ -213,6 +219,7 @@ def test_the_page_draws_how_far_a_stream_is_behind(
     assert "no client of drawn-readers is online" in page.words
 
 
+@since((4, 2), "asks no stream for its lag")
 def test_the_driver_tells_how_far_its_streams_are_behind(
     spark: SparkSession,
     topic: Topic,

@@ -19,10 +19,12 @@ from orbitmq.client.sync import Producer
 from orbitmq.errors import SourceError
 from orbitmq.message.model import Message, MessageQueue
 from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS
+from orbitmq.spark.session import SOURCES, prepare
 from tests.spark.conftest import COUNT, QUEUES, RUN, System, Topic, create_topic, reader
 from tests.spark.sinks import length
 from tests.support import delivery, messages
 from tests.support.process import wait_until
+from tests.support.sparks import FAILURES, with_sources
 
 EVERYTHING = ",".join(COLUMNS)
 
@@ -155,6 +157,7 @@ def test_times_bound_the_read(spark: SparkSession, topic: Topic) -> None:
     assert sorted(map(tuple, found)) == sorted((row.queueId, row.queueOffset) for row in times if begin <= row.at < end)
 
 
+@with_sources
 def test_a_schema_of_the_user_chooses_what_is_read(spark: SparkSession, topic: Topic) -> None:
     frame = topic.reader(spark).schema("keys STRING, body BINARY, properties STRING").load(topic.name)
     rows = frame.collect()
@@ -174,7 +177,7 @@ def test_compressed_bodies_may_be_left_as_stored(spark: SparkSession, topic: Top
 
 
 def test_sql_reads_a_topic_through_a_view(spark: SparkSession, topic: Topic) -> None:
-    orbitmq.spark.register(spark)
+    prepare(spark, *SOURCES)
     orbitmq.spark.create_view(spark, "orders", nameServer=topic.system.namesrv_address, subscribe=topic.name)
     counts = spark.sql("SELECT tags, count(*) AS count FROM orders GROUP BY tags ORDER BY tags").collect()
     assert [(row.tags, row["count"]) for row in counts] == [
@@ -187,7 +190,7 @@ def test_sql_reads_a_topic_through_a_view(spark: SparkSession, topic: Topic) -> 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_sql_reads_all_topics_through_their_names(spark: SparkSession, topic: Topic, shared: bool) -> None:
-    orbitmq.spark.register(spark)
+    prepare(spark, *SOURCES)
     made = orbitmq.spark.tables(
         spark, re.escape(topic.name), shared=shared, nameServer=topic.system.namesrv_address, columns="topic,tags"
     )
@@ -206,12 +209,14 @@ def test_no_table_of_no_topic_and_none_with_conditions_pushed(spark: SparkSessio
         orbitmq.spark.tables(spark, re.escape(topic.name), filterPushdown=True, **place)
 
 
+@with_sources
 def test_sql_reads_a_topic_through_a_statement(spark: SparkSession, topic: Topic) -> None:
     options = f"nameServer '{topic.system.namesrv_address}', subscribe '{topic.name}', columns 'topic'"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW stated USING orbitmq OPTIONS ({options})")
     assert spark.sql("SELECT DISTINCT topic FROM stated").collect() == [Row(topic=topic.name)]
 
 
+@with_sources
 def test_sql_refuses_a_table_and_names_what_works(spark: SparkSession, topic: Topic) -> None:
     """Spark passes the options of a table to its creation only; its queries have those of their own."""
     options = {"nameServer": topic.system.namesrv_address, "subscribe": topic.name}
@@ -278,11 +283,12 @@ def test_large_messages_are_read(spark: SparkSession, system: System) -> None:
 )
 def test_mistakes_are_told_by_name(spark: SparkSession, topic: Topic, options: dict[str, Any], name: str) -> None:
     load = {"subscribe": topic.name, **options}
-    with pytest.raises(PySparkException) as caught:
+    with pytest.raises(FAILURES) as caught:
         topic.reader(spark, **load).load().count()
     assert name in str(caught.value)
 
 
+@with_sources
 def test_a_column_that_does_not_exist_is_told_by_name(spark: SparkSession, topic: Topic) -> None:
     with pytest.raises(AnalysisException, match="ORBITMQ_BAD_SCHEMA: no column value; the columns are topic"):
         topic.reader(spark).schema("value BINARY").load(topic.name).count()

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from orbitmq.errors import SourceError
 from orbitmq.message.model import MessageQueue
@@ -17,6 +16,7 @@ from orbitmq.spark.forms import read_schema
 from orbitmq.spark.options import read_options
 from orbitmq.spark.read_partitions import RANGE_COST, TASK_COST
 from orbitmq.spark.stream import TopicStreamReader
+from orbitmq.spark.versions import ReadAllAvailable, ReadLimit, ReadMaxRows
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import PullMessageHeader, UpdateConsumerOffsetHeader

@@ -25,6 +25,7 @@ from pyspark.sql.streaming import StreamingQuery, StreamingQueryListener
 from orbitmq.pipeline.archive_stream import ArchiveSource
 from orbitmq.pipeline.lake_sink import LakeSink
 from orbitmq.pipeline.session import DATA_SOURCES
+from orbitmq.spark.versions import register_sources
 from tests.support.process import ChildProcess, ProcessFailed, wait_until
 from tests.support.spark_jvm import quick
 from tests.support.streams import finished, patiently
@@ -193,8 +194,7 @@ def session() -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    for kind in DATA_SOURCES:
-        spark.dataSource.register(kind)
+    register_sources(spark, *DATA_SOURCES)
     return spark
 
 

@@ -1,7 +1,7 @@
 """What Spark's virtual machines are started with: compiled as little as short queries want, with a class archive.
 
 Run as a program, `python -m tests.support.spark_jvm ARCHIVE`, this is what a machine does that writes the archive: a
-bit of everything tests do with Spark, so that its classes are found there. Knows nothing of orbitmq.
+bit of everything tests do with Spark, so that its classes are found there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 
 import pyspark
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
+
+from orbitmq.spark.versions import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,

@@ -45,6 +45,7 @@ from orbitmq.spark.read_tasks import cluster_of
 from orbitmq.spark.stores.options import EARLIEST, scan_options
 from orbitmq.spark.stores.splits import checked, known_bounds
 from orbitmq.spark.topic_names import topic_names
+from orbitmq.spark.versions import HAS_SOURCES, lacking, start_until_now
 
 LOOK_SECONDS = 1  # how often the progress of the query is looked at
 CHECKPOINT = "_checkpoint"
@@ -104,6 +105,12 @@ class ArchiveJob(LakeOptions, ArchiveOptions, BodyOptions, ExpectedBrokers, Loss
 def run(context: JobContext[ArchiveJob]) -> JobResult:
     """Archive. The counts are what this run published."""
     options = context.options
+    if not HAS_SOURCES:
+        raise lacking(
+            "the archive, which is a stream,",
+            "4.0",
+            "run this job in an environment with the newest Spark, on one machine",
+        )
     lake = options.open()
     if lake.place.is_object_store and not options.checkpoint:
         raise ConfigurationError(
@@ -215,13 +222,14 @@ def topics_wanted(text: str) -> dict[str, str]:
 
 def _query(spark: SparkSession, options: ArchiveJob) -> StreamingQuery:
     spark.createDataFrame([], "nothing INT")  # makes it this thread's session; a write looks for its sink there
-    stream = spark.readStream.format(ArchiveSource.name()).options(**source_options(options)).load()
+    told = {**source_options(options), "availableNow": str(not options.period)}
+    stream = spark.readStream.format(ArchiveSource.name()).options(**told).load()
     sink = {key: value for key, value in options.pairs().items() if key in LakeSink.OPTIONS.table() and value}
     checkpoint = options.checkpoint or f"{options.lake.rstrip('/')}/{CHECKPOINT}"
     writer = stream.writeStream.format(LakeSink.name()).options(**sink).option("checkpointLocation", checkpoint)
     if options.period:
         return writer.trigger(processingTime=f"{options.period} seconds").start()
-    return writer.trigger(availableNow=True).start()
+    return start_until_now(writer)
 
 
 def _follow(query: StreamingQuery, advance: Advance, sweeper: Sweeper, *, endless: bool) -> None:

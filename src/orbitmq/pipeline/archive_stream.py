@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StringType, StructField, StructType
 
 from orbitmq.lake import manifest
@@ -29,6 +27,15 @@ from orbitmq.spark.columns import COLUMNS
 from orbitmq.spark.read_tasks import RangePartition
 from orbitmq.spark.source import TopicSource
 from orbitmq.spark.stores.source import StoreSource
+from orbitmq.spark.versions import (
+    AdmittedStream,
+    DataSource,
+    DataSourceStreamReader,
+    InputPartition,
+    ReadLimit,
+    SupportsTriggerAvailableNow,
+    admitted,
+)
 
 STORED_SIZE = "size"  # size of the unit in the log, which the lake does not keep
 MESSAGES = StructType([StructField(name, column.type) for name, column in COLUMNS.items() if name != STORED_SIZE])
@@ -36,7 +43,7 @@ REPORTS = StructType([StructField("report", StringType())])
 ARROW_REPORTS = pa.schema([("report", pa.string())])
 BATCH_PROPERTY = "streaming.sql.batchId"  # local property of a task; Spark has no other way for Python sources
 WRITER = "archive"  # what names of files begin with
-INPUTS: dict[str, type[DataSource]] = {"pull": TopicSource, "store": StoreSource}
+INPUTS: dict[str, type[TopicSource | StoreSource]] = {"pull": TopicSource, "store": StoreSource}
 
 
 @dataclass(frozen=True)
@@ -55,18 +62,6 @@ class ArchiveOptions(Options):
     )
 
 
-class InnerStream(Protocol):
-    """The interface of the wrapped streams."""
-
-    def initialOffset(self) -> dict[str, Any]: ...  # noqa: N802 - Spark's names
-    def getDefaultReadLimit(self) -> ReadLimit: ...  # noqa: N802
-    def prepareForTriggerAvailableNow(self) -> None: ...  # noqa: N802
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]: ...  # noqa: N802
-    def reportLatestOffset(self) -> dict[str, Any] | None: ...  # noqa: N802
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]: ...
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]: ...
-
-
 class ArchiveSource(DataSource):
     """`spark.readStream.format("orbitmq-archive")`, with `ArchiveOptions` and those of `orbitmq` or its store."""
 
@@ -81,8 +76,7 @@ class ArchiveSource(DataSource):
         options, rest = split_options(self.options)
         bodies = parse_declared(BodyOptions, _those_of(BodyOptions, rest), {})
         messages = StructType([*MESSAGES, *body_fields(bodies)])
-        inner = INPUTS[options.input](rest).streamReader(messages)
-        return ArchiveReader(inner, options)  # type: ignore[arg-type]
+        return admitted(ArchiveReader(INPUTS[options.input](rest).stream(messages), options))
 
 
 def split_options(given: Mapping[str, str]) -> tuple[ArchiveOptions, dict[str, str]]:
@@ -103,7 +97,7 @@ def _those_of(kind: type[Options], given: Mapping[str, str]) -> dict[str, str]:
 class ArchiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans like `inner`. Its tasks write what `inner` reads."""
 
-    def __init__(self, inner: InnerStream, options: ArchiveOptions) -> None:
+    def __init__(self, inner: AdmittedStream, options: ArchiveOptions) -> None:
         self._inner = inner
         self._place = StorageLocation(options.lake)
         self._compression = options.compression

@@ -25,6 +25,7 @@ from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
 from orbitmq.spark.cluster_options import ClusterOptions
 from orbitmq.spark.source import TopicSource
+from orbitmq.spark.versions import read_batch
 
 REDELIVERIES = "ORBIT_REDELIVERIES"  # property: how often this job sent a message again
 ORIGIN_5X = "DLQ_ORIGIN_TOPIC"  # property of RocketMQ 5 with the meaning of RETRY_TOPIC
@@ -108,12 +109,11 @@ def lineage(options: DlqJob, rows: int | None = None, sent: int | None = None, o
 
 def dead_letters(spark: SparkSession, options: DlqJob, **narrower: str) -> DataFrame:
     """The dead letters, with their `origin`, `age` in hours and `redeliveries`."""
-    wanted = narrower or expected(options)
-    reader = spark.read.format(TopicSource.name()).options(**connection(options), **wanted)
-    reader = reader.options(columns=",".join(COLUMNS), failOnDataLoss="false")
-    reader = reader.option("maxRecordsPerPartition", PARTITION_RECORDS_MAX)
+    wanted = narrower or {**expected(options), "subscribe": dlq_topic(options.group)}
+    read = {**connection(options), **wanted, "columns": ",".join(COLUMNS), "failOnDataLoss": "false"}
+    read["maxRecordsPerPartition"] = str(PARTITION_RECORDS_MAX)
     hours = (f.unix_millis(f.current_timestamp()) - f.unix_millis("storeTimestamp")) / 3_600_000
-    frame = reader.load() if narrower else reader.load(dlq_topic(options.group))
+    frame = read_batch(spark, TopicSource, read)
     return frame.withColumns(
         {
             "origin": f.coalesce(_property(RETRY_TOPIC), _property(ORIGIN_5X)),

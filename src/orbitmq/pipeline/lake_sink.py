@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from orbitmq.errors import LakeError, SourceError
@@ -25,6 +24,12 @@ from orbitmq.spark.cluster_client import ClusterClient, Retries
 from orbitmq.spark.cluster_options import ClusterOptions, parse_declared
 from orbitmq.spark.group_offsets import OffsetReporter
 from orbitmq.spark.sink_options import OF_SPARK
+from orbitmq.spark.versions import (
+    DataSource,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
+    WriterCommitMessage,
+)
 
 LOG = logging.getLogger(__name__)
 

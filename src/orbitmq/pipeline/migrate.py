@@ -35,6 +35,7 @@ from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.read_brokers import Witness, complete_queues
 from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, digest
 from orbitmq.spark.source import TopicSource
+from orbitmq.spark.versions import read_batch
 from orbitmq.wire.bodies import ConsumerOffsetTable
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_admin import CreateTopicHeader
@@ -315,7 +316,7 @@ def copy(
         migration.save(path)
         try:
             _pass(spark, options, migration)
-        except PySparkException as error:
+        except (PySparkException, SourceError) as error:  # the latter of a plan without data sources
             if DATA_LOSS not in str(error) or options.fail_on_data_loss:
                 raise
             text = "messages were deleted while they were copied; the next run with this state skips them"
@@ -346,8 +347,7 @@ def _pass(spark: SparkSession, options: MigrateJob, migration: Migration) -> Non
 
 def read(spark: SparkSession, options: ClusterOptions, wanted: Mapping[MessageQueue, tuple[int, int]]) -> DataFrame:
     """The messages of these ranges, each queue in its order in one task."""
-    reader = spark.read.format(TopicSource.name()).options(**connection(options), **ranges(wanted))
-    return reader.option("columns", ",".join(COLUMNS)).load()
+    return read_batch(spark, TopicSource, {**connection(options), **ranges(wanted), "columns": ",".join(COLUMNS)})
 
 
 # -------------------------------------------------------------------------------------------------------- the offsets
@@ -463,7 +463,7 @@ def compare(
     for _ in range(COMPARISONS_MAX - 1):
         try:
             return _compared(spark, options, migration, source, target)
-        except PySparkException as error:
+        except (PySparkException, SourceError) as error:  # the latter of a plan without data sources
             if DATA_LOSS not in str(error):
                 raise
     return _compared(spark, options, migration, source, target)

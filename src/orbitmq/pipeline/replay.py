@@ -30,6 +30,7 @@ from orbitmq.spark.cluster_options import ClusterOptions, parts
 from orbitmq.spark.lake.source import LakeSource
 from orbitmq.spark.sink_keys import COORDINATES
 from orbitmq.spark.stores.source import StoreSource
+from orbitmq.spark.versions import read_batch
 
 ORIGIN_MSG_ID = "ORIGIN_MSG_ID"
 ORIGIN_QUEUE_OFFSET = "ORIGIN_QUEUE_OFFSET"
@@ -136,13 +137,12 @@ def selected(spark: SparkSession, options: ReplayJob) -> DataFrame:
     )
     transform = _transform(options.transform) if options.transform else None
     if options.input == "store":
-        read = spark.read.format(StoreSource.name()).options(**store(options.path, options.broker_name))
-        read = read.options(**losses(options))
-        frame = _between(read.option("topics", ",".join(topics)).load(), begin_ms, end_ms)
+        read = {**store(options.path, options.broker_name), **losses(options), "topics": ",".join(topics)}
+        frame = _between(read_batch(spark, StoreSource, read), begin_ms, end_ms)
     else:
         options.open_existing()  # fail early for a wrong format
-        read = spark.read.format(LakeSource.name()).schema(MESSAGES).options(**options.reading())
-        frame = read.options(topics=",".join(topics), **times(begin_ms, end_ms)).load()
+        read = {**options.reading(), "topics": ",".join(topics), **times(begin_ms, end_ms)}
+        frame = read_batch(spark, LakeSource, read, MESSAGES)
     if options.tags:
         frame = frame.where(functions.col("tags").isin(*parts(options.tags, ",")))
     if options.keys:

@@ -11,6 +11,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from orbitmq.spark.source import TopicSource
+from orbitmq.spark.versions import write_batch
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,8 @@ class SendCounts:
 
 def send(frame: DataFrame, sink: Mapping[str, str]) -> SendCounts:
     """Write the frame with these sink options. Returns when all messages are stored."""
-    frame.sparkSession.createDataFrame([], "nothing INT")  # makes it this thread's session, where a write looks
     with tempfile.TemporaryDirectory(prefix="orbitmq-") as folder:
         report = Path(folder) / "report"
-        writer = frame.write.format(TopicSource.name()).options(**sink).option("reportPath", str(report))
-        writer.mode("append").save()
+        write_batch(frame, TopicSource, {**sink, "reportPath": str(report)})
         told = json.loads(report.read_text(encoding="utf-8").splitlines()[-1])
     return SendCounts(told["messages"], told["skipped"])

@@ -21,8 +21,8 @@ from orbitmq.pipeline.job import JobOptions
 from orbitmq.pipeline.lake_sink import LakeSink
 from orbitmq.pipeline.progress import waiting
 from orbitmq.pipeline.spark_process import launch
-from orbitmq.spark import register, ship
-from orbitmq.spark.session import check_worker_python
+from orbitmq.spark import ship
+from orbitmq.spark.session import SOURCES, check_worker_python, prepare
 
 LOG_LEVEL = "spark.log.level"
 API_MODE = "spark.api.mode"
@@ -121,9 +121,7 @@ def _start(name: str, options: JobOptions) -> SparkSession:
     session = builder.getOrCreate()
     if not (is_submitted or is_local):
         ship(session)  # executors may have no orbitmq, or another version; spark-submit ships its own files
-    register(session)
-    for kind in DATA_SOURCES:
-        session.dataSource.register(kind)
+    prepare(session, *SOURCES, *DATA_SOURCES)
     return session
 
 

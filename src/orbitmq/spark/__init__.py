@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from orbitmq.spark.lag_listener import LagListener, QueryLag, listen
 from orbitmq.spark.lake.history import SplitHistory, history, split_history
-from orbitmq.spark.session import create_view, register, ship, tables
+from orbitmq.spark.session import create_view, read_store, read_topics, register, ship, tables, write_topics
 from orbitmq.spark.stream_lag import Spread, TopicLag
 
 __all__ = [
@@ -24,8 +24,11 @@ __all__ = [
     "create_view",
     "history",
     "listen",
+    "read_store",
+    "read_topics",
     "register",
     "ship",
     "split_history",
     "tables",
+    "write_topics",
 ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from orbitmq.errors import SourceError
@@ -17,6 +17,7 @@ from orbitmq.spark.bodies.reader import RESCUED, VALUE, BodyReader
 from orbitmq.spark.bodies.schema import BodySchema, body_schema
 from orbitmq.spark.bodies.writer import BodyWriter
 from orbitmq.spark.cluster_options import bad_option
+from orbitmq.spark.versions import arrow_type
 
 KINDS = frozenset(PLAIN.values())
 UNSIGNED_64 = pa.decimal128(20, 0)  # the type of whole numbers of Protobuf without a sign
@@ -105,12 +106,12 @@ def body_writer(options: BodyFormat, kind: DataType) -> BodyWriter | None:
 def _arrow_type(kind: DataType) -> pa.StructType:
     if not isinstance(kind, StructType):
         raise _bad_schema(f"column {VALUE} is a struct, not {kind.simpleString()}")
-    return to_arrow_type(kind, timezone="UTC")
+    return arrow_type(kind)
 
 
 def require_part(wanted: DataType, known: DataType, path: str) -> None:
     """SourceError unless a type is another one, except for fields of structs that it leaves out."""
-    _require_part(to_arrow_type(wanted, timezone="UTC"), to_arrow_type(known, timezone="UTC"), path)
+    _require_part(arrow_type(wanted), arrow_type(known), path)
 
 
 def _require_part(wanted: pa.DataType, known: pa.DataType, path: str) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -28,6 +27,7 @@ from orbitmq.spark.cluster_options import bad_option
 from orbitmq.spark.columns import COLUMNS, DEFAULT_COLUMNS, PROPERTIES, PROPERTIES_TYPES, ColumnSource, MessageColumn
 from orbitmq.spark.damage import CORRUPT
 from orbitmq.spark.row_options import RowOptions
+from orbitmq.spark.versions import arrow_type
 
 NATIVE = "native"
 HEADERS = "headers"
@@ -43,7 +43,7 @@ def _first_keys(rows: ColumnSource) -> pa.Array:
 
 def _headers(rows: ColumnSource) -> pa.Array:
     maps = rows.units.properties.maps()
-    type_ = to_arrow_type(HEADERS_TYPE)
+    type_ = arrow_type(HEADERS_TYPE)
     pairs = pa.StructArray.from_arrays([maps.keys, maps.items.cast(pa.binary())], fields=list(type_.value_type))
     return pa.ListArray.from_arrays(maps.offsets, pairs, type=type_)
 

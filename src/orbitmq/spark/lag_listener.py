@@ -24,6 +24,7 @@ from pyspark.sql.streaming.listener import (
 
 from orbitmq.runtime.printable import printable
 from orbitmq.spark.stream_lag import LagReport, TopicLag, summed
+from orbitmq.spark.versions import ADMITS, lacking
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -171,8 +172,11 @@ def listen(spark: SparkSession, port: int | None = None, host: str = "127.0.0.1"
     of every kind that read topics, in sessions of Spark Connect, too, in the process of the client.
 
     The lag is what the last batch left unread, by the ends of the queues when the batch was planned: a stream without
-    limits has none. SourceError ORBITMQ_BAD_OPTION if the port cannot be used.
+    limits has none. SourceError ORBITMQ_BAD_OPTION if the port cannot be used; ORBITMQ_SPARK_VERSION before Spark 4.2,
+    which asks no stream for its lag.
     """
+    if not ADMITS:
+        raise lacking("the lag of streams on the driver", "4.2", "set commitOffsets, and look at the lag of the group")
     return LagListener(spark, port, host)
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeGuard
 
-from pyspark.sql.datasource import (
+from orbitmq.message.model import MessageQueue
+from orbitmq.spark.versions import (
     EqualNullSafe,
     EqualTo,
     Filter,
@@ -23,8 +24,6 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
-
-from orbitmq.message.model import MessageQueue
 
 PLAIN_TAG = re.compile(r"[\w-]+")  # a tag that needs no quoting in a tag expression
 FAR = 1 << 62  # greater than every offset and every time

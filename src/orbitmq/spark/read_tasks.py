@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from orbitmq.message.config import SQL92, SUBSCRIBE_ALL, TAG
@@ -23,6 +21,7 @@ from orbitmq.spark.pulls import FetchSettings
 from orbitmq.spark.pushdown import NOTHING_PUSHED, Pushed
 from orbitmq.spark.read_partitions import PartitionLimits, divided
 from orbitmq.spark.row_filters import PropertyIn, RowFilter, Sql92
+from orbitmq.spark.versions import InputPartition, arrow_schema
 
 PROPERTY_OF = {"tags": TAGS, "keys": KEYS}  # columns conditions are pushed on
 
@@ -53,7 +52,7 @@ class RangeTasks:
             protection=options.protection,
         )
         self._batches = BatchSettings(
-            schema=to_arrow_schema(schema, timezone="UTC"),
+            schema=arrow_schema(schema),
             filters=filters,
             on_corrupt=options.on_corrupt_record,
             form=options.form,

@@ -34,6 +34,13 @@ class RowOptions(BodyOptions):
     )
     verify_crc: bool = option("verifyCrc", True, "Check the CRC of each body.")
     decompress: bool = option("decompress", True, "Decompress bodies.")
+    available_now: bool = option(
+        "availableNow",
+        False,
+        "Streams: read what exists when the query starts and nothing newer, in batches within the limits. For Spark "
+        "4.0 and 4.1, where the trigger of that name makes one batch; end the query with processAllAvailable() and "
+        "stop().",
+    )
 
     @property
     def column_names(self) -> tuple[str, ...]:

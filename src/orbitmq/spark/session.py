@@ -28,7 +28,9 @@ from orbitmq.spark.queue_selection import queue_selection
 from orbitmq.spark.read_tasks import cluster_of
 from orbitmq.spark.source import TopicSource
 from orbitmq.spark.stores.source import StoreSource
+from orbitmq.spark.versions import HAS_SOURCES, DataSource, lacking, read_batch, register_sources, write_batch
 
+SOURCES = (TopicSource, StoreSource, LakeSource)
 WORKER_PACKAGES = ("pyspark", "pyarrow", "numpy", "msgspec")  # imports of a task besides orbitmq
 PACKED = (".py", ".html")  # sources, and templates of jobs
 PYTHON_PATH = "PYTHONPATH"
@@ -41,15 +43,52 @@ def register(spark: SparkSession) -> None:
     """Register `format("orbitmq")`, `format("orbitmq-store")` and `format("orbitmq-lake")` with the session.
 
     Not needed where orbitmq is installed for the workers' Python: Spark finds `pyspark_orbitmq` there by itself.
-    SourceError ORBITMQ_WORKER_PYTHON when the workers' Python on the driver does not run, or lacks a package.
+    SourceError ORBITMQ_WORKER_PYTHON when the workers' Python on the driver does not run, or lacks a package;
+    ORBITMQ_SPARK_VERSION for Spark 3.5, which has no Python data sources: use `read_topics`, `read_store` and
+    `write_topics` there.
     """
+    if not HAS_SOURCES:
+        remedy = "use orbitmq.spark.read_topics, read_store and write_topics, which need no data source"
+        raise lacking("a Python data source", "4.0", remedy)
+    prepare(spark, *SOURCES)
+
+
+def prepare(spark: SparkSession, *kinds: type[DataSource]) -> None:
+    """Check the session, and register data sources if this version of Spark has them."""
     if not is_remote():
         check_worker_python(spark.sparkContext.pythonExec)
         if (origin := Path(orbitmq.__file__).parents[1]).is_file():  # the archive that spark-submit was given
             _show_to_planners(spark, origin)
-    spark.dataSource.register(TopicSource)
-    spark.dataSource.register(StoreSource)
-    spark.dataSource.register(LakeSource)
+    register_sources(spark, *kinds)
+
+
+def read_topics(spark: SparkSession, **options: str | int | bool) -> DataFrame:
+    """Read topics as a batch, with any version of Spark: `read_topics(spark, nameServer="...", subscribe="orders")`.
+
+    The options are those of `format("orbitmq")`. With Spark 3.5 the read is planned by this call, and later queries of
+    the DataFrame read the same offsets. SourceError as for `register`, for invalid options, and for a plan that fails.
+    """
+    prepare(spark, TopicSource)
+    return read_batch(spark, TopicSource, _texts(options))
+
+
+def read_store(spark: SparkSession, **options: str | int | bool) -> DataFrame:
+    """Read a store directory as a batch, with any version of Spark: `read_store(spark, path="/data/store")`.
+
+    The options are those of `format("orbitmq-store")`; else like `read_topics`.
+    """
+    prepare(spark, StoreSource)
+    return read_batch(spark, StoreSource, _texts(options))
+
+
+def write_topics(frame: DataFrame, **options: str | int | bool) -> None:
+    """Write a DataFrame into topics, with any version of Spark: `write_topics(frame, nameServer="...", topic="copy")`.
+
+    The options are those of `frame.write.format("orbitmq")`. Returns when all messages are stored. SourceError for
+    invalid options and columns; an error of Spark, with its text, when a task fails.
+    """
+    prepare(frame.sparkSession, TopicSource)
+    write_batch(frame, TopicSource, _texts(options))
 
 
 @cache  # called by a job before it starts Spark, and again by `register`
@@ -92,7 +131,7 @@ def create_view(spark: SparkSession, name: str, **options: str | int | bool) -> 
     The view lasts as long as the session, and each query reads the topic again. Returns the DataFrame of the view.
     SourceError for the option filterPushdown, which needs a DataFrame for each query.
     """
-    frame = _frame(spark, TopicSource.name(), options)
+    frame = _frame(spark, TopicSource, options)
     frame.createOrReplaceTempView(name)
     return frame
 
@@ -119,14 +158,14 @@ def tables(
     SourceError ORBITMQ_TOPIC_NOT_FOUND when no topic matches; ORBITMQ_BAD_OPTION when names differ in nothing but case,
     which Spark does not look at, or more than TABLES_MAX match; ORBITMQ_LAKE_UNREADABLE without such a lake.
     """
-    texts = {name: str(value) for name, value in options.items()}
+    texts = _texts(options)
     topics = _archived_topics(lake, pattern, texts) if lake else _topics(pattern, texts)
     _check_tables(topics, pattern)
     for topic in topics:
         if lake:
-            frame = _frame(spark, LakeSource.name(), {**options, "path": lake, "topics": topic})
+            frame = _frame(spark, LakeSource, {**options, "path": lake, "topics": topic})
         else:
-            frame = _frame(spark, TopicSource.name(), {**options, "subscribe": topic})
+            frame = _frame(spark, TopicSource, {**options, "subscribe": topic})
         view = f"`{prefix}{topic}`"
         if shared:
             frame.createOrReplaceGlobalTempView(view)
@@ -159,13 +198,17 @@ def _check_tables(topics: Sequence[str], pattern: str) -> None:
             raise bad_option(f"the topics {', '.join(same)} would be one view {name} of Spark; use a narrower pattern")
 
 
-def _frame(spark: SparkSession, kind: str, options: Mapping[str, str | int | bool]) -> DataFrame:
+def _frame(spark: SparkSession, kind: type[DataSource], options: Mapping[str, str | int | bool]) -> DataFrame:
     if any(name.lower() == "filterpushdown" and str(value).lower() != "false" for name, value in options.items()):
         raise bad_option(
             "option filterPushdown: Spark would apply the conditions of one query of a view to all others; use load() "
             "for each query instead"
         )
-    return spark.read.format(kind).options(**options).load()
+    return read_batch(spark, kind, _texts(options))
+
+
+def _texts(options: Mapping[str, str | int | bool]) -> dict[str, str]:
+    return {name: str(value) for name, value in options.items()}
 
 
 def ship(spark: SparkSession) -> Path:

@@ -23,11 +23,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
 
 from orbitmq.client.core.identity import address_bytes, client_address
 from orbitmq.client.core.selection import position_of_key
@@ -43,6 +38,7 @@ from orbitmq.spark.sink_report import WriteReport, merged
 from orbitmq.spark.sink_requests import ANY_QUEUE, EncodedRows, SinkRows
 from orbitmq.spark.sink_sender import SinkSender, TopicRoute
 from orbitmq.spark.sink_stored import StoredKeys, StoredPlaces
+from orbitmq.spark.versions import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 LOG = logging.getLogger(__name__)
 

@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from pyspark.sql.datasource import WriterCommitMessage
-
 from orbitmq.message.model import MessageQueue
+from orbitmq.spark.versions import WriterCommitMessage
 
 
 @dataclass

@@ -9,15 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-    Filter,
-    InputPartition,
-)
 from pyspark.sql.types import StructType
 
 from orbitmq.spark.body_columns import value_type, without_bodies
@@ -33,6 +24,18 @@ from orbitmq.spark.sample import newest_bodies
 from orbitmq.spark.sink_columns import SinkColumns, sink_columns
 from orbitmq.spark.sink_options import WriteOptions, write_options
 from orbitmq.spark.stream import TopicStreamReader
+from orbitmq.spark.versions import (
+    PUSHES_FILTERS,
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+    admitted,
+    lacking,
+)
 
 
 class TopicSource(DataSource):
@@ -51,9 +54,15 @@ class TopicSource(DataSource):
         options = read_options(self.options)
         check_schema(without_bodies(options, schema), options.form)
         require_corrupt(schema, options)
+        if options.pushes_filters and not PUSHES_FILTERS:
+            raise lacking("option filterPushdown", "4.1", "leave it out, and narrow the read by its other options")
         return NarrowingTopicReader(options, schema) if options.pushes_filters else TopicReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return admitted(self.stream(schema))
+
+    def stream(self, schema: StructType) -> TopicStreamReader:
+        """The stream, before it is made to suit this version of Spark."""
         options = read_options(self.options)
         check_stream(options)
         check_schema(without_bodies(options, schema), options.form)

@@ -13,15 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from orbitmq.errors import SourceError
@@ -39,6 +30,16 @@ from orbitmq.spark.read_brokers import complete_queues
 from orbitmq.spark.read_plan import archived_ends, begins
 from orbitmq.spark.read_tasks import RangeTasks, cluster_of
 from orbitmq.spark.stream_offset import StreamOffset, ranges
+from orbitmq.spark.versions import (
+    DataSourceStreamReader,
+    InputPartition,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -108,6 +109,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         SourceError for data loss, for queues that may not be read any more, and for brokers that did not respond for
         longer than allowed.
         """
+        if self._options.available_now and self._target is None:
+            self.prepareForTriggerAvailableNow()
         begun = StreamOffset.of_json(start)
         limits = NO_LIMITS if isinstance(limit, ReadAllAvailable) else self._limits
         while True:

@@ -9,19 +9,20 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession, functions
 
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.reader import StoreDirectory
 from tests.spark.conftest import COUNT, Topic
 from tests.support import golden
+from tests.support.sparks import FAILURES, reading, with_sources
 from tests.support.stores import open_store, record
 
 
 def load(spark: SparkSession, path: Path | str, **options: object) -> DataFrame:
     texts = {name: str(value) for name, value in options.items()}
-    return spark.read.format("orbitmq-store").options(**texts).load(str(path))
+    frame: DataFrame = reading(spark, "orbitmq-store").options(**texts).load(str(path))
+    return frame
 
 
 def offsets(frame: DataFrame) -> list[int]:
@@ -41,6 +42,7 @@ def test_two_directories_are_read_by_several_tasks(spark: SparkSession, tmp_path
     assert sorted(map(tuple, frame.collect())) == expected
 
 
+@with_sources
 def test_a_users_schema_chooses_columns(spark: SparkSession, tmp_path: Path) -> None:
     root = golden.unpack("ipv6", tmp_path)
     frame = spark.read.schema("size INT, topic STRING").format("orbitmq-store").load(str(root))
@@ -51,7 +53,7 @@ def test_a_users_schema_chooses_columns(spark: SparkSession, tmp_path: Path) -> 
 def test_damage_reaches_the_user_with_its_coordinates(spark: SparkSession, tmp_path: Path) -> None:
     root = golden.unpack("crash_crc", tmp_path)
     place = golden.manifest("crash_crc")["damage"]["offset"]
-    with pytest.raises(PySparkException, match=rf"ORBITMQ_CORRUPT_RECORD: .*00 at {place}, physical offset {place}"):
+    with pytest.raises(FAILURES, match=rf"ORBITMQ_CORRUPT_RECORD: .*00 at {place}, physical offset {place}"):
         load(spark, root).collect()
     rows = load(spark, root, onCorruptRecord="raw").where("corrupt IS NOT NULL").collect()
     assert [row.physOffset for row in rows if "physOffset" in row] == []  # not among the columns asked for

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
 from orbitmq.errors import SourceError
 from orbitmq.spark.stores.source import StoreSource
 from orbitmq.spark.stores.stream import StoreStreamReader
+from orbitmq.spark.versions import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, start_until_now
 from orbitmq.store.engine import MessageStore
+from tests.support.sparks import with_sources
 from tests.support.stores import open_store, record
 
 ALL = ReadAllAvailable()
@@ -28,9 +29,7 @@ def put(store: MessageStore, first: int, count: int) -> None:
 def stream(path: Path | str, **options: object) -> StoreStreamReader:
     given = {"path": str(path), "columns": "body,brokerName", **{name: str(value) for name, value in options.items()}}
     source = StoreSource(given)
-    reader = source.streamReader(source.schema())
-    assert isinstance(reader, StoreStreamReader)
-    return reader
+    return source.stream(source.schema())
 
 
 def numbers(reader: StoreStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
@@ -181,6 +180,7 @@ def test_what_a_stream_cannot_do_is_refused(tmp_path: Path, options: dict[str, s
         stream(tmp_path, **options)
 
 
+@with_sources
 def test_spark_runs_it_over_a_live_store(spark: SparkSession, tmp_path: Path) -> None:
     """Two runs with one checkpoint, and a broker that goes on between them."""
     store = open_store(tmp_path / "store")
@@ -188,17 +188,11 @@ def test_spark_runs_it_over_a_live_store(spark: SparkSession, tmp_path: Path) ->
         put(store, first, count)
         frame = (
             spark.readStream.format("orbitmq-store")
-            .options(maxBytesPerTrigger="20000", columns="body", splitBytes="4096")
+            .options(maxBytesPerTrigger="20000", columns="body", splitBytes="4096", availableNow="true")
             .load(str(tmp_path / "store"))
         )
-        query = (
-            frame.writeStream.format("parquet")
-            .option("path", str(tmp_path / "lake"))
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+        writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "lake"))
+        start_until_now(writer.option("checkpointLocation", str(tmp_path / "checkpoint"))).awaitTermination()
         rows = spark.read.parquet(str(tmp_path / "lake")).collect()
         assert sorted(int(row.body[:6]) for row in rows) == list(range(first + count))
     store.close()

@@ -44,6 +44,7 @@ from orbitmq.spark.stores.options import scan_options
 from orbitmq.spark.stores.source import StoreSource
 from orbitmq.spark.stores.splits import checked
 from orbitmq.spark.topic_names import topic_names
+from orbitmq.spark.versions import read_batch
 from orbitmq.wire.bodies import ConsumerOffsetTable, DelayOffsetTable
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.objects import decode
@@ -271,8 +272,8 @@ class ClusterInput:
         if not filled:
             fields = [field for field in _EVERYTHING.fields if field.name in names]
             return self._spark.createDataFrame([], StructType(fields))
-        reader = self._spark.read.format(TopicSource.name()).options(**connection(self._options), **ranges(filled))
-        return reader.options(columns=",".join(names), **how).load()
+        read = {**connection(self._options), **ranges(filled), "columns": ",".join(names), **how}
+        return read_batch(self._spark, TopicSource, read)
 
     def _request(self, name: str, place: BrokerAddresses, code: RequestCode) -> bytes:
         def requests(channel: Channel) -> list[Command]:
@@ -380,10 +381,8 @@ class StoreInput:
         }
 
     def _read(self, names: Collection[str], **how: str) -> DataFrame:
-        reader = self._spark.read.format(StoreSource.name()).option("path", self._options.path)
-        return reader.options(
-            columns=",".join(names), failOnDataLoss="false", **{"onCorruptRecord": "skip", **how}
-        ).load()
+        read = {"path": self._options.path, "columns": ",".join(names), "failOnDataLoss": "false"}
+        return read_batch(self._spark, StoreSource, {**read, "onCorruptRecord": "skip", **how})
 
     def _saved(self, broker: str, name: str, kind: type[T]) -> T | None:
         path = Path(self._stores[broker].root) / "config" / name
@@ -438,8 +437,8 @@ class LakeInput:
         if not any(not file.topic or file.topic in known for file in self._lake.files()):
             return self._spark.createDataFrame([], StructType([field for field in MESSAGES if field.name in names]))
         period = times(time_ms("from", self._options.begin), time_ms("until", self._options.end))
-        reader = self._spark.read.format(LakeSource.name()).options(**self._options.reading(), **period)
-        return reader.options(columns=",".join(names), topics=topics).load()
+        read = {**self._options.reading(), **period, "columns": ",".join(names), "topics": topics}
+        return read_batch(self._spark, LakeSource, read)
 
 
 def _not_in_a_lake() -> OrbitMQError:

@@ -14,13 +14,13 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql.datasource import InputPartition
 
 from orbitmq.lake.schemas import MICROSECONDS, TOPIC, plain
 from orbitmq.lake.storage import StorageLocation
 from orbitmq.spark.bodies.reader import RESCUED, VALUE, BodyReader
 from orbitmq.spark.lake.options import Unreadable
 from orbitmq.spark.topic_names import TopicNames
+from orbitmq.spark.versions import InputPartition
 
 STORED = "storeTimestamp"
 BODY = "body"

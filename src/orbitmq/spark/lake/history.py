@@ -20,6 +20,7 @@ from orbitmq.spark.lake.plan import require_topics
 from orbitmq.spark.lake.source import LakeSource
 from orbitmq.spark.options import ALIASES, read_options
 from orbitmq.spark.source import TopicSource
+from orbitmq.spark.versions import HAS_SOURCES, lacking, read_batch
 
 OFFSETS = "archivedOffsets"
 OF_THE_LAKE = ("lakeCatalog", "splitBytes")
@@ -83,7 +84,7 @@ def history(
     messages that this version does not have.
     """
     cut = _cut(topics, lake, version, options)
-    live = spark.read.format(TopicSource.name()).options(**cut.of_topic).load()
+    live = read_batch(spark, TopicSource, cut.of_topic)
     return cut.archived(spark, live).unionAll(live)
 
 
@@ -96,6 +97,8 @@ def split_history(
     A queue whose broker is down when the stream starts for the first time begins where its archive ended, when the
     broker is back.
     """
+    if not HAS_SOURCES:
+        raise lacking("a history as a stream", "4.0", "read it as a batch with history()")
     cut = _cut(topics, lake, version, options)
     live = spark.readStream.format(TopicSource.name()).options(**cut.of_topic).load()
     return SplitHistory(cut.version, cut.of_topic[OFFSETS], cut.archived(spark, live), live)
@@ -110,8 +113,7 @@ class _Cut:
     of_lake: dict[str, str]
 
     def archived(self, spark: SparkSession, live: DataFrame) -> DataFrame:
-        reader = spark.read.format(LakeSource.name()).schema(live.schema).options(**self.of_lake)
-        return reader.option("versionAsOf", self.version).load()
+        return read_batch(spark, LakeSource, {**self.of_lake, "versionAsOf": self.version}, live.schema)
 
 
 def _cut(topics: str, lake: str, version: str, given: Mapping[str, str | int | bool]) -> _Cut:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
-from pyspark.sql.datasource import InputPartition
-
 from orbitmq.errors import SourceError
 from orbitmq.lake.lakes import Snapshot
 from orbitmq.lake.manifest import LakeFile
 from orbitmq.spark.lake.files import FilePart, LakePartition
 from orbitmq.spark.lake.options import LakeReadOptions, unreadable
 from orbitmq.spark.topic_names import TopicNames
+from orbitmq.spark.versions import InputPartition
 
 OPEN_COST = 1 << 20  # bytes that could be read in the time that it takes to open a file
 TOPICS_TOLD = 20  # in an error

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StringType, StructType
 
 from orbitmq.errors import SourceError
@@ -22,6 +21,7 @@ from orbitmq.spark.forms import check_schema, read_schema
 from orbitmq.spark.lake.files import LakeFiles, LakePartition
 from orbitmq.spark.lake.options import LakeReadOptions, lake_options, require_body_schema
 from orbitmq.spark.lake.plan import plan
+from orbitmq.spark.versions import DataSource, DataSourceReader, InputPartition, arrow_schema
 
 NOT_ARCHIVED = ("size", "corrupt")  # columns of a topic that tell how it is stored
 
@@ -56,7 +56,7 @@ class LakeReader(DataSourceReader):
         check_schema(StructType([field for field in schema if field.name not in (VALUE, RESCUED)]))
         self._files = LakeFiles(
             place=options.place,
-            schema=to_arrow_schema(schema, timezone="UTC"),
+            schema=arrow_schema(schema),
             topics=options.topic_names,
             begin_ms=options.begin_ms,
             end_ms=options.end_ms,

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import InputPartition
 
 from orbitmq.errors import SourceError, StoreError, UnitError
 from orbitmq.message.flags import COMPRESSED
@@ -30,6 +29,7 @@ from orbitmq.spark.stores.queues import PlaceWalk, is_message, places, written
 from orbitmq.spark.stores.splits import IndexSplit, LogSplit, QueueSplit, Split
 from orbitmq.spark.topic_names import TopicNames
 from orbitmq.spark.units import Units
+from orbitmq.spark.versions import InputPartition
 
 LOG = logging.getLogger(__name__)
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from orbitmq.spark.body_columns import body_reader, value_type, without_bodies
@@ -27,6 +25,14 @@ from orbitmq.spark.stores.options import ScanOptions, scan_options
 from orbitmq.spark.stores.sample import newest_bodies
 from orbitmq.spark.stores.splits import batch_splits, queue_topics
 from orbitmq.spark.stores.stream import StoreStreamReader
+from orbitmq.spark.versions import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+    admitted,
+    arrow_schema,
+)
 
 
 class StoreSource(DataSource):
@@ -48,6 +54,10 @@ class StoreSource(DataSource):
         return StoreBatchReader(options, settings(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return admitted(self.stream(schema))
+
+    def stream(self, schema: StructType) -> StoreStreamReader:
+        """The stream, before it is made to suit this version of Spark."""
         options = scan_options(self.options)
         return StoreStreamReader(options, settings(options, schema))
 
@@ -59,7 +69,7 @@ def settings(options: ScanOptions, schema: StructType) -> StoreSettings:
     if options.scan == "commitlog":
         require_corrupt(schema, options)
     return StoreSettings(
-        schema=to_arrow_schema(schema, timezone="UTC"),
+        schema=arrow_schema(schema),
         topics=options.topic_names,
         queue_topics=queue_topics(options),
         resolve=options.resolve_system_topics,

@@ -11,14 +11,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from orbitmq.errors import SourceError
 from orbitmq.spark.cluster_options import bad_option
@@ -27,6 +19,15 @@ from orbitmq.spark.stores.batches import SplitPartition, StoreSettings, read_par
 from orbitmq.spark.stores.log import LogWalk, Run, next_unit
 from orbitmq.spark.stores.options import LATEST, ScanOptions
 from orbitmq.spark.stores.splits import Bounds, check_start, checked, known_bounds, log_splits, wanted_bounds
+from orbitmq.spark.versions import (
+    DataSourceStreamReader,
+    InputPartition,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from orbitmq.store.reader import LogFiles
 
 LOG = logging.getLogger(__name__)
@@ -77,6 +78,8 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next micro-batch, or `start` itself when nothing is new. SourceError for data loss, which is
         detected here: a batch in Spark's log would be retried forever.
         """
+        if self._options.available_now and self._target is None:
+            self.prepareForTriggerAvailableNow()
         known, begun = self._known(), offsets_of(start)
         starts = {broker: self._start(broker, begun, bounds) for broker, bounds in known.items()}
         wanted = {broker: Bounds(starts[broker], self._end(broker, starts[broker], known[broker])) for broker in known}
