@@ -10,9 +10,9 @@ LOCKED = $(PIP) install --quiet --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup develop installed tools data java services check static format bytecode platform wheel test \
-	test-interpreted test-pythons test-orchestration bench spark-kills bench-abuse bench-frozen bench-dashboard bench-spark \
-	bench-growth bench-turns bench-cold bench-cores fuzz soak soak-steady demo screenshots reference site diagrams lock \
-	audit release
+	test-interpreted test-pythons test-spark-versions test-orchestration bench spark-kills bench-abuse bench-frozen \
+	bench-dashboard bench-spark bench-growth bench-turns bench-cold bench-cores fuzz soak soak-steady demo screenshots \
+	reference site diagrams lock audit release
 
 help:
 	@echo "make setup      install orbitmq into .venv, compiled if there is a C compiler; run .venv/bin/orbitmq"
@@ -22,6 +22,7 @@ help:
 	@echo "make check      format, lint, types, import contracts, documentation, glossary, commit messages"
 	@echo "make test-interpreted   the tests of client and message path with the sources as they are"
 	@echo "make test-pythons   the same tests, compiled, with every supported CPython of this machine"
+	@echo "make test-spark-versions   the tests of Spark with 4.2, 4.1, 4.0 and 3.5; an hour, and 2 GB of downloads"
 	@echo "make test-orchestration   Airflow and dbt with a lake; installs both, and is no part of make test"
 	@echo "make bench      orbitmq and Apache RocketMQ under the same load, and their clients and those on PyPI"
 	@echo "make bench-growth  both with more topics, connections, backlog, groups; results and plots in docs/performance"
@@ -190,6 +191,10 @@ test-interpreted: installed tools java
 test-pythons: tools java $(AUDIT)/.installed
 	$(BIN)/python -m supply.pythons test -n 3 --dist loadgroup -q $(ROOMS)
 
+# SPARKS="--version 4.1 tests/spark/test_sink.py" is one version, and a part of the tests.
+test-spark-versions: installed tools java
+	$(SHIPPED) $(BIN)/python -m supply.sparks $(SPARKS)
+
 # The DAG and the project of dbt that users copy, run by Airflow and dbt themselves.
 test-orchestration: installed tools .venv/airflow/.installed .venv/dbt/.installed
 	ORBITMQ_ORCHESTRATION=$(CURDIR)/.venv $(BIN)/pytest -q tests/orchestration
@@ -285,6 +290,10 @@ lock: tools
 		--no-emit-trusted-host --constraint requirements/dev.lock --output-file requirements/runtime.lock pyproject.toml
 	cd requirements && ../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --unsafe-package numpy --no-emit-index-url \
 		--no-emit-find-links --no-emit-trusted-host --constraint dev.lock --output-file connect.lock connect.in
+	cd requirements && for version in 4.2 4.1 4.0 3.5; do \
+		../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links \
+			--no-emit-trusted-host --output-file spark-$$version.lock spark-$$version.in || exit 1; \
+	done
 	cd requirements && for lock in build data fuzz tools; do \
 		../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
 			--no-emit-find-links --no-emit-trusted-host --constraint dev.lock --output-file $$lock.lock $$lock.in || exit 1; \

@@ -8,6 +8,7 @@ from importlib.metadata import metadata
 
 import pytest
 
+from supply import sparks
 from supply.locks import LOCKS, OURSELVES, PAGE, ROOT, Locked, described, path, read
 
 WELCOME = {"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MIT-0", "MPL-2.0", "PSF-2.0"}
@@ -29,7 +30,7 @@ def words(licence: str) -> set[str]:
     return set(re.split(r"[ ()]+", licence)) - {"AND", "OR", ""}
 
 
-@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("lock", [*LOCKS, *(sparks.lock(version).stem for version in sparks.OTHERS)])
 def test_every_version_is_locked_with_its_hashes(lock: str) -> None:
     text = path(lock).read_text(encoding="utf-8")
     packages = locked(lock)
