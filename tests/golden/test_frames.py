@@ -136,6 +136,7 @@ def test_lenient_header_vectors() -> None:
 
 EXTRA_FIELDS = {  # fields that Java adds outside the header class, or only in 5.x, or orbitmq alone
     "DeleteSubscriptionGroupHeader": {"cleanOffset"},
+    "PullMessageHeader": {"bulk"},
     "QueryMessageHeader": {"_UNIQUE_KEY_QUERY"},
     "SendMessageResponseHeader": {"MSG_REGION", "TRACE_ON"},
     "RegisterBrokerHeader": {"masterEpoch"},

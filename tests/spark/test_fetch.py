@@ -92,6 +92,21 @@ def test_ranges_come_one_after_another_whatever_is_in_flight(data: st.DataObject
         assert most == max(1, min(pipeline, len(filled) - 1)), "but for the first one short ranges do not wait"
 
 
+@given(st.lists(st.integers(0, 200), min_size=1, max_size=5), st.integers(1, 80), st.integers(1, 8), st.booleans())
+def test_ranges_of_a_broker_that_limits_pulls_come_whole(
+    lengths: list[int], cap: int, pipeline: int, strict: bool
+) -> None:
+    queues = [QueueModel(0, [None] * length, cap=cap) for length in lengths]
+    ranges = [OffsetRange(MessageQueue("orders", "broker-a", number), 0, end) for number, end in enumerate(lengths)]
+    fetch = RangeFetch(ranges, batch_size=1024, pipeline=pipeline, filtered=False, strict=strict)
+    bodies: list[bytes] = []
+    while not fetch.finished:
+        for lane in fetch.wanted():
+            fetch.on_response(lane, queues[lane.range.queue.queue_id].pull(lane.at, fetch.count_for(lane)))
+        bodies += received(fetch)
+    assert b"".join(bodies) == b"".join(unit for queue in queues for unit in queue.units(0, queue.high))
+
+
 def test_a_gap_names_the_queue_it_is_in() -> None:
     ranges = [OffsetRange(QUEUE, 0, 10), OffsetRange(MessageQueue("orders", "broker-a", 7), 0, 10)]
     fetch = RangeFetch(ranges, batch_size=32, pipeline=4, filtered=False, strict=True)

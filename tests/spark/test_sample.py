@@ -53,6 +53,6 @@ def test_what_the_read_leaves_out_is_not_in_the_sample(cluster: Cluster) -> None
 def test_the_sample_ends_with_its_size(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orbitmq.spark.batches.DECODE_SIZE", 1)
     monkeypatch.setattr(sample, "SIZE_MAX", 1)
-    assert 0 < len(newest_bodies(options(cluster, "many"))) < MESSAGES_MAX
+    assert 0 < len(newest_bodies(options(cluster, "many", pullBatchSize="100"))) < MESSAGES_MAX
     monkeypatch.setattr(sample, "QUEUES_MAX", 1)
     assert {body.split()[0] for body in newest_bodies(options(cluster, "many,few"))} == {b"few"}

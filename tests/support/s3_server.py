@@ -20,6 +20,7 @@ KEY_ID = "orbitmq-test-key"
 SECRET = "hush-orbitmq-test"
 REGION = "eu-central-1"
 REFUSAL = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+NEW = "-NEW"
 MARK = "request: "
 START_S = 60
 
@@ -45,7 +46,7 @@ class S3Server:
 
     @property
     def requests(self) -> list[tuple[str, int]]:
-        """What was asked, with the status of the answer: `PUT /lake/x`, 200."""
+        """What was asked, with the status of the answer: `PUT /lake/x`, 200. `PUT-NEW` may replace nothing."""
         assert self._process is not None
         lines = [line for line in self._process.output().splitlines() if line.startswith(MARK)]
         parts = [line.removeprefix(MARK).rsplit(" ", 1) for line in lines]
@@ -78,7 +79,8 @@ def main(port: int) -> None:
     class Quiet(WSGIRequestHandler):
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
             status = getattr(code, "value", code)
-            sys.stdout.write(f"{MARK}{self.command} {self.path} {status}\n")  # in one piece: there are several threads
+            command = f"{self.command}{NEW if self.headers.get('If-None-Match') == '*' else ''}"
+            sys.stdout.write(f"{MARK}{command} {self.path} {status}\n")  # in one piece: there are several threads
             sys.stdout.flush()
 
     application = DomainDispatcherApplication(create_backend_app)

@@ -100,7 +100,8 @@ class RangeFetch:
         self._strict = strict
         self._lane_size = max(FILTERED_LANE, batch_size) if filtered else batch_size
         self._coming = self._cut(ranges)
-        self._lanes = deque(islice(self._coming, pipeline if filtered else 1))
+        self._is_first = not filtered  # one lane shows how many messages a pull returns, before others are cut
+        self._lanes = deque(islice(self._coming, 1 if self._is_first else pipeline))
         self._ready: list[Piece] = []
         self._held = 0  # bytes in the bodies of all lanes and in those that are ready
 
@@ -155,6 +156,7 @@ class RangeFetch:
             self._step_over(lane, response)
         else:
             raise refused(str(lane.range), response.code, response.remark)
+        self._is_first = False
         self._advance()
 
     def _advance(self) -> None:
@@ -182,7 +184,7 @@ class RangeFetch:
         found = response.next_offset - lane.at
         if LANE_MIN <= found < self._lane_size and response.next_offset < min(lane.end, response.max_offset):
             self._lane_size = found
-            if len(self._lanes) == 1:  # no other one was cut behind it
+            if self._is_first:  # no lane was cut behind it yet
                 lane.end = response.next_offset
 
     def _step_over(self, lane: Lane, response: PullResponse) -> None:
