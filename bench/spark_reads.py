@@ -91,7 +91,7 @@ class Row:
 ROWS = {
     "copy": Row("copy of the log in memory, no Spark", cores=0),
     "decode": Row("8 columns decoded, no Spark", {"columns": EIGHT}, cores=0, peer="copy"),
-    "scan8": Row("store, 8 columns with the map", {"columns": EIGHT}, goal=240, peer="copy", alone="scan8core1"),
+    "scan8": Row("store, 8 columns with the map", {"columns": EIGHT}, goal=350, peer="copy", alone="scan8core1"),
     "scan4": Row("store, 4 columns", {"columns": FOUR}, peer="copy"),
     "scanless": Row("store, 7 columns without body and map", {"columns": EIGHT.replace("body,properties", "tags")}),
     "splits": Row("store, 8 columns, splits of 32 MiB", {"columns": EIGHT, "splitBytes": str(32 << 20)}),
@@ -99,13 +99,13 @@ ROWS = {
     "queues": Row("store, queue entries alone", {"scan": "consumequeue"}),
     "kafka7": Row("Kafka's source, its 7 columns", format=KAFKA, share=0.5, alone="kafka7core1"),
     "kafkaheaders": Row("Kafka's source with headers", {"includeHeaders": "true"}, KAFKA, share=0.5),
-    "pull12": Row("broker, the 12 default columns", {}, PULL, 150, 0.5, peer="kafkaheaders"),
-    "pull4": Row("broker, 4 columns", {"columns": FOUR}, PULL, 240, 0.5, peer="kafka7", alone="pull4core1"),
+    "pull12": Row("broker, the 12 default columns", {}, PULL, 200, 0.5, peer="kafkaheaders"),
+    "pull4": Row("broker, 4 columns", {"columns": FOUR}, PULL, 300, 0.5, peer="kafka7", alone="pull4core1"),
     "pull7": Row(
-        "broker, the 7 columns of Kafka's source", {"schema": "kafka", "columns": SEVEN}, PULL, 240, 0.5, peer="kafka7"
+        "broker, the 7 columns of Kafka's source", {"schema": "kafka", "columns": SEVEN}, PULL, 260, 0.5, peer="kafka7"
     ),
     "parquet": Row("stores into Spark's Parquet writer, zstd", {"columns": LAKE_COLUMNS}, PARQUET, share=STORES),
-    "archive": Row("stores into the lake, zstd", {}, ARCHIVE, 230, share=STORES, peer="parquet", alone="archivecore1"),
+    "archive": Row("stores into the lake, zstd", {}, ARCHIVE, 250, share=STORES, peer="parquet", alone="archivecore1"),
     "archivesmall": Row("one store into the lake, zstd", {}, ARCHIVE),
     "sink": Row("sink into a topic before the network", cores=0, goal=150),
     "trigger": Row("broker, small micro-batches: ms of one", {"columns": FOUR}, TRIGGER, 200),
