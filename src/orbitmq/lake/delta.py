@@ -206,8 +206,8 @@ class DeltaLake:
             for topic, broker, queue in sorted(every):
                 nested.setdefault(topic, {}).setdefault(broker, []).append(queue)
             with self._changing():
-                told = {QUEUES_PROPERTY: json.dumps(nested, separators=(",", ":"))}
-                table.alter.set_table_properties(told, raise_if_not_exists=False)
+                properties = {QUEUES_PROPERTY: json.dumps(nested, separators=(",", ":"))}
+                table.alter.set_table_properties(properties, raise_if_not_exists=False)
 
     def _add(self, file: LakeFile, *, is_new: bool) -> AddAction:
         """With what lets readers skip a file by its times."""

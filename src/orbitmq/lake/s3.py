@@ -34,7 +34,7 @@ class S3Address:
 
     @property
     def delta(self) -> dict[str, str]:
-        """Storage options of deltalake. It talks without TLS only if it is told to."""
+        """Storage options of deltalake. It connects without TLS only if that is allowed."""
         allowed = "true" if self.endpoint.startswith("http://") else ""
         return _filled({"AWS_REGION": self.region, "AWS_ENDPOINT_URL": self.endpoint, "AWS_ALLOW_HTTP": allowed})
 

@@ -222,8 +222,8 @@ def topics_wanted(text: str) -> dict[str, str]:
 
 def _query(spark: SparkSession, options: ArchiveJob) -> StreamingQuery:
     spark.createDataFrame([], "nothing INT")  # makes it this thread's session; a write looks for its sink there
-    told = {**source_options(options), "availableNow": str(not options.period)}
-    stream = spark.readStream.format(ArchiveSource.name()).options(**told).load()
+    source = {**source_options(options), "availableNow": str(not options.period)}
+    stream = spark.readStream.format(ArchiveSource.name()).options(**source).load()
     sink = {key: value for key, value in options.pairs().items() if key in LakeSink.OPTIONS.table() and value}
     checkpoint = options.checkpoint or f"{options.lake.rstrip('/')}/{CHECKPOINT}"
     writer = stream.writeStream.format(LakeSink.name()).options(**sink).option("checkpointLocation", checkpoint)

@@ -44,7 +44,7 @@ class SinkOptions(LakeOptions, ClusterOptions):
 
 
 class LakeSink(DataSource):
-    """`.writeStream.format("orbitmq-archive-sink")` with `SinkOptions`. Without `nameServer` no broker is told."""
+    """`.writeStream.format("orbitmq-archive-sink")` with `SinkOptions`. Without `nameServer` it commits no progress."""
 
     OPTIONS = SinkOptions
 

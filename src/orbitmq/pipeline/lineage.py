@@ -1,4 +1,4 @@
-"""Tells an OpenLineage receiver when a job starts, and how it ends, with the package openlineage-python. Knows no job.
+"""Reports start and end of a job to an OpenLineage receiver, with the package openlineage-python. Knows no job.
 
 It is off unless the option `openlineage` or one of the package's own variables asks for it. A receiver that fails never
 fails a job.
@@ -28,21 +28,21 @@ TIMEOUT_SECONDS = 5.0
 RETRIES = 1  # a job waits for a receiver that is down some ten seconds at its start, and again at its end
 ERROR_MAX = 2000  # characters of an error
 
-Tell = Callable[[str], object]
+Warn = Callable[[str], object]
 Finish = Callable[[JobResult], object]
 
 
 @contextmanager
 def reported(
-    job: Job[JobOptions], options: JobOptions, tell: Tell, meaning: Callable[[str], str | None]
+    job: Job[JobOptions], options: JobOptions, warn: Warn, meaning: Callable[[str], str | None]
 ) -> Iterator[Finish]:
     """Report the run of a job while the body runs, which calls what this yields with the result of the job.
 
-    `tell` is called once with a sentence when events do not arrive; `meaning` is that of
-    the text of an error, None if it is plain.
+    `warn` is called once with a sentence when events do not arrive. `meaning` explains the text of an error, None if
+    that is plain.
     ConfigurationError when the option `openlineage` is set, and its value is no URL or the package is missing.
     """
-    events = None if options.dry_run else _events(job, options, tell)
+    events = None if options.dry_run else _events(job, options, warn)
     if events is None:
         yield _ignore
         return
@@ -74,8 +74,8 @@ def _planned(job: Job[JobOptions], options: JobOptions) -> Lineage:
         return Lineage()
 
 
-def _events(job: Job[JobOptions], options: JobOptions, tell: Tell) -> RunEvents | None:
-    """None when nobody wants events."""
+def _events(job: Job[JobOptions], options: JobOptions, warn: Warn) -> RunEvents | None:
+    """None when events are off."""
     if not (options.openlineage or any(map(os.environ.get, VARIABLES))):
         return None
     try:
@@ -83,14 +83,14 @@ def _events(job: Job[JobOptions], options: JobOptions, tell: Tell) -> RunEvents 
     except ImportError as error:
         if options.openlineage:
             raise ConfigurationError(f"option openlineage {MISSING}") from error
-        tell(f"no lineage is reported, because OpenLineage {MISSING}")  # the variables may be meant for other programs
+        warn(f"no lineage is reported, because OpenLineage {MISSING}")  # the variables may be meant for other programs
         return None
     except Exception as error:  # of the package, for its configuration: ValueError, KeyError, RuntimeError and others
         if options.openlineage:
             raise ConfigurationError(f"option openlineage: {error}") from error
-        tell(f"no lineage is reported, because OpenLineage is not configured: {error}")
+        warn(f"no lineage is reported, because OpenLineage is not configured: {error}")
         return None
-    return RunEvents(client, job.name, options.openlineage_job or job.name, tell)
+    return RunEvents(client, job.name, options.openlineage_job or job.name, warn)
 
 
 def _client(url: str) -> OpenLineageClient:
@@ -111,15 +111,15 @@ def _client(url: str) -> OpenLineageClient:
 class RunEvents:
     """The events of one run."""
 
-    def __init__(self, client: OpenLineageClient, kind: str, name: str, tell: Tell) -> None:
+    def __init__(self, client: OpenLineageClient, kind: str, name: str, warn: Warn) -> None:
         from openlineage.client.event_v2 import Job as LineageJob
         from openlineage.client.event_v2 import Run
         from openlineage.client.facet_v2 import job_type_job
         from openlineage.client.uuid import generate_new_uuid
 
         self._client = client
-        self._tell = tell
-        self._is_told = False
+        self._warn = warn
+        self._has_warned = False
         self._run_id = str(generate_new_uuid())
         self._run = Run
         namespace = os.environ.get(NAMESPACE) or DEFAULT_NAMESPACE
@@ -129,13 +129,13 @@ class RunEvents:
         self._job = LineageJob(namespace, name, {"jobType": type_})
 
     def send(self, state: str, data: Lineage, error: str = "") -> None:
-        """Send an event. A failure is told once, and never raised."""
+        """Send an event. A failure is reported once, and never raised."""
         try:
             self._client.emit(self._event(state, data, error))
         except Exception as problem:  # of the network, the receiver or any transport of the package
-            if not self._is_told:
-                self._is_told = True
-                self._tell(f"OpenLineage does not take the events of this run, which goes on without: {problem}")
+            if not self._has_warned:
+                self._has_warned = True
+                self._warn(f"OpenLineage does not take the events of this run, which goes on without: {problem}")
 
     def _event(self, state: str, data: Lineage, error: str) -> Any:
         from openlineage.client.event_v2 import InputDataset, OutputDataset, RunEvent, RunState

@@ -104,5 +104,5 @@ def time_ms(key: str, text: str) -> int:
 
 def times(begin_ms: int, end_ms: int) -> dict[str, str]:
     """Messages stored from `begin_ms` on and before `end_ms`, as options of a data source; 0 is no limit."""
-    told = {"startingTimestamp": begin_ms, "endingTimestamp": end_ms}
-    return {key: str(time) for key, time in told.items() if time}
+    bounds = {"startingTimestamp": begin_ms, "endingTimestamp": end_ms}
+    return {key: str(time) for key, time in bounds.items() if time}

@@ -109,20 +109,20 @@ class LagListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """Take the lag that the sources of a query report, and log it."""
-        told = json.loads(event.progress.json)
-        found = [LagReport.of_json(source.get("latestOffset")) for source in told["sources"]]
+        progress = json.loads(event.progress.json)
+        found = [LagReport.of_json(source.get("latestOffset")) for source in progress["sources"]]
         reports = [report for report in found if report is not None]
         if not reports:
             return
-        name = told.get("name") or told["id"]
+        name = progress.get("name") or progress["id"]
         lag = QueryLag(name, [one.source for one in reports], min(one.looked_at_ms for one in reports), summed(reports))
         with self._lock:
-            self._queries[told["id"]] = lag
-            self._queries.move_to_end(told["id"])
+            self._queries[progress["id"]] = lag
+            self._queries.move_to_end(progress["id"])
             if len(self._queries) > QUERIES_MAX:
                 self._queries.popitem(last=False)
         for topic in lag.topics:
-            LOG.info("%s", _line(name, told["batchId"], topic))
+            LOG.info("%s", _line(name, progress["batchId"], topic))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Forget the query."""

@@ -2,7 +2,7 @@
 
 | Spark | lacks |
 |---|---|
-| 4.1 | admission control: a stream is asked for the end of its next batch, but not told where that batch starts |
+| 4.1 | admission control: a stream must give the end of its next batch without the start of that batch |
 | 4.0 | in addition, conditions pushed to sources, and a class for streams that write Arrow batches |
 | 3.5 | Python data sources: `mapInArrow` reads and writes batches instead |
 """
@@ -168,7 +168,7 @@ def admitted(stream: AdmittedStream) -> DataSourceStreamReader:
 
 
 class PositionedStream(DataSourceStreamReader):
-    """A stream that is not told where its next batch starts, and remembers the end of the last one.
+    """A stream that does not get the start of its next batch, and remembers the end of the last one.
 
     Spark plans each batch with `partitions`, and begins with that also after a restart: with the end of the last batch
     of the checkpoint as start and end, then with a batch that was not finished. Only a query without a checkpoint asks
@@ -218,7 +218,7 @@ def start_until_now(writer: DataStreamWriter) -> StreamingQuery:
     query = writer.start()
 
     def end() -> None:
-        with suppress(PySparkException, Py4JError):  # told to whoever waits for the query
+        with suppress(PySparkException, Py4JError):  # raised for the caller who awaits the query
             query.processAllAvailable()
             query.stop()
 

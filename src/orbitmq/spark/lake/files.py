@@ -1,7 +1,7 @@
 """Reads files of a lake into rows. Runs in tasks; knows no table format.
 
 Engines write files with other types for the same values, without the columns that partition the table, and without
-columns that came later: rows get the types that Spark was told, and null for what a file does not have.
+columns that came later: rows get the types of the read's schema, and null for what a file does not have.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from orbitmq.spark.topic_names import TopicNames
 from orbitmq.spark.versions import InputPartition
 
 OPEN_COST = 1 << 20  # bytes that could be read in the time that it takes to open a file
-TOPICS_TOLD = 20  # in an error
+TOPICS_SHOWN = 20  # in an error
 
 
 def plan(snapshot: Snapshot, options: LakeReadOptions) -> list[InputPartition]:
@@ -37,11 +37,11 @@ def require_topics(topics: TopicNames, snapshot: Snapshot) -> None:
     if "" in known:  # of a file with any topics
         return
     if missing := [topic for topic in topics.names if topic not in known]:
-        told = ", ".join(sorted(known)[:TOPICS_TOLD]) or "none"
-        more = f" and {len(known) - TOPICS_TOLD} more" if len(known) > TOPICS_TOLD else ""
+        shown = ", ".join(sorted(known)[:TOPICS_SHOWN]) or "none"
+        more = f" and {len(known) - TOPICS_SHOWN} more" if len(known) > TOPICS_SHOWN else ""
         raise SourceError(
             "ORBITMQ_TOPIC_NOT_FOUND",
-            f"nothing of topic {missing[0]} is archived in this version of the lake; its topics: {told}{more}",
+            f"nothing of topic {missing[0]} is archived in this version of the lake; its topics: {shown}{more}",
         )
 
 
