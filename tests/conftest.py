@@ -16,11 +16,17 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadGroupScheduling
 
 from tests.support.compiled import IS_COMPILED, refuse_stand_ins, stand_in_refused
 from tests.support.loops import LOOPS, LoopFactory, TurnedLoop, run
 
-SYSTEMS = ("system", "extended_system")  # fixtures that start name server and broker once for all who want them
+SYSTEMS = (
+    "system",
+    "extended_system",
+    "five",
+    "front",
+)  # fixtures that start name server and broker once for all who want them
 REASON_CHARS = 400  # of a failure told at once; the rest comes at the end
 SPARK = "spark"  # the fixture that is Spark's session, slow to start and large
 SPARK_ROOMS = ("spark", "pipeline")  # their running systems are those that the session reads from
@@ -137,12 +143,17 @@ def _room(item: pytest.Item) -> str:
 def _shared(item: pytest.Item) -> str:
     """What a test shares with others: Spark's session, a running system, or the fixtures of its file."""
     if SPARK in getattr(item, "fixturenames", ()):
-        return SPARK
+        return _spark(item)
     found = getattr(item, "callspec", None)
     for name in SYSTEMS:
         if found is not None and name in found.params:
-            return SPARK if _room(item) in SPARK_ROOMS else f"{name}-{found.params[name]}"
+            return _spark(item) if _room(item) in SPARK_ROOMS else f"{name}-{found.params[name]}"
     return str(item.path)
+
+
+def _spark(item: pytest.Item) -> str:
+    """Two sessions, for two processes: one after another their tests take longer than all others together."""
+    return SPARK if _room(item) == SPARK else f"{SPARK}-jobs"
 
 
 @pytest.hookimpl(trylast=True)  # what stands on it has ended
@@ -165,3 +176,24 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     factory = found.get("turned_clock") or found.get("both_loops") or asyncio.new_event_loop
     run(pyfuncitem.obj(**arguments), factory)
     return True
+
+
+class CrashedOnce(LoadGroupScheduling):  # type: ignore[misc]  # xdist has no types
+    """A test whose process has ended with it is not tried again: the tests after it have their turn. As xdist has it, a
+    test that hangs is tried anew by one process after the other, for ever.
+    """
+
+    def remove_node(self, node: object) -> str | None:
+        left = self.assigned_work.pop(node)
+        crashed = next((test for unit in left.values() for test, is_done in unit.items() if not is_done), None)
+        if crashed is not None:
+            for unit in left.values():
+                unit |= {test: True for test in unit if test == crashed}
+            self.workqueue.update(left)
+            for other in self.assigned_work:
+                self._reschedule(other)
+        return crashed
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadGroupScheduling:
+    return CrashedOnce(config, log)
