@@ -269,7 +269,7 @@ TARGETS = (
     ),
     Target(
         "binary-header", "a command or HeaderError; written again it reads the same",
-        check_binary_header, lambda: _header_seeds(SerializeType.ROCKETMQ), 180, _BINARY_WORDS,
+        check_binary_header, lambda: _header_seeds(SerializeType.ROCKETMQ), 120, _BINARY_WORDS,
     ),
     Target(
         "typed-header", "any declared header or HeaderError; numbers fit into 64 bits",

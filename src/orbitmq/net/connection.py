@@ -154,9 +154,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW)
-        self.peer = _host_and_port(transport.get_extra_info("peername"))
+        self.peer = host_and_port(transport.get_extra_info("peername"))
         self.peer_host = encode_host(*self.peer) if self.peer[0] else b""
-        self.local = _host_and_port(transport.get_extra_info("sockname"))
+        self.local = host_and_port(transport.get_extra_info("sockname"))
         self.is_open = True
         if self._on_open:
             self._on_open(self)
@@ -620,7 +620,7 @@ class Connection(asyncio.Protocol):
                 )
 
 
-def _host_and_port(name: Any) -> tuple[str, int]:
+def host_and_port(name: Any) -> tuple[str, int]:
     """A socket name as (ip, port); IPv4 in IPv6 clothes (`::ffff:1.2.3.4`) counts as IPv4, as peers expect it."""
     if not isinstance(name, tuple):
         return "", 0

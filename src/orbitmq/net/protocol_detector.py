@@ -1,6 +1,6 @@
-"""The first byte of a connection decides its protocol: TLS begins with 0x16, a frame never does.
+"""The first byte of a connection decides its protocol: TLS begins with 0x16, HTTP/2 with a P, a frame with neither.
 
-A frame of that length would be larger than any that is allowed. A plain connection passes the detector once; an
+A frame of such a length would be larger than any that is allowed. A plain connection passes the detector once; an
 encrypted one keeps the TLS layer below, which is transport to the connection and protocol to the socket.
 """
 
@@ -11,11 +11,11 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
-from orbitmq.net.connection import Connection
 from orbitmq.net.tls import ServerTls
-from orbitmq.runtime.refusals import Limit
+from orbitmq.runtime.refusals import Limit, Refusals
+from orbitmq.wire.http2.frames import PREFACE
 
 _log = logging.getLogger(__name__)
 
@@ -24,12 +24,43 @@ HANDSHAKE_SECONDS = 10.0  # a peer that has not finished by then only occupies a
 READ_SIZE = 256 << 10  # decrypted bytes read at a time: what the loop reads from a socket at once
 
 
-class ProtocolDetector(asyncio.Protocol):
-    """The first protocol of an accepted connection."""
+class Accepted(Protocol):
+    """What a detector and a listener need of a connection, whatever it speaks."""
 
-    def __init__(self, connection: Connection, tls: ServerTls) -> None:
+    transport: asyncio.Transport | None
+    refusals: Refusals
+    loop: asyncio.AbstractEventLoop
+    peer: tuple[str, int]
+    place_until: float
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def has_left(self) -> bool: ...
+    @property
+    def is_idle(self) -> bool: ...
+    @property
+    def last_active(self) -> float: ...
+    @property
+    def frame_since(self) -> float: ...
+    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
+    def data_received(self, data: bytes) -> None: ...
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
+    def connection_lost(self, exc: Exception | None, /) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class ProtocolDetector(asyncio.Protocol):
+    """The first protocol of an accepted connection, and with TLS also that of what it decrypts, if this may be gRPC."""
+
+    def __init__(
+        self, connection: Accepted, tls: ServerTls | None, accept_grpc: Callable[[], Accepted] | None = None
+    ) -> None:
         self._connection = connection
-        self._tls = tls
+        self._tls = tls if tls is not None and not tls.is_off else None
+        self._accept_grpc = accept_grpc
         self._transport: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
         self._held: list[bytes] = []  # received while the certificate is made: next to nothing, reading is paused
@@ -39,25 +70,36 @@ class ProtocolDetector(asyncio.Protocol):
         self._connection.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        assert self._transport is not None
         if self._opening is not None:
             self._held.append(data)
-            return
-        if data[0] != TLS_HANDSHAKE:
+        elif self._tls is None:
+            self._go_on(data)
+        elif data[0] != TLS_HANDSHAKE:
             if self._tls.is_required:
                 self._turn_away("it is plain, and tls.server.mode is enforcing")
-                return
-            self._transport.set_protocol(self._connection)
-            self._connection.data_received(data)
-            return
-        if self._tls.ready is not None:
+            else:
+                self._go_on(data)
+        elif self._tls.ready is not None:
             self._begin(self._tls.ready, data)
         else:
+            assert self._transport is not None
             self._transport.pause_reading()
-            self._opening = asyncio.get_running_loop().create_task(self._begin_later(data))
+            self._opening = asyncio.get_running_loop().create_task(self._begin_later(self._tls, data))
 
-    async def _begin_later(self, data: bytes) -> None:
-        context = await self._tls.context()
+    def _go_on(self, data: bytes) -> None:
+        """What comes now is not encrypted, or decrypted already."""
+        transport = self._transport
+        assert transport is not None
+        connection = self._connection
+        if self._accept_grpc is not None and data[0] == PREFACE[0]:
+            connection.connection_lost(None)
+            connection = self._accept_grpc()
+            connection.connection_made(transport)
+        transport.set_protocol(cast("asyncio.Protocol", connection))
+        connection.data_received(data)
+
+    async def _begin_later(self, tls: ServerTls, data: bytes) -> None:
+        context = await tls.context()
         assert self._transport is not None
         if context is None:
             self._turn_away("there is no certificate")
@@ -70,6 +112,9 @@ class ProtocolDetector(asyncio.Protocol):
         layer = TlsLayer(self._transport, context, self._connection)
         self._transport.set_protocol(layer)
         self._connection.transport = layer
+        if self._accept_grpc is not None:
+            self._transport, self._tls, self._opening = layer, None, None
+            layer.receiver = self
         layer.data_received(data)
 
     def _turn_away(self, reason: str) -> None:
@@ -99,10 +144,12 @@ class TlsLayer(asyncio.Transport, asyncio.Protocol):
     in the socket's transport, where back-pressure and its limits apply.
     """
 
-    def __init__(self, transport: asyncio.Transport, context: ssl.SSLContext, connection: Connection) -> None:
+    def __init__(self, transport: asyncio.Transport, context: ssl.SSLContext, connection: Accepted) -> None:
         super().__init__()
         self._transport = transport
         self._connection = connection
+        self.receiver: Accepted | ProtocolDetector = connection
+        """What gets the decrypted bytes."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._is_ready = self._is_over = False
@@ -150,7 +197,7 @@ class TlsLayer(asyncio.Transport, asyncio.Protocol):
             self._is_over = True
         self._send()
         if chunks:
-            self._connection.data_received(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+            self.receiver.data_received(chunks[0] if len(chunks) == 1 else b"".join(chunks))
         if self._is_over and not self._connection.has_left:
             self._transport.close()
 
@@ -186,6 +233,10 @@ class TlsLayer(asyncio.Transport, asyncio.Protocol):
         if self._outgoing.pending and not self._transport.is_closing():
             self._transport.write(self._outgoing.read())
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """The connection that uses this transport from now on."""
+        self._connection = self.receiver = cast("Accepted", protocol)
+
     def close(self) -> None:
         """Send close_notify, then close once everything is sent."""
         if self._is_ready and not self._transport.is_closing():
@@ -220,11 +271,12 @@ class TlsLayer(asyncio.Transport, asyncio.Protocol):
         return self._tls if name == "ssl_object" else self._transport.get_extra_info(name, default)
 
 
-ConnectionMaker = Callable[[], Connection]
-
-
-def opener(make: ConnectionMaker, tls: ServerTls | None) -> Callable[[], asyncio.Protocol]:
-    """What accepts: connections themselves where only plain ones are taken."""
-    if tls is None or tls.is_off:
-        return make
-    return lambda: ProtocolDetector(make(), tls)
+def opener(
+    accept: Callable[[], Accepted], tls: ServerTls | None, accept_grpc: Callable[[], Accepted] | None = None
+) -> Callable[[], asyncio.Protocol]:
+    """What accepts: connections themselves where only one kind of them is taken. `accept_grpc` makes the connection of
+    a peer that begins with HTTP/2.
+    """
+    if (tls is None or tls.is_off) and accept_grpc is None:
+        return cast("Callable[[], asyncio.Protocol]", accept)
+    return lambda: ProtocolDetector(accept(), tls, accept_grpc)

@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from orbitmq.errors import ConnectError, HookFailed, InvalidStateError, OrbitMQError, RemotingTimeout
@@ -40,6 +40,10 @@ class RpcHook(Protocol):
         """Called with the response. Not called for requests without a response."""
 
 
+Dial = Callable[[Callable[[], Connection], str], Awaitable[Connection]]
+"""Connects what its first argument makes to an address. ConnectError."""
+
+
 class RequestInFlight(NamedTuple):
     """A request in flight."""
 
@@ -56,6 +60,7 @@ class Remoting:
 
     `fields` are added to every outgoing request, then `hooks` see it, and `sign` is last; responses of the router pass
     none of them. `direct` returns the address to which a request is actually sent. `tls` encrypts every connection.
+    `dial` makes connections otherwise than by the network.
     """
 
     def __init__(
@@ -70,7 +75,9 @@ class Remoting:
         sign: Callable[[Command], None] | None = None,
         direct: Callable[[str, Command], str] | None = None,
         tls: ssl.SSLContext | None = None,
+        dial: Dial | None = None,
     ) -> None:
+        self._dial = dial or self._dial_network
         self._fields = fields or {}
         self._hooks = tuple(hooks)
         self._sign = sign
@@ -213,28 +220,27 @@ class Remoting:
             task.exception()  # every waiter may have timed out; the failure is theirs, not the loop's to report
 
     async def _open(self, address: str) -> Connection:
-        host, port = split_address(address)
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(self._connect_timeout_ms / 1000):
-                _, connection = await loop.create_connection(
-                    lambda: Connection(self.router, serving=False),
-                    host,
-                    port,
-                    ssl=self._tls,
-                    server_hostname=host if self._tls is not None else None,
-                )
-        except (OSError, ValueError) as error:  # routes may contain invalid host names: a ValueError of their encoding
-            raise ConnectError(f"cannot connect to {address}: {str(error) or 'timed out'}") from error
+        connection = await self._dial(lambda: Connection(self.router, serving=False), address)
         if self._closed:
             connection.abort()
             raise InvalidStateError("this client is shut down")
         self._connections[address] = connection
         connection.when_closed(lambda gone: self._gone(address, gone))
         if self._scan is None:
-            self._scan = loop.call_later(IDLE_SCAN_SECONDS, self._close_idle)
+            self._scan = asyncio.get_running_loop().call_later(IDLE_SCAN_SECONDS, self._close_idle)
         if self._on_open:
             self._on_open(address, connection)
+        return connection
+
+    async def _dial_network(self, make: Callable[[], Connection], address: str) -> Connection:
+        host, port = split_address(address)
+        name = host if self._tls is not None else None
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout_ms / 1000):
+                _, connection = await loop.create_connection(make, host, port, ssl=self._tls, server_hostname=name)
+        except (OSError, ValueError) as error:  # routes may contain invalid host names: a ValueError of their encoding
+            raise ConnectError(f"cannot connect to {address}: {str(error) or 'timed out'}") from error
         return connection
 
     def _gone(self, address: str, connection: Connection) -> None:

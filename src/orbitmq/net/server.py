@@ -8,19 +8,24 @@ import logging
 import os
 from collections import Counter, deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from orbitmq.errors import ConfigurationError
+from orbitmq.errors import ConfigurationError, ConnectError
 from orbitmq.net.budget import Budgets
 from orbitmq.net.connection import Connection
 from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.lateness import Lateness
-from orbitmq.net.protocol_detector import opener
+from orbitmq.net.memory import connect
+from orbitmq.net.protocol_detector import Accepted, opener
 from orbitmq.net.routing import Router
 from orbitmq.net.tls import ServerTls
 from orbitmq.runtime.limits import CONNECTIONS_SHARE, open_files
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.wire.frame import FRAME_SIZE_MAX
 from orbitmq.wire.objects import STRANGERS
+
+if TYPE_CHECKING:
+    from orbitmq.net.grpc_server import GrpcServer
 
 _log = logging.getLogger(__name__)
 
@@ -31,39 +36,41 @@ CLOSED_A_TURN = 200  # idle connections per turn of the event loop: some 5 ms
 IDLE_LINES = 20  # logged one by one when many are closed together
 
 
-class Server:
-    """Listening sockets and their connections; `tls` says whether these may or must be encrypted."""
+C = TypeVar("C", bound=Accepted)
+
+
+class Listener(Generic[C]):
+    """Listening sockets and their connections, of any protocol; `tls` says whether these may or must be encrypted."""
 
     def __init__(
         self,
-        router: Router,
+        accept: Callable[[], C],
         *,
-        on_open: Callable[[Connection], None] | None = None,
-        on_close: Callable[[Connection], None] | None = None,
+        on_open: Callable[[C], None] | None = None,
+        on_close: Callable[[C], None] | None = None,
         idle_seconds: float = IDLE_SECONDS,
         limits: ConnectionOptions | None = None,
-        frame_size_max: int = FRAME_SIZE_MAX,
-        typed: bool = True,
         tls: ServerTls | None = None,
         refusals: Refusals | None = None,
+        accept_grpc: Callable[[], Accepted] | None = None,
     ) -> None:
-        self._router = router
+        """`accept` makes a connection that calls `_opened` and `_closed`; `accept_grpc` one of another server, for
+        peers that begin with HTTP/2.
+        """
         self._tls = tls
-        self._open = opener(self._accept, tls)
+        self._open = opener(accept, tls, accept_grpc)
         self._on_open = on_open
         self._on_close = on_close
         self._idle_seconds = idle_seconds
         self._limits = limits or ConnectionOptions()
         self._connections_max = self._limits.connections_max
         self._hosts: Counter[str] = Counter()  # address -> its connections
-        self._frame_size_max = frame_size_max
-        self._typed = typed
         self._servers: list[asyncio.Server] = []
+        self._is_stopped = False
         self._scan: asyncio.TimerHandle | None = None
         self._refusals = refusals or Refusals()
-        self.lateness = Lateness(each=STRANGERS.refill, refusals=self._refusals)
         self.budgets = Budgets(self._limits.memory_max, self._refusals)
-        self.connections: set[Connection] = set()
+        self.connections: set[C] = set()
 
     async def start(self, host: str, port: int) -> int:
         """`bind`, then `serve`; returns the port."""
@@ -96,6 +103,7 @@ class Server:
 
     async def serve(self) -> None:
         """Accept connections on everything bound. ConfigurationError as in `bind`: some systems report it only now."""
+        self._is_stopped = False
         for server in self._servers:
             try:
                 await server.start_serving()
@@ -103,7 +111,6 @@ class Server:
                 raise ConfigurationError(f"cannot listen: {error.strerror or error}") from error
         if self._tls is not None:
             self._tls.start()
-        self.lateness.start()
         if self._scan is None:
             self._limit_connections()
             self._plan_scan()
@@ -115,20 +122,9 @@ class Server:
             _log.info("event=few_open_files connections=%d wanted=%d", allowed, self._connections_max)
             self._connections_max = allowed
 
-    def _accept(self) -> Connection:
-        return Connection(
-            self._router,
-            on_open=self._opened,
-            on_close=self._closed,
-            frame_size_max=self._frame_size_max,
-            typed=self._typed,
-            lateness=self.lateness,
-            budgets=self.budgets,
-            refusals=self._refusals,
-        )
-
-    def _opened(self, connection: Connection) -> None:
-        if self._is_refused(connection):
+    def _opened(self, connection: C) -> None:
+        # Another server may still accept for a stopped one: such a connection would never be closed.
+        if self._is_stopped or self._is_refused(connection):
             connection.abort()
             return
         self.connections.add(connection)
@@ -136,7 +132,7 @@ class Server:
         if self._on_open:
             self._on_open(connection)
 
-    def _is_refused(self, connection: Connection) -> bool:
+    def _is_refused(self, connection: C) -> bool:
         note, peer = self._refusals.note, connection.address
         if len(self.connections) >= self._connections_max:
             text = "event=too_many_connections peer=%s limit=%d"
@@ -148,7 +144,7 @@ class Server:
             return True
         return False
 
-    def _closed(self, connection: Connection) -> None:
+    def _closed(self, connection: C) -> None:
         if connection in self.connections:
             self.connections.discard(connection)
             if connection.place_until > connection.loop.time():
@@ -178,33 +174,105 @@ class Server:
         self._close_idle(deque(c for c in self.connections if c.last_active < now - self._idle_seconds))
         self._plan_scan()
 
-    def _close_idle(self, idle: deque[Connection]) -> None:
+    def _close_idle(self, idle: deque[C]) -> None:
         for _ in range(min(CLOSED_A_TURN, len(idle))):
             connection = idle.popleft()
             self._refusals.log(
                 _log, "event=idle_closed peer=%s", connection.address, level=logging.INFO, lines=IDLE_LINES
             )
-            connection.close()
+            self._retire(connection)
         if idle:
             asyncio.get_running_loop().call_soon(self._close_idle, idle)
 
+    def _retire(self, connection: C) -> None:
+        """Close a connection that is idle."""
+        connection.close()
+
     async def stop(self, grace_seconds: float = 3.0) -> None:
         """Stop accepting, give requests in flight `grace_seconds`, then close everything."""
+        self._is_stopped = True
         if self._scan is not None:
             self._scan.cancel()
             self._scan = None
-        self.lateness.stop()
         for server in self._servers:
             server.close()
         if self._tls is not None:
             await self._tls.stop()
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + grace_seconds
-        while loop.time() < deadline and not all(c.is_idle for c in self.connections):  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0.01)
+        await self._settle(grace_seconds)
         for connection in list(self.connections):
             connection.close()
         self._servers.clear()
         await asyncio.sleep(0)
         for connection in list(self.connections):
             connection.abort()
+
+    async def _settle(self, grace_seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + grace_seconds
+        while loop.time() < deadline and not all(c.is_idle for c in self.connections):  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.01)
+
+
+class Server(Listener[Connection]):
+    """The server of a router: remoting connections, and on the same port, with `grpc`, those of that server."""
+
+    def __init__(
+        self,
+        router: Router,
+        *,
+        on_open: Callable[[Connection], None] | None = None,
+        on_close: Callable[[Connection], None] | None = None,
+        idle_seconds: float = IDLE_SECONDS,
+        limits: ConnectionOptions | None = None,
+        frame_size_max: int = FRAME_SIZE_MAX,
+        typed: bool = True,
+        tls: ServerTls | None = None,
+        refusals: Refusals | None = None,
+        grpc: GrpcServer | None = None,
+    ) -> None:
+        """`grpc` must be served, too: it counts, limits and closes the connections that it takes over."""
+        super().__init__(
+            self._accept,
+            on_open=on_open,
+            on_close=on_close,
+            idle_seconds=idle_seconds,
+            limits=limits,
+            tls=tls,
+            refusals=refusals,
+            accept_grpc=grpc.accept if grpc is not None else None,
+        )
+        self._router = router
+        self._frame_size_max = frame_size_max
+        self._typed = typed
+        self.lateness = Lateness(each=STRANGERS.refill, refusals=self._refusals)
+
+    async def serve(self) -> None:
+        await super().serve()
+        self.lateness.start()
+
+    async def stop(self, grace_seconds: float = 3.0) -> None:
+        self.lateness.stop()
+        await super().stop(grace_seconds)
+
+    def _accept(self) -> Connection:
+        return Connection(
+            self._router,
+            on_open=self._opened,
+            on_close=self._closed,
+            frame_size_max=self._frame_size_max,
+            typed=self._typed,
+            lateness=self.lateness,
+            budgets=self.budgets,
+            refusals=self._refusals,
+        )
+
+    def connect_inside(
+        self, make: Callable[[], Connection], peer: tuple[str, int], address: tuple[str, int]
+    ) -> Connection:
+        """A connection from this process, which counts as one of `peer` to `address`. ConnectError if it is refused."""
+        made, accepted = make(), self._accept()
+        connect(made, accepted, peer, address)
+        if not self._servers or not accepted.is_open:
+            made.abort()
+            raise ConnectError(f"{address[0]}:{address[1]} takes no more connections")
+        return made

@@ -28,7 +28,7 @@ Signature = tuple[tuple[int, int, int], ...]
 
 def server_context(options: TlsOptions) -> ssl.SSLContext:
     """A context of the configured files. ConfigurationError names the option and the cause."""
-    context = _context(ssl.PROTOCOL_TLS_SERVER)
+    context = _server_context()
     _load_certificate(context, "tls.server", options.cert_path, options.key_path, options.key_password)
     if options.verify_clients:
         _load_trusted(context, "tls.server.trustCertPath", options.trust_path)
@@ -72,6 +72,12 @@ def _context(protocol: int) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION  # nothing but records of data after the handshake
+    return context
+
+
+def _server_context() -> ssl.SSLContext:
+    context = _context(ssl.PROTOCOL_TLS_SERVER)
+    context.set_alpn_protocols(["h2"])  # gRPC's clients insist on it; those of remoting ask for nothing
     return context
 
 
@@ -153,11 +159,12 @@ class ServerTls:
             _log.warning("event=tls_not_offered reason=no tls.server.certPath")
 
     def start(self) -> None:
-        if self._options.cert_path and not self.is_off:
+        if self._options.cert_path and not self.is_off and self._watch is None:  # several servers may share it
             self._watch = asyncio.get_running_loop().create_task(self._reload_regularly())
 
     async def stop(self) -> None:
         tasks = [task for task in (self._watch, self._making) if task is not None]
+        self._watch = None
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -198,7 +205,7 @@ def self_signed_context() -> ssl.SSLContext:
         path = Path(directory) / "server.pem"  # OpenSSL's binding takes files only
         path.touch(mode=0o600)
         path.write_bytes(_self_signed_certificate())
-        context = _context(ssl.PROTOCOL_TLS_SERVER)
+        context = _server_context()
         context.load_cert_chain(path)
     _log.info("event=certificate_made reason=no tls.server.certPath")
     return context

@@ -15,12 +15,12 @@ from pathlib import Path
 from orbitmq.broker.access import files
 from orbitmq.broker.access.accounts import Account, account_of, resource_text
 from orbitmq.broker.access.addresses import Matches, address_of, pattern
-from orbitmq.broker.access.brake import LATE_S, SignatureBrake
 from orbitmq.broker.access.files import AclFile, AclPlaces, Document, Signature
 from orbitmq.broker.access.needs import TopicAt, needed
 from orbitmq.broker.access.shapes import misfit
 from orbitmq.errors import ConfigurationError, RequestRejected
 from orbitmq.message.config import DataVersion
+from orbitmq.net.brake import LATE_S, REST_SECONDS, RESTS, TOO_OFTEN, SignatureBrake
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Answer
 from orbitmq.runtime.clock import Clock
@@ -35,10 +35,7 @@ _log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0  # a changed file counts after two looks; RocketMQ looks every 5 s
 SHOWN_MAX = 255  # of a peer's account name, in a response
 DENIALS_LOGGED = 1000  # different ones between two looks; a flood of refused requests must not fill the disk
-REST_SECONDS = 10.0  # that a connection with too many wrong signatures takes a place of its address's
 _IS_WHITE = "access.is_white"
-RESTS = "access.rests"
-TOO_OFTEN = "this connection has signed wrongly too often and is about to be closed"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,10 @@ from typing import Final
 FREE_TRIES: Final = 20  # a restarted client with an old secret fails about this often before it gives up
 INTERVAL_S: Final = 1.0  # between further ones
 LATE_S: Final = 2.0  # less than the 3 s of a client's timeout, so that it receives the reason
+REST_SECONDS: Final = 10.0  # that a connection with too many wrong signatures takes a place of its address's
+RESTS: Final = "access.rests"
+"""Attribute of a connection whose signatures are not checked any more; its value says why."""
+TOO_OFTEN: Final = "this connection has signed wrongly too often and is about to be closed"
 ADDRESSES_MAX: Final = 10_000  # some 2 MB; the address with the oldest failure is dropped first
 _NETWORK_BITS: Final = 64  # of IPv6: a host usually owns its whole /64 network
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.broker.access import brake
-from orbitmq.broker.access.brake import FREE_TRIES, INTERVAL_S, LATE_S, SignatureBrake
+from orbitmq.net import brake
+from orbitmq.net.brake import FREE_TRIES, INTERVAL_S, LATE_S, SignatureBrake
 
 
 @pytest.mark.parametrize("now", [0.0, 1e6])
