@@ -1,0 +1,42 @@
+"""For tools: the timer messages that come next."""
+
+from __future__ import annotations
+
+from heapq import nsmallest
+from typing import Final
+
+from orbitmq.broker.timers.delivery import TimerDelivery
+from orbitmq.broker.timers.pending import DUE_SHIFT, due_of, is_recall, place_of
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Router
+from orbitmq.wire.bodies import PendingTimer, PendingTimers
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.headers_timer import PendingTimersHeader
+from orbitmq.wire.objects import encode
+from orbitmq.wire.requests import RequestCode
+
+PAGE_MAX: Final = 1000
+
+
+class TimerListing:
+    """The handler."""
+
+    def __init__(self, timers: TimerDelivery) -> None:
+        self._timers = timers
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.GET_PENDING_TIMERS, self.pending)
+
+    async def pending(self, _connection: Connection, command: Command) -> Command:
+        """A page of those that wait, in the order in which they are due."""
+        header = command.header(PendingTimersHeader)
+        limit = min(max(header.limit, 1), PAGE_MAX)
+        begin = header.due_ms << DUE_SHIFT
+        found: list[int] = []
+        async for chunk in self._timers.pending.chunks():
+            later = [key for key in chunk if key >= begin and not is_recall(key)]
+            found = nsmallest(limit, [*found, *later])
+        shown = [PendingTimer(due_of(key), place_of(key)) for key in found]
+        body = encode(PendingTimers(len(self._timers.pending), self._timers.is_ready, shown))
+        return command.response(ResponseCode.SUCCESS, body=body)
