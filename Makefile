@@ -9,9 +9,10 @@ LOCKED = $(PIP) install --quiet --require-hashes
 # Without cached bytecode, each process that the tests start would compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup develop installed tools data java services check static format bytecode platform wheel test \
+.PHONY: help setup develop installed tools data java clients services check static format bytecode platform wheel test \
 	test-interpreted test-pythons test-spark-versions test-orchestration bench spark-kills bench-abuse bench-frozen \
-	bench-dashboard bench-spark bench-growth bench-turns bench-cold bench-cores fuzz soak soak-steady demo screenshots \
+	bench-dashboard bench-spark bench-growth bench-turns bench-cold bench-cores bench-timers bench-grpc \
+	fuzz soak soak-steady demo screenshots \
 	reference site diagrams lock audit release
 
 help:
@@ -31,6 +32,8 @@ help:
 	@echo "make bench-turns delays of the event loop, with 10,000 topics; six minutes"
 	@echo "make bench-cold what sends wait for while consumers read 20 GB from the disk; four minutes"
 	@echo "make bench-cores what a message costs each of 1 to 4 brokers of one machine; two and a half minutes"
+	@echo "make bench-timers timer messages: CPU of delivery, memory of a million, precision, restart; four minutes"
+	@echo "make bench-grpc official clients of RocketMQ 5 at orbitmq and at the proxy of RocketMQ; five minutes"
 	@echo "make bench-dashboard response times of pages with 5,000 topics and 3,000 groups; a minute"
 	@echo "make bench-spark cost of Spark reads and the archive, compared with their peers; nine minutes"
 	@echo "make spark-kills streams into Parquet, lake and topics while their driver is killed 20 times; 25 minutes"
@@ -128,8 +131,13 @@ java: installed tools
 	sh tests/java/build.sh
 	$(BIN)/python -m tests.support.java_archives
 
-# Needed by tests: PostgreSQL for idempotent consumption, promtool for alert rules, Chromium for the web page, and shells
-# for completion; installed from Debian's packages if missing.
+# Official clients of RocketMQ 5 in Java, Python and Node.js, and its proxy, for tests of the gRPC service. After the
+# other target that runs Maven: two at a time would write to one repository.
+clients: java services
+	$(BIN)/python -m tests.support.grpc_clients
+
+# Needed by tests: PostgreSQL for idempotent consumption, promtool for alert rules, Chromium for the web page, shells for
+# completion, and Node.js for a client of RocketMQ 5; installed from Debian's packages if missing.
 services:
 	@test -x /usr/bin/chromium || \
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium \
@@ -141,6 +149,9 @@ services:
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null)
 	@command -v zsh >/dev/null && command -v fish >/dev/null || \
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends zsh fish \
+		>/dev/null)
+	@command -v node >/dev/null && command -v npm >/dev/null || \
+		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nodejs npm \
 		>/dev/null)
 
 # What reads the sources, and not the wheel.
@@ -201,8 +212,8 @@ test-orchestration: installed tools .venv/airflow/.installed .venv/dbt/.installe
 
 # Jobs that need one core run two at a time. Tests run three at a time, because they often wait for a broker.
 test: installed tools services diagrams
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target bytecode java static platform
-	$(SHIPPED) $(PYTEST)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target bytecode java clients static platform
+	$(SHIPPED) $(PYTEST) --durations 60
 	@$(MAKE) --no-print-directory test-interpreted
 
 # Benchmarks measure the form that is shipped; FORM=interpreted measures the sources.
@@ -231,6 +242,14 @@ bench-cold: installed tools platform
 # CORES="--brokers 2 --pinned" compares brokers with a core each to brokers that the system places.
 bench-cores: installed tools platform
 	$(MEASURED) $(BIN)/python -m bench.cores $(CORES)
+
+# GRPC="--seconds 3 --rounds 1" is a shorter one.
+bench-grpc: installed tools clients platform
+	$(MEASURED) $(BIN)/python -m bench.five $(GRPC)
+
+# TIMERS="--due 50000 --seconds 5 --pending 100000" is a shorter one.
+bench-timers: installed tools platform
+	$(MEASURED) $(BIN)/python -m bench.timers $(TIMERS)
 
 bench-frozen: installed tools java platform
 	$(MEASURED) $(BIN)/python bench/frozen.py

@@ -30,7 +30,7 @@ from bench.growth_load import topic_name  # noqa: E402
 from bench.growth_report import Row, failures, falls, fragment, line, row, table  # noqa: E402
 from bench.systems import OURS, SYSTEMS, Measurement, both  # noqa: E402
 from bench.works import Setting  # noqa: E402
-from tests.support.orbit_process import ORBITMQ  # noqa: E402
+from tests.support.orbit_process import ORBITMQ, form_started  # noqa: E402
 from tests.support.process import ChildProcess  # noqa: E402
 
 PREFIX = "growth"
@@ -236,6 +236,7 @@ def machine() -> dict[str, Any]:
         "processor": model[1] if model else platform.machine(),
         "cores": os.cpu_count(),
         "memory GiB": round(int(memory[1]) / (1 << 20), 1) if memory else None,
+        "form": form_started(),
         "system": platform.platform(),
         "python": platform.python_version(),
         "java": java,

@@ -1,4 +1,6 @@
-"""The proxy of RocketMQ 5.3.3 with a broker inside, for clients that speak gRPC. Knows nothing of what is measured."""
+"""The proxy of RocketMQ 5.3.3, with a broker inside or alone, for clients that speak gRPC. Knows nothing of what is
+measured.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from tests.support.java_rocketmq import ROCKETMQ_5, SMALL_JVM, JavaBroker, java_command
-from tests.support.process import ChildProcess, ProcessFailed, accepts, free_port, write_properties
+from tests.support.process import ChildProcess, Daemon, ProcessFailed, accepts, free_port, write_properties
 
 ROOT = Path(__file__).parents[1]
 _POM = Path(__file__).parent / "proxy" / "pom.xml"
@@ -39,22 +41,43 @@ class JavaProxy(JavaBroker):
 
     def _launch(self) -> ChildProcess:
         write_properties(self.home / "broker.properties", self._properties())
-        settings = {
-            "rocketMQClusterName": self.cluster,
-            "namesrvAddr": self.namesrv_address,
-            "grpcServerPort": self._grpc_port,
-            "remotingListenPort": free_port(),
-        }
-        (self.home / "proxy.json").write_text(json.dumps(settings), encoding="utf-8")
-        command = java_command(ROCKETMQ_5, _MAIN, self.home, jvm=self._jvm, process="JavaProxy")
-        command[command.index("-cp") + 1] = class_path()
-        own = ("-pm", "local", "-bc", self.home / "broker.properties", "-pc", self.home / "proxy.json")
-        return ChildProcess(
-            [*command, *map(str, own), "-n", self.namesrv_address],
-            output=self.home / "JavaProxy.out",
-            environment={"ROCKETMQ_HOME": str(self.home), "RMQ_PROXY_HOME": str(self.home), "NAMESRV_ADDR": ""},
-            cwd=self.home,
-        )
+        own = ("-pm", "local", "-bc", self.home / "broker.properties")
+        return _launch(self.home, self.namesrv_address, self.cluster, self._grpc_port, own, self._jvm)
 
     def _is_ready(self, process: ChildProcess) -> bool:
         return "startup successfully" in process.output() and accepts(self._grpc_port)
+
+
+class JavaClusterProxy(Daemon):
+    """The proxy alone, in front of the cluster of a name server."""
+
+    def __init__(self, namesrv: str, cluster: str = "DefaultCluster") -> None:
+        super().__init__(free_port(), None)
+        self.namesrv_address = namesrv
+        self._cluster = cluster
+
+    def _launch(self) -> ChildProcess:
+        return _launch(self.home, self.namesrv_address, self._cluster, self.port, ("-pm", "cluster"), SMALL_JVM)
+
+    def _is_ready(self, process: ChildProcess) -> bool:
+        return "startup successfully" in process.output() and accepts(self.port)
+
+
+def _launch(
+    home: Path, namesrv: str, cluster: str, port: int, own: tuple[object, ...], jvm: tuple[str, ...]
+) -> ChildProcess:
+    settings = {
+        "rocketMQClusterName": cluster,
+        "namesrvAddr": namesrv,
+        "grpcServerPort": port,
+        "remotingListenPort": free_port(),
+    }
+    (home / "proxy.json").write_text(json.dumps(settings), encoding="utf-8")
+    command = java_command(ROCKETMQ_5, _MAIN, home, jvm=jvm, process="JavaProxy")
+    command[command.index("-cp") + 1] = class_path()
+    return ChildProcess(
+        [*command, *map(str, own), "-pc", str(home / "proxy.json"), "-n", namesrv],
+        output=home / "JavaProxy.out",
+        environment={"ROCKETMQ_HOME": str(home), "RMQ_PROXY_HOME": str(home), "NAMESRV_ADDR": ""},
+        cwd=home,
+    )

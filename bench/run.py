@@ -31,7 +31,7 @@ from bench import clients, floors, memory  # noqa: E402
 from bench.report import error_notes, lag_notes, line, page, rows_of, table  # noqa: E402
 from bench.systems import READS, SYSTEMS, Measurement, Side, both  # noqa: E402
 from bench.works import BACKLOG, RARE_WARM_UP, ROLLING_FILE, SETTINGS, WORKS, Setting  # noqa: E402
-from orbitmq.store.index.loops import IS_COMPILED  # noqa: E402
+from tests.support.orbit_process import form_started  # noqa: E402
 from tests.support.process import ProcessFailed  # noqa: E402
 
 PAGES = ROOT / "docs" / "performance"
@@ -212,7 +212,7 @@ def _machine() -> list[str]:
 
 def _notes(arguments: argparse.Namespace) -> list[str]:
     return [
-        f"orbitmq {'compiled, as it is installed' if IS_COMPILED else 'interpreted'}",
+        f"orbitmq {form_started()}",
         f"the best of {arguments.rounds} rounds of {arguments.seconds} s, each after {arguments.warm_up} s of warming",
         f"where it is 1,000 a second, after {max(arguments.warm_up, RARE_WARM_UP)} s of it",
         "messages a second where nothing else is said; bodies of 1 KiB with KEYS, TAGS and UNIQ_KEY, all indexed",

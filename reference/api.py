@@ -36,7 +36,8 @@ MODULES: dict[str, tuple[str, ...]] = {
 SECTIONS = (
     ("Clients", ("orbitmq.client.base", "orbitmq.client.consumer", "orbitmq.client.producer", "orbitmq.client.push",
                  "orbitmq.client.reading_consumer", "orbitmq.client.lite_pull", "orbitmq.client.pull",
-                 "orbitmq.client.schedule", "orbitmq.client.transactions", "orbitmq.client.sync")),
+                 "orbitmq.client.schedule", "orbitmq.client.schedules", "orbitmq.client.transactions",
+                 "orbitmq.client.sync")),
     ("Settings", ("orbitmq.client.settings",)),
     ("Errors", ("orbitmq.errors",)),
     ("Messages, results, statuses", ("orbitmq.message", "orbitmq.client.core.model", "orbitmq.wire")),

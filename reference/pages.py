@@ -23,6 +23,7 @@ from orbitmq.client.settings import (
     ProducerSettings,
     PullSettings,
     PushSettings,
+    SimpleSettings,
     TransactionSettings,
     options_of,
     variable_of,
@@ -31,6 +32,7 @@ from orbitmq.metrics.options import MetricsOptions
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.tls_options import TlsOptions
+from orbitmq.proxy.options import ProxyOptions
 from orbitmq.runtime.options import Option, Options, as_text
 from orbitmq.spark.lake.options import LakeReadOptions
 from orbitmq.spark.options import ReadOptions
@@ -188,11 +190,13 @@ def options_page() -> str:
             _option_table(StoreOptions),
             "\n## Name server\n",
             _option_table(NamesrvOptions),
-            "\n## Connections of both\n",
+            "\n## Proxy\n",
+            _option_table(ProxyOptions),
+            "\n## Connections of all three\n",
             _option_table(ConnectionOptions),
-            "\n## TLS of both\n",
+            "\n## TLS of all three\n",
             _option_table(TlsOptions),
-            "\n## Metrics of both\n",
+            "\n## Metrics of broker and name server\n",
             _option_table(MetricsOptions),
             _FOREIGN_HEAD,
             _table(("key", "why"), ((f"`{key}`", why) for key, why in sorted(WITHOUT_EFFECT.items()))),
@@ -234,6 +238,7 @@ def client_page() -> str:
         "PushConsumer": PushSettings,
         "LitePullConsumer": LitePullSettings,
         "PullConsumer and PullSchedule": PullSettings,
+        "SimpleConsumer": SimpleSettings,
     }
     return _CLIENT_HEAD + "".join(f"\n## {title}\n{_setting_table(kind)}" for title, kind in titles.items())
 

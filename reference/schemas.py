@@ -40,6 +40,8 @@ KINDS = {
     "NameServerList": "orbitmq.admin.namesrv:NameServerStatus",
     "NameServerPairs": "orbitmq.admin.namesrv:Pair",
     "NameServerSettings": "orbitmq.admin.namesrv:Pair",
+    "TimerList": "orbitmq.admin.delays:Timer",
+    "InFlightMessageList": "orbitmq.admin.in_flight_messages:InFlightMessage",
     "PendingHalfList": "orbitmq.admin.half_messages:PendingHalf",
     "Waited": "orbitmq.admin.wait_conditions:Waited",
     "Plan": "orbitmq.admin.plans:Step",

@@ -25,7 +25,7 @@ from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import fake_system, refuse
 from tests.support.loops import run
 
-SAMPLES = {"int": 208, "str": "broker-a said: a\x01b \N{SNOWMAN}", "str | None": None}
+SAMPLES = {"int": 208, "str": "broker-a said: a\x01b \N{SNOWMAN}", "str | None": None, "float": 2.5}
 """An argument of each type that constructors of errors take."""
 
 

@@ -21,7 +21,13 @@ from tests.support.markdown import Program, programs
 
 ROOT = Path(__file__).parents[1]
 GUIDE = ROOT / "docs" / "client.md"
-SETTINGS = (client.PushSettings, client.LitePullSettings, client.PullSettings, client.TransactionSettings)
+SETTINGS = (
+    client.PushSettings,
+    client.LitePullSettings,
+    client.PullSettings,
+    client.SimpleSettings,
+    client.TransactionSettings,
+)
 
 
 @pytest.fixture(scope="module")

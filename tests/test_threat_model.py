@@ -18,12 +18,13 @@ from orbitmq.metrics.options import MetricsOptions
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.tls_options import TlsOptions
+from orbitmq.proxy.options import ProxyOptions
 from orbitmq.runtime.options import as_text
 from orbitmq.store.options import StoreOptions
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
-TABLES = (BrokerOptions, StoreOptions, NamesrvOptions, ConnectionOptions, TlsOptions, MetricsOptions)
+TABLES = (BrokerOptions, StoreOptions, NamesrvOptions, ProxyOptions, ConnectionOptions, TlsOptions, MetricsOptions)
 OPENS_A_DOOR = re.compile(
     r"acl\w+|bindAddress|brokerIP\d|\w+Host|connection\w+|frame\w+|ha\w+Address(es)?|autoCreate\w+|tls\..*(mode.*|auth\w*)|useTLS"
 )

@@ -16,10 +16,26 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.soak.checker import Log, Verdict, check, may_be_lost
+from bench.soak import popping
+from bench.soak.checker import Log, Verdict, abandoned, check, may_be_lost, surviving_posts, unheard, unpopped
 from bench.soak.cluster import BROKERS, LOG_FILE_SIZE, NAME_SERVERS, PAIRS, Cluster
 from bench.soak.disks import LogEnd, first_difference, read_log
-from bench.soak.history import Copied, Delivered, Event, Fault, Journal, Progress, Reading, Sent, Worked, now, of_kind
+from bench.soak.history import (
+    Copied,
+    Delivered,
+    Event,
+    Fault,
+    Journal,
+    Popped,
+    Progress,
+    Rang,
+    Reading,
+    Sent,
+    Timed,
+    Worked,
+    now,
+    of_kind,
+)
 from bench.soak.plan import WORKER, Step, plan
 from bench.soak.workers import NAMES as WORKERS
 from bench.soak.workers import Workers
@@ -81,6 +97,8 @@ def run(home: Path, settings: Settings) -> Outcome:
             events: list[Event] = []
             wait = _Waiting(load, heard, events)
             wait.until(lambda: len({one.broker for one in of_kind(events, Delivered)}) == len(PAIRS), "both pairs work")
+            if not settings.with_java:  # RocketMQ 4.9 knows no POP
+                wait.until(lambda: _is_popping(of_kind(events, Popped)), "POP consumption has begun")
             with _looks(cluster, journal):
                 _Faults(cluster, workers, settings, journal).run()
                 cluster.wait_until_known()
@@ -105,6 +123,7 @@ def run(home: Path, settings: Settings) -> Outcome:
 @contextmanager
 def _load(cluster: Cluster, settings: Settings, history: Path) -> Iterator[ChildProcess]:
     nodes = ",".join(f"{node}={cluster.port(node)}" for node in BROKERS)
+    fronts = {pair.name: f"{cluster.fronts.get(pair.master)},{cluster.fronts.get(pair.slave)}" for pair in PAIRS}
     arguments = {
         "namesrv": cluster.namesrv_address,
         "topic": TOPIC,
@@ -113,6 +132,8 @@ def _load(cluster: Cluster, settings: Settings, history: Path) -> Iterator[Child
         "nodes": nodes,
         "senders": settings.senders,
         "members": settings.members,
+        "timers": 0 if settings.with_java else 1,  # RocketMQ 4.9 delivers them at once
+        "fronts": "" if settings.with_java else ";".join(f"{name}={ports}" for name, ports in fronts.items()),
         "seed": settings.seed,
         "history": history,
     }
@@ -120,6 +141,12 @@ def _load(cluster: Cluster, settings: Settings, history: Path) -> Iterator[Child
     command = [sys.executable, "-m", "bench.soak.load", *words]
     with ChildProcess(command, output=history.with_suffix(".out"), cwd=ROOT, listens=True) as process:
         yield process
+
+
+def _is_popping(popped: list[Popped]) -> bool:
+    """Whether the group has its place in every queue of both pairs, and has members there that speak gRPC."""
+    brokers = {one.broker for one in popped if one.by == popping.GRPC}
+    return len(popping.places(popped)) == len(PAIRS) * QUEUES and len(brokers) == len(PAIRS)
 
 
 class _Waiting:
@@ -162,6 +189,11 @@ def _lacks(cluster: Cluster, events: list[Event]) -> list[str]:
         for one in sent
         if one.status and one.key not in came
     ]
+    timed = [one for one in of_kind(events, Timed) if not may_be_lost(one, one.place, pairs[one.broker], deaths)]
+    lacks += [f"timer message {one} is not delivered" for one in unheard(timed, of_kind(events, Rang))]
+    posted, popped = surviving_posts([*events, *deaths], PAIRS), of_kind(events, Popped)
+    lacks += [f"{text}, is not delivered by POP" for text in unpopped(posted, popped)]
+    lacks += [f"{text}, was left and is not redelivered" for text in abandoned(posted, popped)]
     lacks += [f"{one.key} of {one.broker} is not worked on" for one in sent if one.status and one.key not in worked]
     for (broker, queue), end in ends.items():
         node = pairs[broker].master

@@ -20,6 +20,13 @@ What is promised, while processes are killed and disks keep what they took (`kil
 10. A promoted slave has the role that its master had.
 11. Workers that are ended by SIGTERM in the midst of their work have done it with everything that has a receipt, with
     some of it more than once.
+12. A timer message with a receipt is delivered, and none is stored in its topic before its time. After a promotion
+    some come twice: the new master delivers what it has no copy of.
+13. What was sent with a receipt to the topic of POP consumption is delivered to its group, and again until a member
+    tries to acknowledge it. What a member has acknowledged in time is not delivered again, and nothing is redelivered
+    before its invisible time is over. Two things are allowed, and counted: an acknowledgement, or a delivery, of which
+    the log of a promoted slave had no record; and a second copy of a message that was redelivered before, when a
+    broker died or its disk was full between copying it and taking note of that.
 """
 
 from __future__ import annotations
@@ -31,23 +38,32 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from bench.soak.history import (
+    ACKED,
+    LEFT,
     SEND_OK,
     Copied,
     Delivered,
     Event,
     Fault,
+    Popped,
+    Posted,
     Probe,
     Progress,
     Promoted,
+    Rang,
     Sent,
+    Timed,
     Worked,
     of_kind,
 )
+from bench.soak.plan import FILL, KILL, PROMOTE, THAW
 
 SECOND = 1_000_000_000  # in the time of a history
 SAVED_MS = 5_000  # flushConsumerOffsetInterval
 SLACK_MS = 5_000  # by which a busy machine, or a full disk, is late with it
 SETTLED_MS = 20_000  # after a fault: two rounds of copying tables, in which a slave takes what its master has lost
+DOUBLING = (KILL, FILL, PROMOTE, THAW)  # faults that may come between a copy for redelivery and the note of it
+AGAIN, EARLY = "acknowledged and popped again", "popped before its time"
 FINDINGS_MAX = 20  # of one kind are told; the rest is counted
 
 
@@ -94,7 +110,7 @@ def eras(pair: Pair, promotions: Iterable[Promoted]) -> list[Era]:
     return [*found, Era(pair, begun)]
 
 
-def may_be_lost(one: Sent, place: int, pair: Pair, promotions: Iterable[Promoted]) -> bool:
+def may_be_lost(one: Sent | Timed, place: int, pair: Pair, promotions: Iterable[Promoted]) -> bool:
     """Whether a message that was stored at `place` may have gone with a master."""
     is_promised = pair.is_sync and one.status == SEND_OK
     return not is_promised and any(
@@ -163,6 +179,16 @@ def check(
         verdict.judge("logs differ", [] if at is None else [f"{pair.slave} differs from {pair.master} at byte {at}"])
         if slave.end > master.end:
             verdict.judge("logs differ", [f"{pair.slave} ends at {slave.end}, {pair.master} at {master.end}"])
+    timed, rang = of_kind(events, Timed), of_kind(events, Rang)
+    kept = [one for one in timed if not may_be_lost(one, one.place, pair_of[one.broker], promotions)]
+    verdict.judge("timer lost", unheard(kept, rang))
+    verdict.judge("timer early", early(timed, rang))
+    kept_posts = surviving_posts(events, pairs)
+    verdict.judge("never popped", unpopped(kept_posts, of_kind(events, Popped)))
+    verdict.judge("never redelivered", abandoned(kept_posts, of_kind(events, Popped)))
+    unexcused = [one for one in repeats(events, pairs) if not one.excuse]
+    for rule in (AGAIN, EARLY):
+        verdict.judge(rule, (one.text for one in unexcused if one.rule == rule))
     verdict.judge("out of order", disordered(sent))
     verdict.judge("never delivered", undelivered(sent, delivered))
     verdict.judge("progress fell", fallen(events, pairs))
@@ -254,6 +280,25 @@ def undelivered(sent: Iterable[Sent], delivered: Iterable[Delivered]) -> Iterato
     return (f"{one.key} at {one.broker}/{one.queue}/{one.offset}" for one in sent if one.status and one.key not in came)
 
 
+def unheard(timed: Iterable[Timed], rang: Iterable[Rang]) -> Iterator[str]:
+    """Timer messages that were sent with success and that no consumer received."""
+    came = {one.key for one in rang}
+    return (f"{one.key} of {one.broker}, place {one.place}" for one in timed if one.status and one.key not in came)
+
+
+def early(timed: Iterable[Timed], rang: Iterable[Rang]) -> Iterator[str]:
+    due = {one.key: one.due_ms for one in timed}
+    for one in rang:
+        if one.stored_ms < due.get(one.key, 0):
+            yield f"{one.key} at {one.broker}/{one.queue}/{one.offset} came {due[one.key] - one.stored_ms} ms early"
+
+
+def twice(rang: Iterable[Rang]) -> int:
+    """How many timer messages were stored in their topic more than once."""
+    places = {(one.key, one.broker, one.queue, one.offset) for one in rang}
+    return sum(count > 1 for count in Counter(key for key, *_ in places).values())
+
+
 def unworked(sent: Iterable[Sent], worked: Iterable[Worked]) -> Iterator[str]:
     done = {one.key for one in worked}
     return (f"{one.key} at {one.broker}/{one.queue}/{one.offset}" for one in sent if one.status and one.key not in done)
@@ -337,3 +382,99 @@ def _felt_since(faults: Iterable[Fault], pair: Pair, begin: int, end: int) -> in
     settled = SETTLED_MS * SECOND // 1000
     own = [fault for fault in faults if fault.target in (pair.master, pair.slave)]
     return min((fault.begun for fault in own if fault.begun <= end and fault.ended + settled >= begin), default=None)
+
+
+# ------------------------------------------------------------------------------------------------- POP consumption
+
+
+class Doubt(NamedTuple):
+    """What a broker confirmed after `since`, until `until`, may be missing at the slave that was promoted when its
+    master was `killed`.
+    """
+
+    since: int
+    killed: int
+    until: int
+
+    def covers(self, *instants: int) -> bool:
+        return any(self.since < one <= self.until for one in instants)
+
+
+def doubts(events: Sequence[Event]) -> dict[str, list[Doubt]]:
+    """By broker name. What was confirmed before a send began lies before it in the log: if the slave had that message,
+    it had this record.
+    """
+    found: defaultdict[str, list[Doubt]] = defaultdict(list)
+    for death in of_kind(events, Promoted):
+        copied = (
+            one.begun
+            for one in of_kind(events, Sent)
+            if one.broker == death.broker and one.status and one.begun <= death.killed and one.place < death.log_end
+        )
+        found[death.broker].append(Doubt(max(copied, default=0), death.killed, death.ended))
+    return found
+
+
+def surviving_posts(events: Sequence[Event], pairs: Iterable[Pair]) -> list[Posted]:
+    """Sends with a receipt, without those that may have gone with a master."""
+    doubted, sync = doubts(events), {pair.name for pair in pairs if pair.is_sync}
+    return [
+        one
+        for one in of_kind(events, Posted)
+        if one.status
+        and (
+            (one.broker in sync and one.status == SEND_OK)
+            or not any(doubt.covers(one.ended) and one.begun <= doubt.killed for doubt in doubted.get(one.broker, ()))
+        )
+    ]
+
+
+def unpopped(posted: Iterable[Posted], popped: Iterable[Popped]) -> Iterator[str]:
+    came = {one.key for one in popped}
+    return (f"{one.key} of {one.broker}, sent by {one.by}" for one in posted if one.key not in came)
+
+
+def abandoned(posted: Iterable[Posted], popped: Iterable[Popped]) -> Iterator[str]:
+    """Messages that no consumer tried to acknowledge, and that were not redelivered."""
+    fates: defaultdict[str, set[str]] = defaultdict(set)
+    for one in popped:
+        fates[one.key].add(one.fate)
+    return (f"{one.key} of {one.broker}, sent by {one.by}" for one in posted if fates.get(one.key) == {LEFT})
+
+
+class Repeat(NamedTuple):
+    """A delivery that should not have been; `excuse` says why at-least-once allows it, empty when it does not."""
+
+    rule: str
+    text: str
+    excuse: str
+
+
+def repeats(events: Sequence[Event], pairs: Iterable[Pair]) -> Iterator[Repeat]:
+    """Deliveries by POP after an acknowledgement, or before the invisible time of another one was over."""
+    doubted, begun = doubts(events), {one.key: one.begun for one in of_kind(events, Posted)}
+    pair_of = {node: pair.name for pair in pairs for node in (pair.master, pair.slave)}
+    doublings: defaultdict[str, list[Fault]] = defaultdict(list)
+    for fault in of_kind(events, Fault):
+        if fault.kind in DOUBLING and fault.target in pair_of:
+            doublings[pair_of[fault.target]].append(fault)
+    by_key: defaultdict[str, list[Popped]] = defaultdict(list)
+    for one in sorted(of_kind(events, Popped), key=attrgetter("popped")):
+        for before in by_key[one.key]:
+            if before.fate == ACKED and before.decided < one.popped:
+                rule, late = AGAIN, one.popped - before.decided
+                text = f"{one.key} as {one.copy} of {one.broker}, {late // 1_000_000} ms after that of {before.copy}"
+            elif one.popped < before.due:
+                rule, soon = EARLY, before.due - one.popped
+                text = f"{one.key} as {one.copy} of {one.broker}, {soon // 1_000_000} ms before that of {before.copy}"
+            else:
+                continue
+            excuse = ""
+            if any(doubt.killed <= one.at and doubt.covers(before.at, before.decided) for doubt in doubted[one.broker]):
+                excuse = "promotion"
+            elif before.times and one.copy != before.copy:
+                since = begun.get(one.key, 0)
+                near = (fault.begun <= before.popped and fault.ended >= since for fault in doublings[one.broker])
+                excuse = "second copy" if any(near) else ""
+            yield Repeat(rule, text, excuse)
+        by_key[one.key].append(one)

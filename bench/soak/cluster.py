@@ -114,6 +114,8 @@ class Cluster:
         self._stack = ExitStack()
         self._links = Links()
         self._ballasts: dict[str, Ballast] = {}
+        self.fronts: dict[str, int] = {}
+        """Where orbitmq's brokers take gRPC."""
         self._java = JAVA_NODES if with_java else ()
         self._promoted: dict[str, Promoted] = {}  # by pair, until the former master is back
         self.name_servers = {name: OrbitNameServer(home=self._folder(name)) for name in NAME_SERVERS}
@@ -131,6 +133,10 @@ class Cluster:
     def port(self, node: str) -> int:
         """Where it takes requests; slaves of a master come one port above."""
         return self.brokers[node].port
+
+    def _outer_ports(self, node: str) -> tuple[int, ...]:
+        """Of its links with clients."""
+        return (self.port(node), *((self.fronts[node],) if node in self.fronts else ()))
 
     @property
     def _nodes(self) -> dict[str, Daemon]:
@@ -171,11 +177,14 @@ class Cluster:
             case plan.THAW:
                 self._freeze_and_promote(self.pairs[step.target])
             case plan.CUT | plan.CUT_COPY:
-                self._links.cut(self._link(step))
+                for port in self._links_of(step):
+                    self._links.cut(port)
             case plan.SILENCE | plan.SILENCE_COPY:
-                self._links.silence(self._link(step))
+                for port in self._links_of(step):
+                    self._links.silence(port)
             case plan.SLOW | plan.SLOW_COPY:
-                self._links.slow(self._link(step), step.hold / 10)
+                for port in self._links_of(step):
+                    self._links.slow(port, step.hold / 10)
 
     def end(self, step: plan.Step) -> Promoted | None:
         """Return when the node serves again, with the promotion if there was one."""
@@ -191,17 +200,18 @@ class Cluster:
             case plan.THAW:
                 return self._thaw_and_rejoin(step.target)
             case _:
-                self._links.heal(self._link(step))
+                for port in self._links_of(step):
+                    self._links.heal(port)
         return None
 
-    def _link(self, step: plan.Step) -> int:
-        """The port of the link it is about; for replication that of the pair's master, which is none of the others
+    def _links_of(self, step: plan.Step) -> tuple[int, ...]:
+        """The ports of the links it is about; for replication that of the pair's master, which is none of the others
         while a node of the pair is held.
         """
         if step.kind in plan.REPLICATION_LINKS:
             pair = next(pair for pair in self.pairs.values() if step.target in (pair.master, pair.slave))
-            return self.port(pair.master) + 1
-        return self.port(step.target)
+            return (self.port(pair.master) + 1,)
+        return self._outer_ports(step.target)
 
     def _signal(self, node: str, number: signal.Signals) -> None:
         process = self._nodes[node].process
@@ -213,7 +223,8 @@ class Cluster:
     def _kill_and_promote(self, pair: Pair) -> None:
         """The master is killed and its slave takes its place."""
         self.brokers[pair.master].kill()
-        self._links.close(self.port(pair.master))
+        for port in self._outer_ports(pair.master):
+            self._links.close(port)
         self._promote(pair, now(), time.monotonic() + DOUBTS_S)
 
     def _freeze_and_promote(self, pair: Pair) -> None:
@@ -255,7 +266,8 @@ class Cluster:
         self._signal(promoted.former, signal.SIGCONT)
         self._probe(promoted.former, "former master that has thawed")
         self.brokers[promoted.former].stop()
-        self._links.close(self.port(promoted.former))
+        for port in self._outer_ports(promoted.former):
+            self._links.close(port)
         return self._rejoin(name)
 
     def _probe(self, node: str, why: str) -> None:
@@ -274,7 +286,8 @@ class Cluster:
         assert isinstance(node, Node)
         (node.store_dir / "config/promoted.json").unlink(missing_ok=True)
         node.has_role(_SLAVE)
-        self._links.open(node.port)
+        for port in self._outer_ports(promoted.former):
+            self._links.open(port)
         emptied = self._is_refused(node.start())
         if emptied:
             self._probe(promoted.former, "slave whose log differs")
@@ -353,7 +366,9 @@ class Cluster:
         store = self._disk(name, home) / "store"
         if pair.master in self._java:  # whose name servers' address is not the proxy's
             config["haMasterAddress"] = f"{OUTSIDE}:{self._outside + 1}"
+        self.fronts[name] = config["grpcServerPort"] = free_port()
         node = Node(self.namesrv_address, name=pair.name, home=home, store_dir=store, **{**_OURS, **config})  # type: ignore[arg-type]
+        self._links.open(self.fronts[name])
         self._links.open(node.port)
         self._links.open(node.port + 1)
         return node

@@ -16,6 +16,7 @@ import msgspec
 
 NOTHING = -1  # of an offset or a place that nobody was told
 SEND_OK = "SEND_OK"
+ACKED, TRIED, LEFT = "acked", "tried", "left"
 
 E = TypeVar("E")
 
@@ -40,6 +41,60 @@ class Sent(msgspec.Struct, frozen=True, tag_field="event", tag="sent"):
     offset: int = NOTHING
     place: int = NOTHING
     error: str = ""
+
+
+class Timed(msgspec.Struct, frozen=True, tag_field="event", tag="timed"):
+    """A send of a timer message, as `Sent`; `due_ms` is its time in milliseconds since the epoch."""
+
+    key: str
+    broker: str
+    due_ms: int
+    begun: int
+    ended: int
+    status: str = ""
+    place: int = NOTHING
+    error: str = ""
+
+
+class Rang(msgspec.Struct, frozen=True, tag_field="event", tag="rang"):
+    """A timer message that a listener got, where it lies, and when its broker put it there."""
+
+    key: str
+    broker: str
+    queue: int
+    offset: int
+    stored_ms: int
+
+
+class Posted(msgspec.Struct, frozen=True, tag_field="event", tag="posted"):
+    """A send to the topic of POP consumption, as `Sent`; `by` says which client it was."""
+
+    key: str
+    broker: str
+    by: str
+    begun: int
+    ended: int
+    status: str = ""
+    error: str = ""
+
+
+class Popped(msgspec.Struct, frozen=True, tag_field="event", tag="popped"):
+    """A delivery by POP, written down once its member was through with it. `copy` says where it lay: kind of topic,
+    queue and offset; `times` how often it had been redelivered before. The broker handed it out at `popped`, and may
+    redeliver it from `due` on. The member heard of it at `at`, and at `decided` how its last request ended.
+    """
+
+    key: str
+    broker: str
+    by: str
+    copy: str
+    times: int
+    popped: int
+    due: int
+    at: int
+    decided: int
+    fate: str
+    """ACKED: the broker confirmed it in time. TRIED: late, or without a response. LEFT: not acknowledged."""
 
 
 class Delivered(msgspec.Struct, frozen=True, tag_field="event", tag="delivered"):
@@ -128,7 +183,9 @@ class Moved(msgspec.Struct, frozen=True, tag_field="event", tag="moved"):
     ended: int
 
 
-Event: TypeAlias = Sent | Delivered | Progress | Copied | Fault | Promoted | Probe | Worked | Moved
+Event: TypeAlias = (
+    Sent | Timed | Rang | Posted | Popped | Delivered | Progress | Copied | Fault | Promoted | Probe | Worked | Moved
+)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Event).decode

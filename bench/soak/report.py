@@ -6,9 +6,26 @@ from collections import Counter
 from collections.abc import Iterator
 
 from bench.soak.campaign import Outcome
-from bench.soak.checker import falls, may_be_lost
+from bench.soak.checker import AGAIN, EARLY, falls, may_be_lost, repeats, twice
 from bench.soak.cluster import PAIRS
-from bench.soak.history import Copied, Delivered, Fault, Moved, Probe, Progress, Promoted, Sent, Worked, of_kind
+from bench.soak.history import (
+    ACKED,
+    LEFT,
+    Copied,
+    Delivered,
+    Fault,
+    Moved,
+    Popped,
+    Posted,
+    Probe,
+    Progress,
+    Promoted,
+    Rang,
+    Sent,
+    Timed,
+    Worked,
+    of_kind,
+)
 from bench.soak.plan import KINDS, PROMOTE, THAW
 
 
@@ -71,9 +88,33 @@ def _rest(outcome: Outcome) -> Iterator[str]:
     yield f"members of the group that came: {came}, and went: {len(of_kind(outcome.events, Moved)) - came}"
     works = [one.key for one in of_kind(outcome.events, Worked)]
     yield f"done by workers: {len(works):,}, of them again: {len(works) - len(set(works)):,}"
+    timed, rang = of_kind(outcome.events, Timed), of_kind(outcome.events, Rang)
+    receipts = sum(1 for one in timed if one.status)
+    yield (
+        f"timer messages: {len(timed):,}, with a receipt: {receipts:,}; delivered: {len({one.key for one in rang}):,}, "
+        f"of them stored twice: {twice(rang):,}"
+    )
+    yield from _pops(outcome)
     keys = [one.key for one in of_kind(outcome.events, Delivered)]
     progress = of_kind(outcome.events, Progress)
     yield f"deliveries: {len(keys):,}, of them again: {len(keys) - len(set(keys)):,}"
     yield f"looks at the logs of slaves: {len(of_kind(outcome.events, Copied)):,}"
     yield f"readings of progress: {len(progress):,}, lower after a fault: {sum(1 for _ in falls(progress)):,}"
     yield "ends of the logs: " + ", ".join(f"{node} {log.end:,}" for node, log in outcome.logs.items())
+
+
+def _pops(outcome: Outcome) -> Iterator[str]:
+    """Of POP consumption, by those who speak remoting and gRPC."""
+    posted, popped = of_kind(outcome.events, Posted), of_kind(outcome.events, Popped)
+    for by in sorted({one.by for one in posted}):
+        sends, came = [one for one in posted if one.by == by], [one for one in popped if one.by == by]
+        fates = Counter(one.fate for one in came)
+        yield (
+            f"POP by {by}: {len(sends):,} sent, with a receipt: {sum(bool(one.status) for one in sends):,}; "
+            f"delivered: {len(came):,}, of them redelivered: {sum(one.times > 0 for one in came):,}, "
+            f"acknowledged: {fates[ACKED]:,}, left or hidden for longer or less: {fates[LEFT]:,}"
+        )
+    if posted:
+        found = [one for one in repeats(outcome.events, PAIRS) if one.excuse]
+        rules, excuses = Counter(one.rule for one in found), Counter(one.excuse for one in found)
+        yield f"{AGAIN}: {rules[AGAIN]:,}; {EARLY}: {rules[EARLY]:,}; as these allow: {dict(excuses)}"

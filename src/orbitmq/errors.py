@@ -17,6 +17,9 @@ responds when the error ends a request.
     |   +-- BodyError               a body that is not what its request code promises
     |   |   +-- BodyTooLarge        one that is larger than its limit
     |   +-- UnitError               a stored message unit that cannot be decoded
+    |   +-- Http2Error              what HTTP/2 does not allow; the connection closes
+    |   |   +-- HpackError          headers that cannot be decompressed
+    |   +-- GrpcError               a call that cannot go on; its status says why
     |   +-- BrokerError             the peer responded with a code that means failure
     +-- HookFailed                  the application: its hook failed a request
     +-- RemotingError               the network
@@ -32,6 +35,7 @@ responds when the error ends a request.
     |   +-- StorePoisoned           a flush failed; nothing is accepted until restart
     |   +-- StoreStuck              the disk does not respond, so the store cannot be closed
     +-- RequestRejected             a handler refuses a request: response code and remark
+    +-- StatusError                 a request of a RocketMQ 5 client is refused: status code and text
     +-- SourceError                 a Spark read or write that fails; its text begins with an `ORBITMQ_` name
     +-- AdminError                  an administrative query or change that failed; with a hint
     |   +-- BadArgument             an argument is not valid; no request was sent
@@ -131,6 +135,29 @@ class UnitError(PeerError):
     """A stored message unit is truncated or its lengths disagree."""
 
 
+class Http2Error(PeerError):
+    """Bytes or behaviour that HTTP/2, or a limit, does not allow. `code` is the error code of RFC 9113, section 7."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class HpackError(Http2Error):
+    """A header block that cannot be decompressed; nor can any that follows."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, 9)  # COMPRESSION_ERROR
+
+
+class GrpcError(PeerError):
+    """A gRPC call that cannot go on: `status` is the status code with which it ends."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
 class BrokerError(PeerError):
     """The peer responded with a code that means failure."""
 
@@ -223,6 +250,21 @@ class RequestRejected(OrbitMQError):
         super().__init__(remark)
         self.code = code
         self.remark = remark
+
+
+class StatusError(OrbitMQError):
+    """A request of a RocketMQ 5 client is refused: `code` and `text` become the status of its response.
+
+    The text names the culprit and the remedy; it reaches the application.
+    """
+
+    def __init__(self, code: int, text: str, delay_s: float = 0.0) -> None:
+        super().__init__(text)
+        self.code = code
+        """A number of `wire.v2.enums.Code`."""
+        self.text = text
+        self.delay_s = delay_s
+        """Seconds by which the response is delayed."""
 
 
 class SourceError(OrbitMQError):

@@ -21,9 +21,9 @@ from tests.support.sessions import asked, without_master
 DOCUMENT = """\
 topics:
 - {name: CodeOrders, readQueues: 4, writeQueues: 4, order: "broker-a:4;broker-b:4"}
-- {name: CodeAudit, readQueues: 2, writeQueues: 2, brokers: [broker-a]}
+- {name: CodeAudit, readQueues: 2, writeQueues: 2, messageType: fifo, brokers: [broker-a]}
 groups:
-- {name: code-billing, retryMaxTimes: 5}
+- {name: code-billing, retryMaxTimes: 5, consumeMessageOrderly: true}
 """
 
 
@@ -83,7 +83,8 @@ def test_an_export_is_a_fixed_point_and_always_the_same(here: tuple[str, str], f
     orbitmq("config", "apply", "-f", file, "--yes", *here)
     text = orbitmq("config", "export", *here).stdout
     assert text == orbitmq("config", "export", *here).stdout
-    assert "brokers:\n  - broker-a\n" in text
+    assert "messageType: FIFO\n  brokers:\n  - broker-a\n" in text
+    assert "consumeMessageOrderly: true\n" in text
     assert "TBW102" not in text
     file.write_text(text)
     assert items("config", "diff", "-f", file, "--prune", *here) == []

@@ -16,7 +16,7 @@ from orbitmq.admin.session import Node, Session
 from orbitmq.client import ConsumeConcurrentlyStatus
 from orbitmq.client.sync import PushConsumer
 from orbitmq.errors import AdminError, Conflict, MessageIllegal, NotFound
-from orbitmq.message.config import SubscriptionGroup, TopicConfig
+from orbitmq.message.config import ExponentialRetries, RetryPolicy, RetryPolicyType, SubscriptionGroup, TopicConfig
 from orbitmq.message.model import MessageQueue
 from orbitmq.operations.groups import create_group
 from orbitmq.operations.offsets import update_consumer_offset
@@ -150,6 +150,22 @@ def test_a_group_is_made_changed_and_shown_on_every_broker(cluster: Cluster) -> 
         assert not (await plan_alter(session, "rules", {"consume_enable": False})).changing
         with pytest.raises(Conflict, match="with other rules"):
             await plan_create(session, "rules")
+
+    asked(cluster.namesrv_address, look)
+
+
+def test_what_only_5x_tools_set_stays_and_a_deletion_tells_that_it_is_lost(cluster: Cluster) -> None:
+    policy = RetryPolicy(RetryPolicyType.EXPONENTIAL, ExponentialRetries(1000, 5000, 3))
+
+    async def look(session: Session) -> None:
+        for node in await session.masters():
+            await session.request(create_group, node, SubscriptionGroup("policy", retry_policy=policy))
+        plan = await plan_alter(session, "policy", {"consume_message_orderly": True})
+        assert [step.outcome for step in (await plan.verify(await plan.make())).items] == [StepOutcome.CONFIRMED] * 2
+        known = (await groups.every_rules(session)).responses.values()
+        assert {(one["policy"].consume_orderly, one["policy"].retry_policy) for one in known} == {(True, policy)}
+        lost = "broker-a has settings of 5.x clients for it that the undo file does not keep"
+        assert lost in (await plan_delete(session, "policy")).warnings
 
     asked(cluster.namesrv_address, look)
 

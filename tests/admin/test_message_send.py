@@ -48,7 +48,7 @@ def test_a_packed_body_is_sent_again_unpacked() -> None:
 
 
 def test_a_line_says_what_it_wants_and_flags_the_rest() -> None:
-    common = MessageDefaults("Orders", "red", ("k",), {"city": "Rome", "a": "1"}, 3, "order-1")
+    common = MessageDefaults("Orders", "red", ("k",), {"city": "Rome", "a": "1"}, 3, ordering_key="order-1")
     made, key = draft_of_json(common, '{"body":"x","tags":"blue","properties":{"city":"Oslo"},"orderingKey":5}')
     assert (made.tags, made.keys, made.delay_level, key) == ("blue", "k", 3, "5")
     assert {name: made.properties[name] for name in ("city", "a")} == {"city": "Oslo", "a": "1"}

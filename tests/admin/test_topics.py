@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -17,7 +17,9 @@ from orbitmq.admin.topic_changes import TopicChanges, perm_of
 from orbitmq.admin.topics import TopicFlow, TopicType, day_sum, type_of
 from orbitmq.client.sync import Producer
 from orbitmq.errors import AdminError, Conflict, MessageIllegal, NotFound, RemotingTimeout
+from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import Message, MessageQueue
+from orbitmq.message.topic_types import MessageType
 from orbitmq.net.remoting import Remoting
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.bodies import BrokerStatsData, ConsumeStats, QueueProgress, StatsItem
@@ -42,7 +44,7 @@ def outcomes(running: Cluster, plan: Callable[[Session], Awaitable[Plan]]) -> li
     return asked(running.namesrv_address, make)
 
 
-def made(running: Cluster, topic: str, **wanted: int) -> None:
+def made(running: Cluster, topic: str, **wanted: Any) -> None:
     found = outcomes(running, lambda session: topic_changes.plan_create(session, topic, TopicChanges(**wanted)))
     assert found == [StepOutcome.CONFIRMED] * 2
 
@@ -224,6 +226,45 @@ def test_what_is_not_spoken_of_stays(running: Cluster) -> None:
     assert found == [StepOutcome.CONFIRMED] * 2
     rows = asked(running.namesrv_address, lambda session: topics.configurations(session, "Altered")).items
     assert [(row.read_queues, row.write_queues, row.perm) for row in rows] == [(5, 4, "R--")] * 2
+
+
+def test_the_messages_that_a_topic_takes(running: Cluster) -> None:
+    """A normal topic does not have to say so, and an undo file takes a type away again."""
+    made(running, "Typed", message_type=MessageType.NORMAL)
+
+    def alter(wanted: MessageType) -> Callable[[Session], Awaitable[Plan]]:
+        return lambda session: topic_changes.plan_alter(session, "Typed", TopicChanges(message_type=wanted))
+
+    for wanted in (MessageType.FIFO, MessageType.NORMAL, MessageType.DELAY):
+        assert outcomes(running, alter(wanted)) == [StepOutcome.CONFIRMED] * 2
+        rows = asked(running.namesrv_address, lambda session: topics.configurations(session, "Typed")).items
+        assert [row.message_type for row in rows] == [wanted] * 2
+
+    async def look(session: Session) -> list[object]:
+        listed = await topics.with_message_types(session, await topics.listed(session, containing="Typed"))
+        plan = await alter(MessageType.NORMAL)(session)
+        assert plan.undo is not None
+        assert not (await topic_changes.plan_undo(session, plan.undo)).changing, "it restores the present type"
+        return [row.message_types for row in listed.items]
+
+    assert asked(running.namesrv_address, look) == [[MessageType.DELAY]]
+
+    async def remove(session: Session) -> Plan:
+        bare = TopicConfig("Typed", 8, 8)
+        return await topic_changes.plan_undo(
+            session, topic_changes.undo_of("Typed", dict.fromkeys(await session.masters(), bare))
+        )
+
+    assert outcomes(running, remove)[:2] == [StepOutcome.CONFIRMED] * 2
+    rows = asked(running.namesrv_address, lambda session: topics.configurations(session, "Typed")).items
+    assert [row.message_type for row in rows] == [MessageType.NORMAL] * 2
+
+
+def test_a_type_in_letters() -> None:
+    assert topic_changes.message_type_of("fifo") is topic_changes.message_type_of("FIFO") is MessageType.FIFO
+    for text in ("unspecified", "LITE", ""):
+        with pytest.raises(AdminError, match="is no type of messages"):
+            topic_changes.message_type_of(text)
 
 
 def test_queues_that_would_not_be_read_are_warned_of(running: Cluster) -> None:

@@ -11,23 +11,44 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.soak.checker import SAVED_MS, SECOND, SETTLED_MS, SLACK_MS, Log, Pair, Stored, Verdict, check
+from bench.soak.checker import (
+    AGAIN,
+    EARLY,
+    SAVED_MS,
+    SECOND,
+    SETTLED_MS,
+    SLACK_MS,
+    Log,
+    Pair,
+    Stored,
+    Verdict,
+    check,
+    repeats,
+    twice,
+)
 from bench.soak.disks import LogEnd, first_difference, read_log
 from bench.soak.history import (
+    ACKED,
+    LEFT,
+    TRIED,
     Copied,
     Delivered,
     Event,
     Fault,
     Journal,
     Moved,
+    Popped,
+    Posted,
     Probe,
     Progress,
     Promoted,
+    Rang,
     Reading,
     Sent,
+    Timed,
     Worked,
 )  # fmt: skip
-from bench.soak.plan import FILL, KINDS, PROMOTE, Step, plan
+from bench.soak.plan import FILL, KILL, KINDS, PROMOTE, Step, plan
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.replica import ReplicaStore
 from tests.support.stores import CODES, open_store, record, small_options
@@ -121,6 +142,122 @@ def test_a_receipt_that_came_before_the_slave_had_the_message_is_found() -> None
     assert_only(judged(Copied("s", 500, early)), "not at the slave in time", "a.5")
     assert judged(Copied("s", 600, early)).violations == []
     assert judged(Copied("s", 500, early), pair=LOOSE).violations == []
+
+
+def timed(status: str = "SEND_OK") -> list[Event]:
+    return [Timed(f"t.{n}", "sync", 1000 * n, n * SECOND, n * SECOND + 5, status, n * 100 + 50) for n in range(4)]
+
+
+def rang() -> list[Rang]:
+    return [Rang(f"t.{n}", "sync", 0, n, 1000 * n) for n in range(4)]
+
+
+def test_a_timer_message_that_nobody_got_is_found() -> None:
+    assert judged(*timed(), *rang()).violations == []
+    assert_only(judged(*timed(), *rang()[:3]), "timer lost", "t.3")
+    assert judged(*timed(""), *rang()[:3]).violations == [], "it had no receipt"
+    death = Promoted("sync", "s", "m", killed=FAR, log_end=300, ended=FAR, forced=False, emptied=False)
+    lost = [msgspec.structs.replace(death, role=ROLES[LOOSE])]
+    assert judged(*lost, *timed(), *rang()[:3], pair=LOOSE).counts["timer lost"] == 0, "it went with its master"
+    assert judged(*lost, *timed(), *rang()[:2], pair=LOOSE).counts["timer lost"] == 1
+
+
+def test_a_timer_message_before_its_time_is_found() -> None:
+    early = msgspec.structs.replace(rang()[2], stored_ms=1999)
+    assert_only(judged(*timed(), *rang(), early), "timer early", "t.2", "1 ms early")
+    assert_only(judged(*timed(""), *rang(), early), "timer early", "t.2")
+
+
+def test_timer_messages_that_came_twice_are_counted() -> None:
+    again = rang()[1]
+    assert twice([*rang(), again]) == 0, "one place was delivered again"
+    assert twice([*rang(), msgspec.structs.replace(again, offset=9)]) == 1
+
+
+# ---------------------------------------------------------------------------------------------------- POP consumption
+
+
+def posted(status: str = "SEND_OK") -> list[Event]:
+    return [Posted(f"p.{n}", "sync", "gRPC", n * SECOND, n * SECOND + 5, status) for n in range(4)]
+
+
+def popped(number: int, at: int, fate: str = ACKED, *, times: int = 0, copy: str = "", invisible_s: int = 3) -> Popped:
+    """A delivery at second `at`, decided on half a second later."""
+    begun = at * SECOND
+    copy = copy or f"{min(times, 1)}/0/{number}"
+    due, heard, decided = begun + invisible_s * SECOND, begun + 5, begun + SECOND // 2
+    return Popped(f"p.{number}", "sync", "remoting", copy, times, begun, due, heard, decided, fate)
+
+
+def pops() -> list[Event]:
+    """The last one is left, and comes again when its time is over."""
+    return [*(popped(n, 10 + n) for n in range(3)), popped(3, 13, LEFT), popped(3, 16, times=1)]
+
+
+def lost_with_master(since: int, killed: int) -> Promoted:
+    """The slave had what was sent until second `since`, when the master died in second `killed`."""
+    return Promoted(
+        "sync", "s", "m", killed * SECOND, since * 100 + 1, (killed + 1) * SECOND, forced=True, emptied=False,
+        role="ASYNC_MASTER",
+    )  # fmt: skip
+
+
+def test_a_message_that_was_not_delivered_by_pop_is_found() -> None:
+    assert judged(*posted(), *pops()).violations == []
+    assert_only(judged(*posted(), *pops()[1:]), "never popped", "p.0 of sync, sent by gRPC")
+    assert judged(*posted(""), *pops()[1:]).violations == [], "it had no receipt"
+
+
+def test_a_message_that_was_left_and_not_redelivered_is_found() -> None:
+    assert_only(judged(*posted(), *pops()[:-1]), "never redelivered", "p.3")
+    tried = [*pops()[:3], popped(3, 13, TRIED)]
+    assert judged(*posted(), *tried).violations == [], "it may be acknowledged"
+
+
+@pytest.mark.parametrize(("copy", "times"), [("0/0/1", 0), ("1/0/7", 1)])
+def test_a_delivery_after_the_acknowledgement_is_found(copy: str, times: int) -> None:
+    again = popped(1, 30, times=times, copy=copy)
+    near = Fault(KILL, "m", 9 * SECOND, 10 * SECOND)
+    for events in ([again], [again, near]):
+        assert_only(judged(*posted(), *pops(), *events), AGAIN, f"p.1 as {copy} of sync, 18500 ms after that of 0/0/1")
+    late = [*pops()[:1], popped(1, 11, TRIED), *pops()[2:], again]
+    assert judged(*posted(), *late).violations == [], "it was not acknowledged in time"
+
+
+def test_a_second_copy_is_allowed_when_a_kill_came_before_the_first_was_delivered() -> None:
+    again, kill = popped(3, 30, times=1, copy="1/0/9"), Fault(KILL, "m", 15 * SECOND, 16 * SECOND)
+    assert_only(judged(*posted(), *pops(), again), AGAIN, "p.3 as 1/0/9")
+    assert judged(*posted(), *pops(), again, kill).violations == []
+    assert [one.excuse for one in repeats([*posted(), *pops(), again, kill], [PAIR])] == ["second copy"]
+    later, elsewhere = Fault(KILL, "m", 20 * SECOND, 21 * SECOND), Fault(KILL, "another", 15 * SECOND, 16 * SECOND)
+    assert_only(judged(*posted(), *pops(), again, later, elsewhere), AGAIN, "p.3 as 1/0/9")
+
+
+def test_a_delivery_before_the_invisible_time_is_over_is_found() -> None:
+    early = [*pops()[:-1], popped(3, 15, times=1)]
+    assert_only(judged(*posted(), *early), EARLY, "p.3 as 1/0/3 of sync, 1000 ms before that of 0/0/3")
+    twin = popped(1, 11)
+    assert_only(judged(*posted(), *pops(), twin), EARLY, "p.1 as 0/0/1 of sync, 3000 ms before")
+
+
+def test_what_pop_confirmed_in_doubt_may_go_with_a_master_and_nothing_before_it() -> None:
+    """Sends of second 5 and before were with the slave, and p.1 is acknowledged in second 11 or in second 4."""
+    history: list[Event] = [*sends(), *posted(), *pops(), popped(1, 30), lost_with_master(5, 12)]
+    assert [(one.rule, one.excuse) for one in repeats(history, [LOOSE])] == [(AGAIN, "promotion")]
+    before: list[Event] = [*sends(), *posted(), popped(1, 4), popped(1, 30), lost_with_master(5, 12)]
+    assert [(one.rule, one.excuse) for one in repeats(before, [LOOSE])] == [(AGAIN, "")]
+    follows: list[Event] = [*sends(), *posted(), popped(1, 20), popped(1, 30), lost_with_master(5, 12)]
+    assert [(one.rule, one.excuse) for one in repeats(follows, [LOOSE])] == [(AGAIN, "")]
+    early: list[Event] = [*sends(), *posted(), popped(1, 11, LEFT), popped(1, 13), lost_with_master(5, 12)]
+    assert [(one.rule, one.excuse) for one in repeats(early, [LOOSE])] == [(EARLY, "promotion")]
+
+
+def test_what_was_posted_may_go_with_a_master_unless_it_was_confirmed_by_both() -> None:
+    death = lost_with_master(2, 12)
+    assert judged(death, *posted(), *pops()[:-2], pair=LOOSE).counts["never popped"] == 0
+    assert judged(death, *posted(), *pops()[1:], pair=LOOSE).counts["never popped"] == 1, "the slave had it"
+    assert judged(death, *posted(), *pops()[:-2]).counts["never popped"] == 1
+    assert judged(death, *posted("SLAVE_NOT_AVAILABLE"), *pops()[:-2]).counts["never popped"] == 0
 
 
 def test_a_planted_double_offset_is_found() -> None:
@@ -391,7 +528,7 @@ def test_a_half_message_at_the_end_of_a_slaves_log_does_not_count(tmp_path: Path
 def test_a_history_is_read_as_it_was_written_without_a_half_line(tmp_path: Path) -> None:
     events: list[Event] = [
         sends()[0], seen()[0], progress()[0], Copied("s", 1, 2), Fault(FILL, "m", 3, 4), Moved(1, True, 5, 6),
-        Promoted("sync", "s", "m", 1, 2, 3, forced=True, emptied=False),
+        posted()[0], popped(0, 10), Promoted("sync", "s", "m", 1, 2, 3, forced=True, emptied=False),
     ]  # fmt: skip
     path = tmp_path / "history.jsonl"
     reading = Reading(path)

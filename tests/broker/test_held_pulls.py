@@ -8,7 +8,15 @@ from collections.abc import Callable
 import pytest
 
 from orbitmq.broker import held_pulls
-from orbitmq.broker.held_pulls import LOOKED_AT_MAX, PULL_SECONDS, WIDE_FROM, WIDE_SECONDS, HeldPull, HeldPulls
+from orbitmq.broker.held_pulls import (
+    GATHER_SECONDS_MAX,
+    GATHER_TIMES,
+    LOOKED_AT_MAX,
+    WIDE_FROM,
+    WIDE_SECONDS,
+    HeldPull,
+    HeldPulls,
+)
 from orbitmq.store.pull_batch import EVERYTHING, CloserLook, Matcher, Selection
 from orbitmq.wire.command import request
 
@@ -44,15 +52,21 @@ class Bench:
         self.ran: list[HeldPull] = []
         self.read: list[int] = []
         self.now = 0.0
+        self.pull_seconds = 10e-6
+        """What it takes to run one."""
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.held = HeldPulls(
-            self.ran.append,
+            self.run,
             lambda wake: self.turns.append(wake),
             lambda delay, wake: self.timers.append((delay, wake)),
             lambda: self.now,
             self.unit,
             limit,
         )
+
+    def run(self, pull: HeldPull) -> None:
+        self.ran.append(pull)
+        self.now += self.pull_seconds
 
     def unit(self, _topic: str, _queue_id: int, offset: int) -> memoryview | None:
         """A message that consists of its offset; those beyond 100 are gone."""
@@ -109,8 +123,10 @@ def test_what_arrives_in_one_turn_is_answered_together() -> None:
     assert bench.turns == []
 
 
-def test_arrivals_are_gathered_for_about_the_time_that_many_pulls_take() -> None:
+@pytest.mark.parametrize("pull_seconds", [10e-6, 40e-6])
+def test_arrivals_are_gathered_for_a_few_times_as_long_as_the_last_pulls_took(pull_seconds: float) -> None:
     bench = Bench(10_000)
+    bench.pull_seconds = pull_seconds
     for number in range(200):
         bench.hold(number % 2)
     bench.held.arrived("Orders", 0, 1, [RED])
@@ -120,11 +136,27 @@ def test_arrivals_are_gathered_for_about_the_time_that_many_pulls_take() -> None
         bench.held.arrived("Orders", 0, offset, [RED])
     assert bench.turns == []
     ((delay, wake),) = bench.timers
-    assert delay == pytest.approx(2 * 100 * PULL_SECONDS)
-    bench.now = delay
+    assert delay == pytest.approx(GATHER_TIMES * 100 * pull_seconds)
+    bench.now += delay
     bench.ran.clear()
     wake()
     assert bench.ran[-3:] == late
+
+
+def test_arrivals_are_not_gathered_for_longer_than_a_limit_or_while_nothing_was_slow() -> None:
+    bench = Bench(10_000)
+    bench.pull_seconds = 0.01
+    for number in range(150):
+        bench.hold(number % 3)
+    bench.held.arrived("Orders", 0, 1, [RED])
+    assert len(bench.turn()) == 50
+    bench.held.arrived("Orders", 0, 2, [RED])
+    assert [delay for delay, _ in bench.timers] == [pytest.approx(GATHER_SECONDS_MAX)]
+    bench.now += GATHER_SECONDS_MAX
+    bench.pull_seconds = 0.0
+    bench.timers.pop()[1]()
+    bench.held.arrived("Orders", 0, 3, [RED])
+    assert (len(bench.turn()), bench.timers) == (50, [])
 
 
 def test_a_pull_of_a_topic_that_many_groups_read_waits_for_what_is_gathered() -> None:
@@ -139,7 +171,7 @@ def test_a_pull_of_a_topic_that_many_groups_read_waits_for_what_is_gathered() ->
     waits = HeldPull(Client(), request(11), 0, 30_000, EVERYTHING)  # type: ignore[arg-type]
     assert bench.held.hold_for_gathered("Orders", 0, waits)
     ((delay, wake),) = bench.timers
-    bench.now = delay
+    bench.now += delay
     bench.ran.clear()
     wake()
     assert bench.ran == [waits], "it finds something, whatever arrives"

@@ -325,7 +325,7 @@ putMessageTimesTotal putTps queryThreadPoolQueueCapacity queryThreadPoolQueueHea
 queryThreadPoolQueueSize remainHowManyDataToFlush remainTransientStoreBufferNumbs runtime sendThreadPoolQueueCapacity
 sendThreadPoolQueueHeadWaitTimeMills sendThreadPoolQueueSize startAcceptSendRequestTimeStamp
 """
-FIVE_KEYS = {"brokerActive", "getTransferredTps"}  # what 5.x tools read in addition
+FIVE_KEYS = {"brokerActive", "getTransferredTps"}  # what 5.x tools read besides
 OWN_KEYS = {"buildForm", "differingGroups", "differingGroupsTotal", "eventLoopDelayMax"}
 OWN_KEYS |= {"damagedState", "diskHeldFor", "diskRefusesMessages"}
 OWN_KEYS |= {

@@ -104,10 +104,17 @@ def test_what_a_broker_refuses_without_serving_is_spelled_out() -> None:
         code.DELETE_SUBSCRIPTIONGROUP,
         code.RESUME_CHECK_HALF_MESSAGE,
     }
+    changes_of_five = {
+        code.SET_MESSAGE_REQUEST_MODE,
+        code.POP_MESSAGE,
+        code.ACK_MESSAGE,
+        code.BATCH_ACK_MESSAGE,
+        code.CHANGE_MESSAGE_INVISIBLETIME,
+    }
     ends = {code.END_TRANSACTION}
     by_slave = {kind: {one for one in RequestCode if one.slave is kind} for kind in Slave}
-    assert by_slave[Slave.REFUSES_SEND] == sends
-    assert by_slave[Slave.REFUSES_CHANGE] == changes
+    assert by_slave[Slave.REFUSES_SEND] == sends | {code.RECALL_MESSAGE}
+    assert by_slave[Slave.REFUSES_CHANGE] == changes | changes_of_five
     assert by_slave[Slave.REFUSES_END] == ends
     by_fence = {kind: {one for one in RequestCode if one.fenced is kind} for kind in Fenced}
     assert by_fence[Fenced.AT_MASTER] == sends | changes | ends | {
@@ -116,6 +123,8 @@ def test_what_a_broker_refuses_without_serving_is_spelled_out() -> None:
         code.CONSUMER_SEND_MSG_BACK,
         code.GET_ALL_TOPIC_CONFIG,
         code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        code.RECALL_MESSAGE,
+        *changes_of_five,
     }
     assert by_fence[Fenced.EVERYWHERE] == {
         code.PULL_MESSAGE,
@@ -132,6 +141,8 @@ def test_what_a_broker_refuses_without_serving_is_spelled_out() -> None:
         code.CLONE_GROUP_OFFSET,
         code.GET_ALL_CONSUMER_OFFSET,
         code.GET_ALL_DELAY_OFFSET,
+        code.PEEK_MESSAGE,
+        code.NOTIFICATION,
     }
 
 

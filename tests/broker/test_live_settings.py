@@ -23,6 +23,8 @@ from tests.support.live import Client, client_of, live, made_broker, running
 CHANGES = {
     "brokerPermission": "4",
     "archiveGuard": "true",
+    "autoCreateTopicMessageType": "FIFO",
+    "enableMixedMessageType": "true",
     "archiveGuardTopics": "Orders",
     "autoCreateTopicEnable": "false",
     "autoCreateSubscriptionGroup": "false",
@@ -49,6 +51,9 @@ CHANGES = {
     "filterDataCleanTimeSpan": "1",
     "storeReplyMessageEnable": "false",
     "slaveReadEnable": "true",
+    "timerMaxDelaySec": "60",
+    "recallMessageEnable": "true",
+    "timerCongestNumEachSlot": "1000",
 }
 
 

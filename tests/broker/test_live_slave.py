@@ -456,7 +456,8 @@ async def test_topics_groups_offsets_and_delays_are_copied(tmp_path: Path) -> No
     async with running(made_broker(tmp_path / "master")) as master, client_of(master) as client:
         await client.send("T")
         await client.send("Later", properties={"DELAY": "1"})
-        master.groups.put(SubscriptionGroup("g", consume_enabled=False))
+        master.topics.put(TopicConfig("Ordered", attributes={"message.type": "FIFO"}))
+        master.groups.put(SubscriptionGroup("g", consume_enabled=False, consume_orderly=True))
         queue = MessageQueue("T", BROKER, 0)
         await update_consumer_offset(client.remoting, client.address, "g", queue, 1)
         await until(lambda: master._delayed.offsets.get(1) == 1, "the delayed message")

@@ -14,7 +14,7 @@ from orbitmq.message.batch import encode_batch
 from orbitmq.replication.master import Replicas
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.records import ILLEGAL_BATCH, PutStatus
-from tests.support.stores import open_store, record
+from tests.support.stores import no_timers, open_store, record
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,9 @@ def test_an_entry_holds_when_its_message_is_due() -> None:
 def test_a_delayed_batch_is_refused(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     clock = ManualClock()
-    writing = MessageWriter(store, 18, Statistics(store, "c", clock), Replicas(store, store.options, clock))
+    writing = MessageWriter(
+        store, 18, no_timers(store, clock), Statistics(store, "c", clock), Replicas(store, store.options, clock)
+    )
     assert writing.put_batch(record(encode_batch([(0, b"x", "")]), properties=b"DELAY\x013")) is ILLEGAL_BATCH
     assert writing.put_batch(record(encode_batch([(0, b"x", "")]))).status is PutStatus.PUT_OK
     store.close()

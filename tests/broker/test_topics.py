@@ -95,6 +95,14 @@ async def test_the_template_hands_down_permission_and_filter_type(tmp_path: Path
     await topics.file.flush()
 
 
+async def test_created_topics_take_the_messages_that_an_option_says(tmp_path: Path) -> None:
+    topics = made(tmp_path, auto_create_topic_message_type="MIXED")
+    created = topics.create_for_send("Orders", "TBW102", 4, unit=False)
+    assert created == TopicConfig("Orders", 4, 4, 6, attributes={"message.type": "MIXED"})
+    assert topics.create_for_send("%RETRY%g", "TBW102", 4, unit=False) == TopicConfig("%RETRY%g", 4, 4, 6)
+    await topics.file.flush()
+
+
 async def test_without_a_template_to_inherit_from_there_is_no_topic(tmp_path: Path) -> None:
     topics = made(tmp_path)
     for template in ("Unknown", "SELF_TEST_TOPIC", ""):

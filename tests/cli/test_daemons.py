@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -9,11 +10,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from orbitmq.runtime.options import read_properties
+from tests.support.five import Five, channel
 from tests.support.orbit_process import ORBITMQ
 from tests.support.process import ChildProcess, free_port, wait_until, write_properties
 from tests.support.registration import is_registered
@@ -42,7 +45,7 @@ def started(tmp_path: Path, *arguments: object) -> ChildProcess:
 
 
 def address(process: ChildProcess, name: str) -> str:
-    line = {"namesrv": "name server", "up": "broker"}.get(name, name)
+    line = {"namesrv": "name server", "up": "broker", "proxy": "gRPC"}.get(name, name)
     found = re.search(rf"^ *{line} +(\S+:\d+)$", process.output(), re.MULTILINE)
     return found[1] if found else ""
 
@@ -51,6 +54,11 @@ def address(process: ChildProcess, name: str) -> str:
 def taken_port() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
+
+
+def up_at(directory: Path) -> tuple[object, ...]:
+    """Arguments of `orbitmq up` on free ports."""
+    return "--data-dir", directory, "--namesrv-port", 0, "--broker-port", 0, "--no-dashboard"
 
 
 def one_line(text: str) -> str:
@@ -100,6 +108,14 @@ def test_the_name_server_prints_its_effective_configuration(tmp_path: Path) -> N
     assert {"listenPort=9999", "orderMessageEnable=true"} <= set(result.stdout.splitlines())
 
 
+def test_the_proxy_prints_its_effective_configuration(tmp_path: Path) -> None:
+    file = write_properties(tmp_path / "proxy.conf", {"grpcServerPort": 1, "secretKey": "hush", "bindAddress": "::1"})
+    result = run("proxy", "-c", file, "--port", 9999, "-p", namesrv="10.0.0.1:9876")
+    assert (result.returncode, result.stderr) == (0, "")
+    printed = result.stdout.splitlines()
+    assert {"namesrvAddr=10.0.0.1:9876", "grpcServerPort=9999", "bindAddress=::1", "secretKey=******"} <= set(printed)
+
+
 def test_an_unknown_key_is_a_warning_and_a_known_one_without_effect_another(tmp_path: Path) -> None:
     result = run("broker", "-c", conf(tmp_path, brokerNane="b", sendMessageThreadPoolNums=16), "-p")
     assert result.returncode == 0
@@ -117,6 +133,7 @@ def test_an_unknown_key_is_a_warning_and_a_known_one_without_effect_another(tmp_
         ("broker", "autoCreateTopicEnable", "yes", "true or false"),
         ("broker", "aclEnable", "perhaps", "true or false"),
         ("namesrv", "listenPort", "many", "a whole number from 0 to 65535"),
+        ("proxy", "grpcServerPort", "-1", "a whole number from 0 to 65535"),
     ],
 )
 def test_a_bad_value_names_key_value_and_what_is_allowed(
@@ -131,16 +148,31 @@ def test_a_bad_value_names_key_value_and_what_is_allowed(
 # ------------------------------------------------------------------------------------------------ what stops a start
 
 
-@pytest.mark.parametrize("command", ["namesrv", "broker", "up"])
+@pytest.mark.parametrize("command", ["namesrv", "broker", "up", "up for gRPC", "proxy"])
 def test_a_port_in_use_is_one_line(tmp_path: Path, taken_port: int, command: str) -> None:
     arguments = {
         "namesrv": ("--port", taken_port),
         "broker": ("-c", conf(tmp_path, listenPort=taken_port)),
         "up": ("--data-dir", tmp_path, "--namesrv-port", 0, "--broker-port", taken_port),
+        "up for gRPC": (*up_at(tmp_path), "--grpc-port", taken_port),
+        "proxy": ("-n", "127.0.0.1:1", "--port", taken_port),
     }[command]
-    result = run(command, *arguments, "--log-level", "error")
+    result = run(command.split()[0], *arguments, "--log-level", "error")
     assert (result.returncode, result.stdout) == (7, "")
     assert f":{taken_port}" in one_line(result.stderr)
+
+
+def test_a_proxy_without_a_name_server_is_one_line() -> None:
+    result = run("proxy")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "namesrvAddr" in one_line(result.stderr)
+
+
+def test_a_proxy_without_its_accounts_is_one_line(tmp_path: Path) -> None:
+    own = ("--set", "aclEnable=true", "--set", f"rocketmqHome={tmp_path}", "--log-level", "error")
+    result = run("proxy", "-n", "127.0.0.1:1", "--port", 0, *own)
+    assert result.returncode == 2
+    assert str(tmp_path / "conf" / "plain_acl.yml") in one_line(result.stderr)
 
 
 def test_a_locked_directory_is_one_line(tmp_path: Path) -> None:
@@ -216,3 +248,49 @@ def test_a_broker_started_before_its_name_server_registers_when_that_comes(tmp_p
         assert not is_registered(namesrv, "early")
         with started(tmp_path, "namesrv", "--port", namesrv.split(":")[1]):
             wait_until(lambda: is_registered(namesrv, "early"), 30, "the registration")
+
+
+# --------------------------------------------------------------------------------------------- clients of RocketMQ 5
+
+
+async def sent_and_received(grpc_address: str, topic: str = "greetings") -> list[bytes]:
+    """What a client of RocketMQ 5 gets back of the messages that it sends."""
+    async with channel(int(grpc_address.rpartition(":")[2])) as made:
+        client = Five(made)
+        await client.consume("greeters", topic)
+        waiting = asyncio.create_task(client.receive("greeters", topic, poll_s=20))  # a new group begins at the end
+        while not waiting.done():
+            assert (await client.send(topic, b"hello")).status.code == 20000
+            await asyncio.sleep(0.1)
+        return [one.body for one in await waiting][:1]
+
+
+def create_topic(namesrv: str) -> None:
+    result = run("topic", "create", "greetings", "--cluster", "DefaultCluster", "--queues", 1, "-n", namesrv)
+    assert result.returncode == 0, result.stderr
+
+
+def test_up_serves_clients_of_five(tmp_path: Path) -> None:
+    with started(tmp_path, "up", *up_at(tmp_path), "--grpc-port", 0) as process:
+        create_topic(address(process, "namesrv"))
+        assert asyncio.run(sent_and_received(address(process, "proxy"))) == [b"hello"]
+
+
+def test_up_serves_them_at_a_free_port_when_the_usual_one_is_taken(tmp_path: Path) -> None:
+    with suppress(OSError), socket.create_server(("127.0.0.1", 8081)) as usual:  # or it is taken already
+        usual.listen()
+        with started(tmp_path, "up", *up_at(tmp_path)) as process:
+            assert address(process, "proxy").rpartition(":")[2] not in ("", "8081")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_proxy_serves_a_cluster_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    with started(tmp_path, "up", *up_at(tmp_path), "--grpc-port", 0) as up:
+        names = address(up, "namesrv")
+        create_topic(names)
+        with started(tmp_path, "proxy", "-n", names, "--port", 0, "--log-level", "warning") as process:
+            assert asyncio.run(sent_and_received(address(process, "proxy"))) == [b"hello"]
+            process.signal(number)
+            assert process.wait(30) == 0
+            stalled = "event=loop_stalled"
+            assert [line for line in process.errors().splitlines() if stalled not in line] == []

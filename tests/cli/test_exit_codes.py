@@ -43,7 +43,8 @@ WRONG: dict[str, int] = {
     "pipeline nonsense": USAGE, "context add x -n": USAGE, "bench send --seconds nonsense": USAGE,
     "bench consume --seconds nonsense": USAGE, "bench latency --seconds nonsense": USAGE, "top --every nonsense": USAGE,
     "up --broker-port nonsense": USAGE, "host --count nonsense": USAGE, "exporter --port nonsense": USAGE,
-    "msg pending --limit nonsense": USAGE, "dashboard account x --role nonsense": USAGE,
+    "group in-flight g --limit nonsense": USAGE,
+    "msg recall nonsense": USAGE, "msg pending --limit nonsense": USAGE, "dashboard account x --role nonsense": USAGE,
     # What is not there
     "topic status unknown": NOT_FOUND, "topic route unknown": NOT_FOUND, "topic config unknown": NOT_FOUND,
     "topic clusters unknown": NOT_FOUND, "topic consumers unknown": NOT_FOUND, "topic stats unknown": NOT_FOUND,
@@ -159,6 +160,7 @@ NEITHER = {
     "acl set": "access control is off here; tests/interop/test_acl.py", "acl delete": "", "acl undo": "",
     "acl white set": "", "broker forbid-writing": "nobody is asked where writing is forbidden already",
     "broker allow-writing": "", "config apply": "as its parts", "config undo": "as its parts", "msg resume": "",
+    "msg recall": "tests/interop/test_timer_commands.py",
     "msg resend": "tests/interop/test_msg_commands.py", "namesrv config set": "", "offset undo": "", "topic undo": "",
 }  # fmt: skip
 """Changes that are not walked here. They are confirmed, as every change is that does not say otherwise."""

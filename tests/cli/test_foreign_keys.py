@@ -21,6 +21,7 @@ OURS = {
     "archiveGuard",
     "archiveGuardGroup",
     "archiveGuardTopics",
+    "autoCreateTopicMessageType",
     "autoCreatedGroupsMax",
     "autoCreatedTopicsMax",
     "bindAddress",
@@ -30,6 +31,11 @@ OURS = {
     "groupsMax",
     "haCopyWholeLog",
     "haSlaveAddresses",
+    "enableMixedMessageType",  # five of RocketMQ 5
+    "recallMessageEnable",
+    "timerCongestNumEachSlot",
+    "timerMaxDelaySec",
+    "timerWheelEnable",
     "rocketmq.broker.diskSpaceCleanForciblyRatio",  # RocketMQ reads these from the system properties of its JVM
     "rocketmq.broker.diskSpaceWarningLevelRatio",
     "rocketmq.broker.multiPathSplitter",
@@ -39,6 +45,7 @@ OURS = {
 
 TLS = {key for key in TlsOptions.table() if key.startswith("tls.")}  # system properties, too, or in a file of their own
 OURS |= TLS | ConnectionOptions.table().keys()
+OURS |= {"grpcServerPort", "maxDelayTimeMills"}  # of RocketMQ's proxy, whose work the broker does here
 
 BROKER = BrokerOptions.table().keys() | StoreOptions.table().keys() | TlsOptions.table().keys()
 BROKER |= ConnectionOptions.table().keys()

@@ -18,7 +18,9 @@ MODULES_MAX = 300
 HEAVY = ("asyncio", "msgspec", "pyspark", "rich", "uvloop", "orbitmq.broker", "orbitmq.namesrv", "orbitmq.store")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["up", "--help"], ["broker", "--help"], ["--version"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["up", "--help"], ["broker", "--help"], ["proxy", "--help"], ["--version"]]
+)
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     program = (
         "import sys\n"
@@ -44,6 +46,7 @@ def test_version() -> None:
         ("up", ["--data-dir", "--namesrv-port", "--broker-port", "-c"]),
         ("namesrv", ["-c", "--port", "-p", "--print-config"]),
         ("broker", ["-c", "-n", "-p", "--print-config"]),
+        ("proxy", ["-c", "-n", "--port", "--set", "-p", "--print-config"]),
     ],
 )
 def test_the_fixed_flags_are_there(command: str, flags: list[str]) -> None:

@@ -35,6 +35,7 @@ from orbitmq.client.outbox import Outbox
 from orbitmq.client.outbox.sync import Outbox as SyncOutbox
 from orbitmq.client.settings import PushSettings, TransactionSettings, options_of
 from orbitmq.client.sync_wrapper import run as run_there
+from orbitmq.message.timers import RecallHandle
 from tests.client.test_sync import FOR_THE_INSTANCE
 from tests.support.fake_system import BROKER, FakeSystem, fake_system
 from tests.support.loops import run
@@ -108,6 +109,7 @@ GOOD: dict[str, Callable[[], object]] = {
     "timestamp_ms": lambda: 0,
     "timeout": lambda: 0.1,
     "msg_id": lambda: "0" * 32,
+    "recall_handle": lambda: RecallHandle("T", "b", 1, "u").encode(),
     "key": lambda: "k",
     "namesrv_addr": lambda: "127.0.0.1:1",
     "hook": lambda: None,

@@ -58,6 +58,7 @@ KINDS = [
     client.LitePullConsumer,
     client.PullConsumer,
     client.PullSchedule,
+    client.SimpleConsumer,
 ]
 LOOP_FREE = {"start", "shutdown", "consume_directly"}  # the last is the instance's, not the application's
 ARGUMENTS: dict[str, Any] = {
@@ -74,7 +75,9 @@ ARGUMENTS: dict[str, Any] = {
     "expression": "*",
     "half": client.HalfMessage(Message("T", b"x"), None),  # type: ignore[arg-type]
     "state": client.LocalTransactionState.COMMIT_MESSAGE,
+    "seconds": 1.0,
     "queues": [QUEUE],
+    "recall_handle": "v1 T broker-a 0 0A",
     "listener": consumed,
 }
 

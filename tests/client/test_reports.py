@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orbitmq.client.reports import properties
-from orbitmq.client.settings import LitePullSettings, PullSettings, PushSettings, complete, options_of
+from orbitmq.client.settings import LitePullSettings, PullSettings, PushSettings, SimpleSettings, complete, options_of
 from orbitmq.wire.bodies import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
 
 MEMBER = ConsumerData(
@@ -18,7 +18,7 @@ MEMBER = ConsumerData(
 )
 
 
-@pytest.mark.parametrize("kind", [PushSettings, LitePullSettings, PullSettings])
+@pytest.mark.parametrize("kind", [PushSettings, LitePullSettings, PullSettings, SimpleSettings])
 def test_settings_are_told_and_secrets_are_not(kind: type[Any]) -> None:
     secrets = {name: f"hush-{name}" for name, option in options_of(kind).items() if option.secret}
     assert secrets.keys() >= {"secret_key", "security_token", "tls_key_password"}

@@ -17,6 +17,8 @@ from typing import NamedTuple
 import pytest
 from playwright.sync_api import Browser, Download, expect
 
+from orbitmq.client import Message
+from orbitmq.client.sync import SimpleConsumer
 from orbitmq.dashboard.routes import PageRoute
 from tests.support.browsers import DESKTOP, PHONE, Window, chromium
 from tests.support.dashboards import OrbitDashboard
@@ -201,6 +203,16 @@ def why(walker: Walker) -> None:
     walker.sees("given up")
     walker.follows("Dead letters")
     walker.is_at("Dead letters")
+
+
+@walk("groups/{group}/in-flight")
+def in_flight(walker: Walker) -> None:
+    walker.sees("No message is in flight")
+    with SimpleConsumer("pickers", walker.shop.name_server) as consumer:
+        consumer.subscribe(ORDERS)
+        assert consumer.receive(2, invisible=3600, timeout=PATIENCE_S)
+    walker.open("groups/pickers/in-flight")
+    walker.sees(re.compile(r"in (1 h|59 min)"))
 
 
 @walk(
@@ -469,9 +481,14 @@ def dead_letters_of(walker: Walker) -> None:
     walker.leaves()
 
 
-@walk("delayed")
+@walk("delayed", "delayed/{handle}/recall")
 def delayed(walker: Walker) -> None:
-    walker.sees(MAILS)
+    walker.shop.producer.send(Message(MAILS, b"not to be sent", keys=["regretted"], deliver_after=3600))
+    walker.open("delayed")
+    walker.sees("regretted")
+    walker.clicks("recall ")
+    walker.confirms()
+    walker.open("delayed")
     walker.follows("Browse the messages")
     walker.sees("later")
 
@@ -525,7 +542,7 @@ def tail_rows(walker: Walker) -> None:
 # ----------------------------------------------------------------------------------------------------------- pictures
 
 DOCS = Path(__file__).parents[2] / "docs"
-PICTURE_BYTES_MAX = 150_000
+PICTURE_BYTES_MAX = 200_000  # on a slow machine a page has more findings
 PICTURES = {
     "overview": "",
     "overview-phone": "",

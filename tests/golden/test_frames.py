@@ -144,6 +144,7 @@ EXTRA_FIELDS = {  # fields that Java adds outside the header class, or only in 5
     "SearchOffsetHeader": {"boundaryType"},
     "SearchOffsetResponseHeader": {"boundaryType"},
     "UpdateConsumerOffsetHeader": {"onlyForward"},
+    "CreateTopicHeader": {"attributes"},
 }
 UNUSED_FIELDS = {"SendMessageV2Header": {"bname"}}  # inherited in Java; this header says it as `n`
 ONLY_IN_5 = {

@@ -31,7 +31,7 @@ from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import encode_frame
 from orbitmq.wire.requests import RequestCode
-from tests.support.deviations import OWN_QUESTIONS, deviation
+from tests.support.deviations import OWN_FIELDS, OWN_QUESTIONS, deviation
 from tests.support.frames import Frame, files, frames
 from tests.support.live import Time, made_broker, running
 from tests.support.loops import LoopFactory, settle
@@ -237,6 +237,8 @@ class Replay:
 def lasting(command: Command) -> dict[str, Any]:
     """Header fields; those of the moment by their names alone."""
     fields: dict[str, Any] = dict(command.ext or {})
+    if command.is_response:
+        fields = {name: value for name, value in fields.items() if name not in OWN_FIELDS}
     if "properties" in fields:
         fields["properties"] = decode_properties(fields["properties"]) | {PUSH_REPLY_TIME: ""}
     return {name: "" if name in MOMENTARY else value for name, value in fields.items()}

@@ -224,6 +224,9 @@ def test_every_request_code_is_refused_or_taken_as_the_table_says(guarded: Syste
         RequestCode.HEART_BEAT: b'{"clientID":"c","consumerDataSet":[{"groupName":"somebody\'s","consumeType":'
         b'"CONSUME_PASSIVELY","subscriptionDataSet":[{"topic":"somebody\'s","subString":"*"}]}],"producerDataSet":[]}',
         RequestCode.LOCK_BATCH_MQ: b'{"clientId":"c","consumerGroup":"somebody\'s","mqSet":[]}',
+        RequestCode.QUERY_ASSIGNMENT: b'{"topic":"somebody\'s","consumerGroup":"somebody\'s"}',
+        RequestCode.BATCH_ACK_MESSAGE: b'{"acks":[{"c":"somebody\'s","t":"somebody\'s","so":0,"q":0,"rq":0,"pt":1,'
+        b'"it":1,"b":"AQ=="}]}',
         RequestCode.UNLOCK_BATCH_MQ: b'{"clientId":"c","consumerGroup":"somebody\'s","mqSet":[]}',
     }
     # CONSUME_MESSAGE_DIRECTLY needs a message of its own.

@@ -129,6 +129,24 @@ async def test_delayed_and_half_messages_are_counted_while_they_wait(tmp_path: P
     assert found.value("rocketmq_half_messages") == 2
 
 
+async def test_timer_messages_are_counted_while_they_wait_and_when_they_come(tmp_path: Path) -> None:
+    async with _system(tmp_path) as system:
+        timers = system.broker.timers
+        await until(lambda: timers.is_ready, "the start")
+        for delay_ms in (10, 10, 3_600_000):
+            await system.client.send("later", properties={"TIMER_DELAY_MS": str(delay_ms)})
+        await until(lambda: system.broker.store.max_offset("later", 0) == 2, "the first two")
+        found = await system.scrape()
+        assert found.value("rocketmq_timing_messages", topic="rmq_sys_wheel_timer") == 1
+        assert found.value("rocketmq_timer_dequeue_total", topic="later") == 2
+        assert found.value("rocketmq_timer_dequeue_latency_milliseconds") == 0
+        await timers.stop()
+        await system.client.send("later", properties={"TIMER_DELAY_MS": "1"})
+        timers.waiting_with(0)
+        await asyncio.sleep(0.05)
+        assert (await system.scrape()).value("rocketmq_timer_dequeue_latency_milliseconds") >= 40
+
+
 async def test_a_group_that_subscribes_something_else_by_now_has_no_lag_there(tmp_path: Path) -> None:
     async with _system(tmp_path) as system:
         await system.client.send("orders")

@@ -17,6 +17,7 @@ from orbitmq.lake.lakes import Lake
 from orbitmq.lake.manifest import LakeFile, QueueSpan
 from orbitmq.lake.message_files import merged
 from orbitmq.lake.storage import StorageLocation
+from orbitmq.message.topics import TIMER_TOPIC
 from orbitmq.pipeline.archive import ArchiveJob, published, source_options
 from orbitmq.pipeline.archive_stream import REPORTS, ArchiveReader, ArchiveSource, split_options
 from orbitmq.pipeline.lake_bodies import check_fit
@@ -101,7 +102,7 @@ def files(reader: ArchiveReader, partitions: list[InputPartition]) -> list[LakeF
 def test_topics_of_a_store_are_chosen_like_those_of_brokers(
     tmp_path: Path, options: dict[str, str], expected: set[str]
 ) -> None:
-    stored(tmp_path / "store", "orders", "pay-1", "%RETRY%g", "%DLQ%g", "SCHEDULE_TOPIC_XXXX")
+    stored(tmp_path / "store", "orders", "pay-1", "%RETRY%g", "%DLQ%g", "SCHEDULE_TOPIC_XXXX", TIMER_TOPIC)
     found = spans(tmp_path / "lake", path=str(tmp_path / "store"), **options)
     assert {(span.topic, span.first, span.last) for span in found} == {(topic, 0, 2) for topic in expected}
 

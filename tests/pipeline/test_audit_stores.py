@@ -19,7 +19,7 @@ from orbitmq.lake.formats import DELTA, open_lake
 from orbitmq.lake.message_files import LakeWriter
 from orbitmq.lake.storage import StorageLocation
 from orbitmq.message.properties import encode_properties
-from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRACE_TOPIC
+from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, TRACE_TOPIC
 from orbitmq.message.unit import body_crc
 from orbitmq.pipeline.audit import job
 from orbitmq.pipeline.audit.options import AuditJob
@@ -119,6 +119,26 @@ def traced(number: int, wait_ms: int, work_ms: int) -> str:
     return "".join(map(encode_record, records))
 
 
+def plant_timers(plant: Plant) -> None:
+    """Delivered, late, recalled, moved, overdue; and one that waits for its time."""
+
+    def timer(name: str, seconds_ago: int, **more: str) -> int:
+        due_ms = NOW_MS - 1000 * seconds_ago
+        told = {"REAL_TOPIC": "orders", "REAL_QID": "1", "TIMER_OUT_MS": str(due_ms - 1), "UNIQ_KEY": name, **more}
+        return plant.places[TIMER_TOPIC, 0, plant.put(TIMER_TOPIC, 0, b"timer", **told)]
+
+    timer("t-moved", 500)
+    moved = timer("t-delivered", 3000)
+    late = timer("t-late", 2500)
+    timer("t-recalled", 700)
+    timer("t-recalled", 700, TIMER_DEL_UNIQKEY="orders+t-recalled", TAGS="_RECALL_TAG_")
+    timer("t-moved", 500, TIMER_ROLL_TIMES="1")
+    timer("t-future", -900, TIMER_DELIVER_MS=str(NOW_MS + 900_000))
+    known = timer("t-after", 2800)
+    progress = {"known": known, "doneDueMs": NOW_MS - 2_000_000, "late": [late], "moved": moved}
+    plant.config("timerProgress.json", progress)
+
+
 @pytest.fixture(scope="module")
 def plant(tmp_path_factory: pytest.TempPathFactory) -> Plant:
     plant = Plant(tmp_path_factory.mktemp("audited") / "broker-a")
@@ -134,6 +154,7 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Plant:
     plant.put(HALF_TOPIC, 0, b"half", UNIQ_KEY="asked", TRANSACTION_CHECK_TIMES="2", **half)
     plant.put(OP_HALF_TOPIC, 0, b"1,17", TAGS="d")
 
+    plant_timers(plant)
     plant.until(1000)
     for number in range(30):
         plant.put("orders", 0, KEYS=f"hot k{number}" if number < 20 else f"k{number}")
@@ -228,10 +249,16 @@ def test_half_and_delayed_messages_are_overdue_when_their_time_has_passed(
     half = chosen(table(audited[2], "half"), "msgId", "group", "topic", "queueOffset", "seconds", "checks")
     assert half == {("open", "shop", "orders", 2, 4000, 0), ("asked", "shop", "orders", 5, 4000, 2)}
     delayed = chosen(table(audited[2], "delayed"), "msgId", "level", "queueOffset", "topic", "toQueue", "seconds")
-    assert delayed == {("d1", 3, 1, "orders", "1", 3990), ("d2", 3, 2, "orders", "1", 3990)}
+    assert delayed == {
+        ("d1", 3, 1, "orders", "1", 3990),
+        ("d2", 3, 2, "orders", "1", 3990),
+        ("t-late", None, 2, "orders", "1", 2500),
+        ("t-after", None, 7, "orders", "1", 2800),
+        ("t-moved", None, 5, "orders", "1", 500),
+    }
     figures = audited[1]["figures"]
     assert figures["half"] == {"undecided": 3, "overdue half messages": 2}
-    assert figures["delayed"] == {"waiting": 3, "overdue delayed messages": 2}
+    assert figures["delayed"] == {"waiting": 7, "overdue delayed messages": 5}
 
 
 def test_latencies_are_those_of_the_traces(audited: tuple[JobResult, dict[str, Any], Path]) -> None:

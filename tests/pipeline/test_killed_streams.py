@@ -19,7 +19,7 @@ ONCE = "effectively-once"
 SINKS = (ONCE, "lake", "parquet")
 
 
-@pytest.mark.timeout(900)  # a second session, and Spark's patience with late workers
+@pytest.mark.timeout(600)  # a second session, and Spark's patience with late workers
 def test_a_driver_that_is_killed_costs_and_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
     with Cluster() as cluster:
         server = cluster.namesrv_address

@@ -1,6 +1,8 @@
-"""kill -9 of a live broker under delayed messages and messages sent back: each that was acknowledged comes, none early.
+"""kill -9 of a live broker under delayed messages, messages sent back and timer messages: each that was acknowledged
+comes, none early.
 
-A kill may make some come twice: progress is only written down for deliveries that are on disk.
+A kill may make some come twice: progress is only written down for deliveries that are on disk. Timer messages come
+once: a start finds in the log what was delivered.
 """
 
 from __future__ import annotations
@@ -31,16 +33,18 @@ ROUNDS = 8
 SENDERS = 12
 QUEUES = 2
 LEVELS_MS = (1000, 2000)
-DELAYED, SOURCE, GROUP = "KilledDelays", "KilledSource", "killed-group"
+TIMES_MS = (300, 1700)
+DELAYED, TIMED, SOURCE, GROUP = "KilledDelays", "KilledTimers", "KilledSource", "killed-group"
 SEED = 20_260_001  # of kill times, levels and body sizes; printed with the counts
 PATIENCE_S = 30  # beyond the longest level: a condition that is not met after so long never will be
 
 
 @dataclass
 class Ledger:
-    """What the broker acknowledged: body -> delay level. Bodies are unique."""
+    """What the broker acknowledged: body -> delay level, of timer messages milliseconds. Bodies are unique."""
 
     delayed: dict[bytes, int] = field(default_factory=dict)
+    timed: dict[bytes, int] = field(default_factory=dict)
     returned: dict[bytes, int] = field(default_factory=dict)
     sent: int = 0
     target: int = 0
@@ -48,7 +52,7 @@ class Ledger:
 
     @property
     def size(self) -> int:
-        return len(self.delayed) + len(self.returned)
+        return len(self.delayed) + len(self.returned) + len(self.timed)
 
     def acknowledge(self, into: dict[bytes, int], body: bytes, level: int) -> None:
         into[body] = level
@@ -80,7 +84,13 @@ async def send_until_killed(address: str, ledger: Ledger, dice: random.Random) -
             level = dice.randrange(len(LEVELS_MS)) + 1
             body = b"%d:" % ledger.sent + dice.randbytes(dice.randrange(1, 1000))
             queue_id = dice.randrange(QUEUES)
-            if dice.random() < 0.5:
+            kind = dice.random()
+            if kind < 0.3:
+                delay_ms = dice.choice(TIMES_MS)
+                header = send_header(TIMED, queue_id, f"TIMER_DELAY_MS\x01{delay_ms}")
+                await send(remoting, address, header, body, timeout_ms=10_000)
+                ledger.acknowledge(ledger.timed, body, delay_ms)
+            elif kind < 0.65:
                 header = send_header(DELAYED, queue_id, f"DELAY\x01{level}")
                 await send(remoting, address, header, body, timeout_ms=10_000)
                 ledger.acknowledge(ledger.delayed, body, level)
@@ -128,7 +138,7 @@ async def read_all(remoting: Remoting, address: str, topic: str, queues: int) ->
     return found
 
 
-async def delivered(address: str, ledger: Ledger) -> tuple[list[Unit], list[Unit]]:
+async def delivered(address: str, ledger: Ledger) -> tuple[list[Unit], list[Unit], list[Unit]]:
     """Everything that came, once all that was acknowledged is among it or patience ends."""
     remoting = Remoting()
     deadline = time.monotonic() + PATIENCE_S + LEVELS_MS[-1] / 1000
@@ -136,9 +146,11 @@ async def delivered(address: str, ledger: Ledger) -> tuple[list[Unit], list[Unit
         while True:
             delayed = await read_all(remoting, address, DELAYED, QUEUES)
             returned = await read_all(remoting, address, retry_topic(GROUP), 1)
-            complete = not _missing(ledger.delayed, delayed) and not _missing(ledger.returned, returned)
+            timed = await read_all(remoting, address, TIMED, QUEUES)
+            pairs = ((ledger.delayed, delayed), (ledger.returned, returned), (ledger.timed, timed))
+            complete = not any(_missing(acknowledged, found) for acknowledged, found in pairs)
             if complete or time.monotonic() > deadline:
-                return delayed, returned
+                return delayed, returned, timed
             await asyncio.sleep(0.2)
     finally:
         await remoting.close()
@@ -168,25 +180,29 @@ def test_delayed_and_returned_messages_survive_kill_nine(tmp_path: Path, capsys:
             asyncio.run(load_and_kill(broker, ledger, dice, after_acks=dice.randrange(50, 1500)))
             assert (broker.store_dir / "abort").exists(), "the broker was killed, not stopped"
             broker.start()
-        delayed, returned = asyncio.run(delivered(broker.address, ledger))
-    for what, acknowledged, found in (("delayed", ledger.delayed, delayed), ("returned", ledger.returned, returned)):
+        delayed, returned, timed = asyncio.run(delivered(broker.address, ledger))
+    for what, acknowledged, found in (
+        ("delayed", ledger.delayed, delayed), ("returned", ledger.returned, returned), ("timed", ledger.timed, timed),
+    ):  # fmt: skip
         missing = _missing(acknowledged, found)
         assert not missing, f"{len(missing)} of {len(acknowledged)} acknowledged {what} messages never came"
         early = [
             unit
             for unit in found
-            if unit.body in acknowledged and unit.store_timestamp - unit.born_timestamp < _delay(acknowledged, unit)
+            if unit.body in acknowledged
+            and unit.store_timestamp - unit.born_timestamp < _delay_ms(acknowledged[unit.body], what)
         ]
         assert not early, f"{len(early)} {what} messages came before their time"
     assert {unit.reconsume_times for unit in returned} == {1}
+    assert _doubled(timed) == 0
     with capsys.disabled():
         print(
             f"\nseed {SEED}: {ROUNDS} kills, {ledger.sent} sent; "
             f"delayed {len(ledger.delayed)} acknowledged, {len(delayed)} delivered, {_doubled(delayed)} of them again; "
             f"sent back {len(ledger.returned)} acknowledged, {len(returned)} delivered, {_doubled(returned)} of them "
-            "again; 0 lost, 0 early"
+            f"again; timed {len(ledger.timed)} acknowledged, {len(timed)} delivered, 0 of them again; 0 lost, 0 early"
         )
 
 
-def _delay(acknowledged: dict[bytes, int], unit: Unit) -> int:
-    return LEVELS_MS[acknowledged[unit.body] - 1]
+def _delay_ms(level_or_ms: int, what: str) -> int:
+    return level_or_ms if what == "timed" else LEVELS_MS[level_or_ms - 1]

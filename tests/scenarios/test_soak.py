@@ -6,15 +6,32 @@ broken in `tests/bench/test_soak_checker.py`.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from operator import attrgetter
 
+import msgspec
 import pytest
 
 from bench.soak.campaign import TOPIC, Outcome, Settings, run
-from bench.soak.checker import Pair, check
+from bench.soak.checker import AGAIN, Pair, check
 from bench.soak.cluster import PAIRS
-from bench.soak.history import SEND_OK, Copied, Delivered, Fault, Probe, Progress, Promoted, Sent, Worked, of_kind
+from bench.soak.history import (
+    ACKED,
+    SEND_OK,
+    Copied,
+    Delivered,
+    Fault,
+    Popped,
+    Posted,
+    Probe,
+    Progress,
+    Promoted,
+    Sent,
+    Worked,
+    of_kind,
+)
+from bench.soak.popping import GRPC, REMOTING
 from bench.soak.report import lines
 
 # Among the first faults: a master that is frozen and replaced, one that dies for good, a worker that is ended.
@@ -40,6 +57,9 @@ def test_promises_are_kept_under_faults(outcome: Outcome, capsys: pytest.Capture
     assert of_kind(outcome.events, Probe)
     assert of_kind(outcome.events, Worked)
     assert len({one.member for one in of_kind(outcome.events, Delivered)}) > 1, "the group has several members"
+    assert {one.by for one in of_kind(outcome.events, Posted) if one.status} == {GRPC, REMOTING}
+    assert {one.by for one in of_kind(outcome.events, Popped) if one.fate == ACKED} == {GRPC, REMOTING}
+    assert any(one.times for one in of_kind(outcome.events, Popped)), "something was redelivered"
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
@@ -53,3 +73,19 @@ def test_one_message_less_in_what_is_left_would_be_found(outcome: Outcome, pair:
         logs[node] = replace(logs[node], rows=[row for row in logs[node].rows if row.key != last.key])
     verdict = check(outcome.events, PAIRS, logs, dict.fromkeys(("sync", "async")), TOPIC)
     assert any(text.startswith(f"lost: {last.key} ") for text in verdict.violations)
+
+
+@pytest.mark.parametrize("by", [GRPC, REMOTING])
+def test_a_delivery_by_pop_less_or_more_would_be_found(outcome: Outcome, by: str) -> None:
+    """Of the last message that was acknowledged at once: nobody knows of its delivery, or it comes once more."""
+    popped = of_kind(outcome.events, Popped)
+    posted = {one.key for one in of_kind(outcome.events, Posted) if one.status == SEND_OK}
+    counts = Counter(one.key for one in popped)
+    own = (one for one in popped if one.by == by and one.fate == ACKED and one.key in posted and counts[one.key] == 1)
+    last = max(own, key=attrgetter("at"))
+    differences = dict.fromkeys(("sync", "async"))
+    less = check([one for one in outcome.events if one is not last], PAIRS, outcome.logs, differences, TOPIC)
+    assert any(text.startswith(f"never popped: {last.key} ") for text in less.violations)
+    second = msgspec.structs.replace(last, popped=last.due, at=last.due, decided=last.due)
+    more = check([*outcome.events, second], PAIRS, outcome.logs, differences, TOPIC)
+    assert any(text.startswith(f"{AGAIN}: {last.key} ") for text in more.violations)

@@ -8,10 +8,8 @@ Each history has six lives; the stores and the disks that break a promise on pur
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -28,35 +26,17 @@ from orbitmq.store.index import recovery as index_recovery
 from orbitmq.store.index.recovery import IndexRecovery
 from orbitmq.store.options import ASYNC_FLUSH, SYNC_FLUSH
 from orbitmq.store.queues import ConsumeQueues
-from tests.support.crashes import History, SimulatedStore
+from tests.support.crashes import History, SimulatedStore, counts_of
 from tests.support.power import PowerDisk, PowerFile
 
 LIVES = 6
-MEMORY = Path("/dev/shm")  # real files, but nobody waits for a real disk
 HISTORIES_TO_BE_CAUGHT = 150
 
 
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="power-", dir=MEMORY if MEMORY.is_dir() else None))
-    yield made
-    shutil.rmtree(made)
-
-
-def counts_of(directory: Path, seeds: range, **kind: Any) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for seed in seeds:
-        place = directory / str(seed)
-        place.mkdir()
-        history = History(place, seed, **kind)
-        try:
-            history.run(LIVES)
-        except BaseException as error:
-            error.add_note(f"seed {seed} of {kind}")
-            raise
-        found += history.counts
-        shutil.rmtree(place)
-    return found
+def live(place: Path, seed: int, **kind: Any) -> Counter[str]:
+    history = History(place, seed, **kind)
+    history.run(LIVES)
+    return history.counts
 
 
 KINDS: dict[str, tuple[range, dict[str, Any]]] = {
@@ -75,7 +55,7 @@ KINDS: dict[str, tuple[range, dict[str, Any]]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_power_cut_takes_what_was_promised(directory: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
     seeds, options = KINDS[kind]
-    counts = counts_of(directory, seeds, **options)
+    counts = counts_of(directory, seeds, partial(live, **options))
     with capsys.disabled():
         print(f"\n{kind}: {dict(counts)}")
     assert counts["crashes"] + counts["kills"] == LIVES * len(seeds)
@@ -209,7 +189,7 @@ BROKEN: dict[str, dict[str, Any]] = {
 def test_a_broken_promise_is_found(directory: Path, capsys: pytest.CaptureFixture[str], fault: str) -> None:
     for seed in range(HISTORIES_TO_BE_CAUGHT):
         try:
-            counts_of(directory, range(seed, seed + 1), **BROKEN[fault])
+            counts_of(directory, range(seed, seed + 1), partial(live, **BROKEN[fault]))
         except AssertionError as error:
             with capsys.disabled():
                 print(f"\n{fault}: found by history {seed}: {error}")

@@ -10,8 +10,10 @@ from orbitmq.wire.requests import RequestCode
 
 OWN_QUESTIONS = SerializeType.JSON  # RocketMQ asks clients in what it was started with; every client reads JSON
 
-OWN_FIELDS = {"boundaryType"}
-"""Of answers: RocketMQ does not say which boundary it has found, and 4.9 finds none."""
+OWN_FIELDS = {"boundaryType", "transactionId"}
+"""Of answers: RocketMQ does not say which boundary it has found, and 4.9 finds none. Only 5.x tells the id of a
+transaction.
+"""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Tests that hold for both systems take either. Knows the command line and nothing
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,14 @@ from tests.support.process import ChildProcess, Daemon, accepts, free_port, writ
 from tests.support.registration import is_registered
 
 ORBITMQ = Path(sys.executable).with_name("orbitmq")
+
+
+def form_started() -> str:
+    """The form of the brokers that are started here, for reports. They run in directories of their own, where a
+    relative PYTHONPATH leads nowhere.
+    """
+    printed = subprocess.run([ORBITMQ, "--version"], capture_output=True, text=True, check=True, cwd="/").stdout
+    return "compiled, as it is installed" if "(compiled)" in printed else "interpreted"
 
 
 def _broker_properties(broker: OrbitBroker | OrbitUp, config: dict[str, object]) -> dict[str, object]:
@@ -84,10 +93,11 @@ class OrbitBroker(Daemon):
 class OrbitUp(Daemon):
     """`orbitmq up`: name server and broker in one process; keyword arguments as for OrbitBroker.
 
-    `program` is what stands for `orbitmq` in the command line.
+    `program` is what stands for `orbitmq` in the command line, `more_arguments` are further words of it.
     """
 
     program: Sequence[object] = (ORBITMQ,)
+    more_arguments: Sequence[object] = ()
 
     def __init__(
         self,
@@ -109,7 +119,24 @@ class OrbitUp(Daemon):
     def _launch(self) -> ChildProcess:
         path = write_properties(self.home / "broker.conf", _broker_properties(self, self._config))
         ports = ("--namesrv-port", self._namesrv_port, "--broker-port", self.port)
-        return _launch(self, "up", "--data-dir", self.home, *ports, "-c", path, program=self.program)
+        words = ("up", "--data-dir", self.home, *ports, "-c", path, *self.more_arguments)
+        return _launch(self, *words, program=self.program)
 
     def _is_ready(self, process: ChildProcess) -> bool:
         return accepts(self.port) and is_registered(self.namesrv_address, self.name)
+
+
+class OrbitProxy(Daemon):
+    """`orbitmq proxy` in front of the cluster of `namesrv`; keyword arguments as for OrbitBroker."""
+
+    def __init__(self, namesrv: str, **config: object) -> None:
+        super().__init__(free_port(), None)
+        self.namesrv_address = namesrv
+        self._config = config
+
+    def _launch(self) -> ChildProcess:
+        path = write_properties(self.home / "proxy.conf", self._config)
+        return _launch(self, "proxy", "-c", path, "-n", self.namesrv_address, "--port", self.port)
+
+    def _is_ready(self, process: ChildProcess) -> bool:
+        return accepts(self.port)

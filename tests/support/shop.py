@@ -65,6 +65,7 @@ class Shop:
                 self.name_server,
                 name=name,
                 aclEnable="true",
+                recallMessageEnable="true",
                 mappedFileSizeCommitLog=16 << 20,
                 mappedFileSizeConsumeQueue=20 * 3000,
                 maxHashSlotNum=1000,

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.schedule import entry_codes
+from orbitmq.broker.timers.accepting import TimerAcceptance
+from orbitmq.broker.topics import Topics
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from orbitmq.message.unit import INT32, Unit, decode_unit
 from orbitmq.runtime.clock import ManualClock
@@ -38,6 +41,14 @@ def small_options(root: Path, **changes: Any) -> StoreOptions:
 
 
 CODES = entry_codes(parse_delay_levels(DEFAULT_DELAY_LEVELS))
+
+
+def no_timers(store: MessageStore, clock: ManualClock) -> TimerAcceptance:
+    """Of a broker that takes no timer messages."""
+    options = BrokerOptions.parse({"timerWheelEnable": "false"})
+    return TimerAcceptance(
+        store, Topics(store.options.root, options, clock, lambda _: None), options, clock, lambda _: 0
+    )
 
 
 def open_store(

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 
 from orbitmq.dashboard import pages
 from orbitmq.dashboard.routes import PAGES, PageRoute
+from orbitmq.message.timers import RecallHandle
 from tests.support import shop as shops
 from tests.support.shop import Shop
 
@@ -40,6 +41,7 @@ def samples(shop: Shop) -> dict[str, str]:
         "group": shops.MAILER,
         "id": shop.places[0],
         "client": shop.client_id,
+        "handle": RecallHandle(shops.ORDERS, "broker-a", 1, "0" * 32).encode(),
     }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -15,8 +17,11 @@ from orbitmq.errors import BrokerError, ClientError, ConfigurationError, Invalid
 from orbitmq.testing import Cluster, Kind
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.requests import RequestCode
+from orbitmq.wire.v2.enums import Code
+from tests.support.five import Five, channel
 from tests.support.process import wait_until
 
+T = TypeVar("T")
 PATIENCE_SECONDS = 30
 SUCCESS, LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
 
@@ -272,3 +277,61 @@ def test_a_cluster_can_be_one_that_wants_encrypted_connections() -> None:
         with Producer("p", cluster.namesrv_address) as producer, pytest.raises(OrbitMQError):
             producer.send(Message("T", b"x"))
         assert cluster.message_count("T") == 1
+
+
+def test_a_client_of_five_sends_and_receives_and_sees_the_clock() -> None:
+    with Cluster(brokers=2, grpc=True) as cluster:
+        cluster.create_topic("Orders", 1)
+        cluster.create_topic("Reminders", 1, message_type="DELAY")
+
+        async def at_once(client: Five) -> list[bytes]:
+            await client.consume("readers", "Orders")
+            waiting = asyncio.create_task(client.receive("readers", "Orders", poll_s=20, broker="broker-a"))
+            while not waiting.done():  # a new group begins at the end
+                assert (await client.send("Orders", b"x")).status.code == Code.OK
+                await asyncio.sleep(0.02)
+            return [one.body for one in await waiting]
+
+        async def later(client: Five) -> None:
+            due_ms = round(time.time() * 1000) + 7_200_000
+            answer = await client.send("Reminders", b"remind me", delivery_ms=due_ms)
+            assert answer.status.code == Code.OK
+
+        async def run(work: Callable[[Five], Awaitable[T]]) -> T:
+            async with channel(int(cluster.grpc_address.rpartition(":")[2])) as made:
+                return await work(Five(made))
+
+        assert set(asyncio.run(run(at_once))) == {b"x"}
+        asyncio.run(run(later))
+        assert cluster.message_count("Reminders") == 0
+        cluster.advance(7200)
+        wait_until(lambda: cluster.message_count("Reminders") == 1, PATIENCE_SECONDS, "the reminder")
+
+
+def test_faults_reach_a_client_of_five() -> None:
+    async def codes(cluster: Cluster) -> list[int]:
+        async with channel(int(cluster.grpc_address.rpartition(":")[2])) as made:
+            client = Five(made)
+            cluster.refuse("send", ResponseCode.SYSTEM_BUSY)
+            found = [(await client.send("Orders", b"x")).status.code for _ in range(2)]
+            await asyncio.to_thread(cluster.kill)
+            found.append((await client.send("Orders", b"x")).status.code)
+            await asyncio.to_thread(cluster.restart)
+            return [*found, (await client.send("Orders", b"x")).status.code]
+
+    with Cluster(grpc=True) as cluster:
+        cluster.create_topic("Orders", 1)
+        refused, stored, lost, again = asyncio.run(codes(cluster))
+        assert (refused, stored, again) == (Code.TOO_MANY_REQUESTS, Code.OK, Code.OK)
+        assert lost == Code.INTERNAL_SERVER_ERROR
+        assert cluster.message_count("Orders") == 2
+
+
+def test_a_cluster_without_grpc_says_so() -> None:
+    with Cluster() as cluster:
+        with pytest.raises(InvalidStateError, match="grpc=True"):
+            _ = cluster.grpc_address
+        with pytest.raises(ConfigurationError, match="message type 'ordered' is none of"):
+            cluster.create_topic("T", message_type="ordered")
+    with pytest.raises(InvalidStateError, match="not started"):
+        _ = Cluster(grpc=True).grpc_address

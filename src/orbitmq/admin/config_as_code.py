@@ -21,6 +21,7 @@ from orbitmq.admin.topics import TopicType
 from orbitmq.errors import Conflict, NotFound, OrbitMQError
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.flags import perm_text
+from orbitmq.message.topic_types import MESSAGE_TYPE
 from orbitmq.message.topics import ORDER_NAMESPACE, check_consumer_group, check_topic
 from orbitmq.operations.groups import create_group
 from orbitmq.operations.kv import kv_table
@@ -103,7 +104,13 @@ async def _plan_topics(session: Session, entries: Iterable[TopicEntry], *, prune
         if topics.type_of(entry.name, system) is TopicType.SYSTEM:
             raise Conflict(f"{entry.name} is a topic of the system", "remove it from the document")
         wanted = topic_changes.wanted_of(
-            None, entry.read_queues, entry.write_queues, entry.perm, entry.unit, entry.unit_subscribed
+            None,
+            entry.read_queues,
+            entry.write_queues,
+            entry.perm,
+            entry.unit,
+            entry.unit_subscribed,
+            entry.message_type,
         )
         one = Plan("topic")
         lost: dict[Node, TopicConfig] = {}
@@ -140,7 +147,8 @@ def _topic(
     async def read_back() -> Value:
         return topic_changes.plain_config(await current.of(node, after.name))  # type: ignore[arg-type]
 
-    make = partial(session.request, create_topic, node, after)
+    known = {} if before is None else before.attributes
+    make = partial(session.request, create_topic, node, after, known=known)
     action = "create topic" if before is None else "alter topic"
     step = Step(str(node), action, after.name, topic_changes.plain_config(before), topic_changes.plain_config(after))
     return Change(step, make, read_back)
@@ -262,6 +270,7 @@ async def _topic_entries(session: Session, tables: Tables[TopicConfig]) -> list[
                     bool(config.sys_flag & 1) or None,
                     bool(config.sys_flag & 2) or None,
                     orders.get(name),
+                    config.attributes.get(MESSAGE_TYPE),
                     brokers,
                 )
             )

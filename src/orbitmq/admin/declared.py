@@ -42,6 +42,8 @@ class TopicEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
     unit_subscribed: bool | None = None
     order: str | None = None
     """Its order setting, `broker-a:4;broker-b:4`."""
+    message_type: str | None = None
+    """`NORMAL`, `FIFO`, `DELAY`, `TRANSACTION`, `MIXED`."""
     brokers: list[str] = []
 
 
@@ -57,6 +59,7 @@ class GroupEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
     broker_id: int | None = None
     which_broker_when_consume_slowly: int | None = None
     notify_consumer_ids_changed_enable: bool | None = None
+    consume_message_orderly: bool | None = None
     brokers: list[str] = []
 
     def rules(self) -> dict[str, Any]:

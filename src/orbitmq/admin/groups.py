@@ -103,6 +103,8 @@ class GroupRules(Struct, frozen=True, rename="camel"):
     which_broker_when_consume_slowly: int
     """The slave that serves groups with a long lag."""
     notify_consumer_ids_changed_enable: bool
+    consume_message_orderly: bool = False
+    """Whether 5.x clients consume in order; other clients decide themselves."""
 
 
 # The rules that can be given: the name on the wire -> the attribute of the noun.
@@ -115,6 +117,7 @@ RULES: Mapping[str, str] = {
     "broker_id": "broker_id",
     "which_broker_when_consume_slowly": "broker_id_when_slow",
     "notify_consumer_ids_changed_enable": "notify_consumer_ids_changed",
+    "consume_message_orderly": "consume_orderly",
 }
 
 
@@ -495,6 +498,8 @@ def _add_deletion(
     rules, stored = plan.undo["rules"], plan.undo["offsets"]
     if isinstance(rules, dict) and group is not None:
         rules[node.name] = plain_rules(group)
+        if with_rules(SubscriptionGroup(name), rules[node.name]) != group:
+            plan.warnings.append(f"{node.name} has settings of 5.x clients for it that the undo file does not keep")
     if isinstance(stored, list) and offsets:
         stored += [
             {"topic": topic, "brokerName": node.name, "queueId": queue_id, "offset": offset}

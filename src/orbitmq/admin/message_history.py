@@ -18,8 +18,9 @@ from orbitmq.admin.envelope import rfc3339
 from orbitmq.admin.traces import Trace, Traced
 from orbitmq.admin.tracks import Track, TrackKind
 from orbitmq.message.model import MessageExt
+from orbitmq.message.pop import retry_group
 from orbitmq.message.properties import DELAY, REAL_TOPIC
-from orbitmq.message.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
+from orbitmq.message.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 
 
 class MessageState(StrEnum):
@@ -56,6 +57,8 @@ class GroupState(StrEnum):
     DEAD = "dead"
     OFFLINE = "offline"
     """No member is online and the group has not consumed it yet."""
+    IN_FLIGHT = "inFlight"
+    """It was delivered, and is redelivered unless it is acknowledged in time."""
     PULLED = "pulled"
     """Its members pull by themselves: that the group's offset is further on proves nothing."""
     UNKNOWN = "unknown"
@@ -198,7 +201,7 @@ def _state(facts: Facts) -> MessageState:
         return MessageState.DELAYED
     if facts.half and facts.half.state is not HalfState.DECIDED and not _is_abandoned(facts):
         return MessageState.PENDING
-    if facts.retries or facts.dead or any(_group(one.message) for one in facts.delayed):
+    if facts.retries or facts.dead or any(_group(facts, one.message) for one in facts.delayed):
         return MessageState.COPIES
     if facts.given_up:
         return MessageState.GIVEN_UP
@@ -233,7 +236,7 @@ def _is_abandoned(facts: Facts) -> bool:
 
 
 def _waiting_delay(facts: Facts) -> Delayed | None:
-    own = [one for one in facts.delayed if not _group(one.message)]
+    own = [one for one in facts.delayed if not _group(facts, one.message)]
     return next((one for one in reversed(own) if one.is_delivered is not True), None)
 
 
@@ -250,7 +253,7 @@ def _now(facts: Facts, state: MessageState) -> MessageExt | None:
         MessageState.DELAYED: waiting.message if waiting else None,
         MessageState.GIVEN_UP: facts.given_up[-1] if facts.given_up else None,
         MessageState.COPIES: _newest(
-            [*facts.retries, *facts.dead, *(one.message for one in facts.delayed if _group(one.message))]
+            [*facts.retries, *facts.dead, *(one.message for one in facts.delayed if _group(facts, one.message))]
         ),
     }
     return choices.get(state, facts.half.message if facts.half else None)
@@ -263,9 +266,11 @@ def _newest(messages: Sequence[MessageExt]) -> MessageExt | None:
 # ------------------------------------------------------------------------------------------------------------- groups
 
 
-def _group(message: MessageExt) -> str | None:
+def _group(facts: Facts, message: MessageExt) -> str | None:
     """The group whose retry or dead letter a record is."""
-    topic = message.properties.get(REAL_TOPIC, "") if message.topic == SCHEDULE_TOPIC else message.topic
+    if message.topic.startswith(RETRY_PREFIX):
+        return retry_group(message, facts.topic)
+    topic = message.properties.get(REAL_TOPIC, "") if message.topic in (SCHEDULE_TOPIC, TIMER_TOPIC) else message.topic
     prefix = next((one for one in (RETRY_PREFIX, DLQ_PREFIX) if topic.startswith(one)), None)
     return topic.removeprefix(prefix) if prefix else None
 
@@ -274,14 +279,14 @@ def group_histories(facts: Facts) -> list[GroupHistory]:
     """The state of the message in each group, in the order of their names."""
     tracks = {track.group: track for track in facts.tracks}
     records = [*facts.retries, *facts.dead, *(one.message for one in facts.delayed)]
-    names = {*tracks, *(name for one in records if (name := _group(one)))}
+    names = {*tracks, *(name for one in records if (name := _group(facts, one)))}
     return [_group_history(facts, name, tracks.get(name)) for name in sorted(names)]
 
 
 def _group_history(facts: Facts, group: str, track: Track | None) -> GroupHistory:
-    retries = [one for one in facts.retries if _group(one) == group]
-    dead = _newest([one for one in facts.dead if _group(one) == group])
-    delayed = [one for one in facts.delayed if _group(one.message) == group]
+    retries = [one for one in facts.retries if _group(facts, one) == group]
+    dead = _newest([one for one in facts.dead if _group(facts, one) == group])
+    delayed = [one for one in facts.delayed if _group(facts, one.message) == group]
     waiting = next((one for one in reversed(delayed) if one.is_delivered is not True), None)
     tries = [*retries, *(one.message for one in delayed)]
     times = max((one.reconsume_times for one in tries), default=0)
@@ -344,6 +349,9 @@ def _track_state(track: Track | None) -> tuple[GroupState, str]:
             if track.passed:
                 return GroupState.CONSUMED, f"passed by {group}, which is offline now"
             return GroupState.OFFLINE, f"{not_yet}, which is offline"
+        case TrackKind.IN_FLIGHT:
+            again = "" if track.redelivered_at_ms is None else f", to be redelivered at {_at(track.redelivered_at_ms)}"
+            return GroupState.IN_FLIGHT, f"delivered to {group}, not acknowledged yet{again}"
         case TrackKind.PULL:
             passed = "has passed it" if track.passed else "has not passed it"
             return GroupState.PULLED, f"{group} pulls by itself, and its offset {passed}"
@@ -387,8 +395,10 @@ def _stored(facts: Facts) -> str:
 def _delayed(facts: Facts) -> str:
     one = _waiting_delay(facts)
     assert one is not None, "the state says so"
-    level = one.message.properties.get(DELAY, "unknown")
     due = _due(one.due_ms, facts.now_ms)
+    if one.message.topic == TIMER_TOPIC:
+        return f"It waits for the time its sender named ({due}) and is delivered to {facts.topic} then"
+    level = one.message.properties.get(DELAY, "unknown")
     return f"It waits for its delay (level {level}, {due}) and is delivered to {facts.topic} then"
 
 
@@ -473,43 +483,45 @@ def _born(facts: Facts) -> list[Event]:
 
 def _store_events(facts: Facts) -> Iterable[Event]:
     for half in facts.half_messages[:1]:
-        yield _stored_event(half, "prepared", "prepared as a half message")
+        yield _stored_event(facts, half, "prepared", "prepared as a half message")
     for half in facts.half_messages[1:]:
-        yield _stored_event(half, "checked", "its producer was sent a transaction check")
+        yield _stored_event(facts, half, "checked", "its producer was sent a transaction check")
     if facts.half and _state(facts) is MessageState.ROLLED_BACK:
         yield Event(at_ms=None, kind="rolledBack", text="rolled back", source="store")
     for given_up in facts.given_up:
-        yield _stored_event(given_up, "givenUp", "given up: its producer never decided")
+        yield _stored_event(facts, given_up, "givenUp", "given up: its producer never decided")
     for one in facts.delayed:
-        yield from _delay_events(one)
+        yield from _delay_events(facts, one)
     for copy in facts.copies:
         is_committed = bool(copy.prepared_transaction_offset)
         yield _stored_event(
-            copy, "committed" if is_committed else "stored", "committed into" if is_committed else "stored in"
+            facts, copy, "committed" if is_committed else "stored", "committed into" if is_committed else "stored in"
         )
     for retry in facts.retries:
-        text = f"retry {retry.reconsume_times} was delivered to {_group(retry)} in"
-        yield _stored_event(retry, "retry", text)
+        text = f"retry {retry.reconsume_times} was delivered to {_group(facts, retry)} in"
+        yield _stored_event(facts, retry, "retry", text)
     for dead in facts.dead:
-        yield _stored_event(dead, "dead", f"given up by {_group(dead)}: dead letter in")
+        yield _stored_event(facts, dead, "dead", f"given up by {_group(facts, dead)}: dead letter in")
 
 
-def _delay_events(one: Delayed) -> Iterable[Event]:
-    group, level = _group(one.message), one.message.properties.get(DELAY, "unknown")
+def _delay_events(facts: Facts, one: Delayed) -> Iterable[Event]:
+    group = _group(facts, one.message)
     what = f"{group} sent it back, retry {one.message.reconsume_times}" if group else "delayed"
-    yield _stored_event(one.message, "delayed", f"{what} (level {level})", with_place=False)
+    if one.message.topic != TIMER_TOPIC:
+        what = f"{what} (level {one.message.properties.get(DELAY, 'unknown')})"
+    yield _stored_event(facts, one.message, "delayed", what, with_place=False)
     if one.is_delivered is not True:
         text = f"due: retry of {group}" if group else "due: delivered to its topic"
         yield Event(at_ms=one.due_ms, kind="due", text=text, source="store", group=group)
 
 
-def _stored_event(message: MessageExt, kind: str, text: str, *, with_place: bool = True) -> Event:
+def _stored_event(facts: Facts, message: MessageExt, kind: str, text: str, *, with_place: bool = True) -> Event:
     return Event(
         at_ms=message.store_timestamp,
         kind=kind,
         text=f"{text} {_where(message)}" if with_place else text,
         source="store",
-        group=_group(message),
+        group=_group(facts, message),
         place=f"{message.topic}/{message.broker_name}/{message.queue_id}@{message.queue_offset}",
         offset_msg_id=message.offset_msg_id,
     )

@@ -30,6 +30,7 @@ class MessageDefaults:
     keys: Sequence[str] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     delay_level: int = 0
+    deliver_after_s: float | None = None
     ordering_key: str | None = None
     queue: tuple[str, int] | None = None
 
@@ -49,7 +50,7 @@ def draft(common: MessageDefaults, body: str) -> tuple[Message, str | None]:
         raise ConfigurationError("give the topic")
     made = Message(
         common.topic, body.encode(errors=NO_TEXT), tags=common.tags, keys=common.keys, delay_level=common.delay_level,
-        properties=common.properties,
+        deliver_after=common.deliver_after_s, properties=common.properties,
     )  # fmt: skip
     return _checked(made, common.ordering_key)
 
@@ -76,6 +77,7 @@ def draft_of_json(common: MessageDefaults, line: str) -> tuple[Message, str | No
         "tags": common.tags,
         "keys": list(common.keys) or None,
         "delayLevel": common.delay_level or None,
+        "deliverAfterSeconds": common.deliver_after_s,
         "orderingKey": common.ordering_key,
     }
     said = {name: value for name, value in fields.items() if value not in (None, [])}

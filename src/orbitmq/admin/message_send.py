@@ -36,6 +36,13 @@ from orbitmq.message.properties import (
     RESERVED,
     RETRY_TOPIC,
     TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TIMER_DEQUEUE_MS,
+    TIMER_ENQUEUE_MS,
+    TIMER_OUT_MS,
+    TIMER_ROLL_TIMES,
     UNIQ_KEY,
     WAIT,
     encode_properties,
@@ -47,8 +54,15 @@ from orbitmq.wire.bodies import ConsumeResult
 from orbitmq.wire.codes import ResponseCode
 
 PRODUCER_GROUP = "orbitmq-admin"
-SENDABLE = ("topic", "body", "tags", "keys", "properties", "delayLevel", "orderingKey", "flag")
+SENDABLE = (
+    "topic", "body", "tags", "keys", "properties", "delayLevel", "deliverAfterSeconds", "orderingKey", "flag",
+)  # fmt: skip
 """The fields of a JSON line that are used; other fields of a shown message are ignored."""
+BROKERS_OWN = RESERVED | {
+    TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, TIMER_OUT_MS, TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS,
+    TIMER_ROLL_TIMES,
+}  # fmt: skip
+"""Properties of a shown message that do not belong to the application."""
 INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
 _TRANSACTIONAL = ("TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "__transactionId__")
 
@@ -64,6 +78,8 @@ class Sent(Struct, frozen=True, rename="camel", kw_only=True):
     offset_msg_id: str
     result: str
     """SEND_OK, or what was not confirmed: FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE."""
+    recall_handle: str | None = None
+    """For `msg recall`, if it waits for a time of its own."""
 
 
 class Outlet:
@@ -112,6 +128,7 @@ class Outlet:
             msg_id=packed.msg_id,
             offset_msg_id=reply.offset_msg_id,
             result=result,
+            recall_handle=reply.recall_handle,
         )
 
     def _new_id(self) -> str:
@@ -152,8 +169,8 @@ def message_of_json(fields: Mapping[str, Any], topic: str | None = None) -> tupl
     name = topic or fields.get("topic")
     if not isinstance(name, str):
         raise MessageIllegal("the line has no topic, and there is no default")
-    own = {str(key): str(value) for key, value in (properties or {}).items() if key not in RESERVED}
-    ordering_key, tags = fields.get("orderingKey"), fields.get("tags")
+    own = {str(key): str(value) for key, value in (properties or {}).items() if key not in BROKERS_OWN}
+    ordering_key, tags, seconds = fields.get("orderingKey"), fields.get("tags"), fields.get("deliverAfterSeconds")
     try:
         made = Message(
             name,
@@ -162,10 +179,11 @@ def message_of_json(fields: Mapping[str, Any], topic: str | None = None) -> tupl
             keys=keys if isinstance(keys, str) else list(map(str, keys or ())),
             flag=int(fields.get("flag") or 0),
             delay_level=int(fields.get("delayLevel") or 0),
+            deliver_after=None if seconds is None else float(seconds),
             properties=own,
         )
     except (TypeError, ValueError) as error:
-        raise MessageIllegal(f"flag and delayLevel must be numbers: {error}") from error
+        raise MessageIllegal(f"flag, delayLevel and deliverAfterSeconds must be numbers: {error}") from error
     if not INT_MIN <= made.flag <= INT_MAX:
         raise MessageIllegal(f"flag must fit into 32 bits: {made.flag}")
     return made, None if ordering_key is None else str(ordering_key)

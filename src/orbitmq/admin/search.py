@@ -18,15 +18,18 @@ from orbitmq.admin.results import Failure, Result, failure_of
 from orbitmq.admin.runtime import parse
 from orbitmq.admin.session import Session
 from orbitmq.admin.traces import trace
-from orbitmq.admin.tracks import consumer_offsets, groups_of, tracks
+from orbitmq.admin.tracks import consumer_offsets, groups_of, in_flight_until, tracks
 from orbitmq.errors import AdminError, NotFound, OrbitMQError
 from orbitmq.message.model import MessageExt, MessageQueue
+from orbitmq.message.pop import pop_retry_topic, retry_group
 from orbitmq.message.properties import REAL_TOPIC
+from orbitmq.message.timers import due_ms as timer_due_ms
 from orbitmq.message.topics import (
     DLQ_PREFIX,
     HALF_TOPIC,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
+    TIMER_TOPIC,
     TRACE_TOPIC,
     TRANSACTION_CHECK_MAX_TOPIC,
     dlq_topic,
@@ -46,7 +49,7 @@ LOOKS_MAX = 2
 """Retries of a decision that changes while it is read."""
 GROUPS_MAX = 200
 """Limit of groups whose retries and dead letters are searched."""
-BROKERS_OWN = (HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_CHECK_MAX_TOPIC)
+BROKERS_OWN = (HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, TRANSACTION_CHECK_MAX_TOPIC)
 """Where messages wait before they come into their topic."""
 
 
@@ -176,8 +179,10 @@ async def _facts(
     records = oldest_first(seeds)
     try:
         records = await _settled(session, facts, records, found)
-        facts.delayed = [await _delayed(session, one, records) for one in records if one.topic == SCHEDULE_TOPIC]
-        facts.retries_passed = await _passed(session, facts.retries)
+        facts.delayed = [
+            await _delayed(session, one, records) for one in records if one.topic in (SCHEDULE_TOPIC, TIMER_TOPIC)
+        ]
+        facts.retries_passed = await _passed(session, facts.retries, facts.topic)
         if facts.copies:
             seen = await tracks(session, facts.copies[-1])
             facts.tracks = seen.items
@@ -237,44 +242,58 @@ async def _records(
     except NotFound:
         facts.is_topic_missing = True
         found.warnings.append(f"topic {topic} does not exist (any more), so its consumers are not known")
-    groups.update(_groups_in(seeds))
+    groups.update(_groups_in(seeds, topic))
     searched: set[str] = set()
     records = {(one.topic, one.offset_msg_id): one for one in seeds}
     places = [topic, *BROKERS_OWN]
     while True:  # a retry in the schedule topic may name a group that no other source has
         fresh = sorted(groups - searched)[:GROUPS_MAX]
         places += [name(group) for group in fresh for name in (retry_topic, dlq_topic)]
+        places += [pop_retry_topic(topic, group) for group in fresh]
         more = await search(session, places, unique)
         _note(found, more.failures)
         records |= {(one.topic, one.offset_msg_id): one for one in more.items}
         searched.update(fresh)
-        groups.update(_groups_in(records.values()))
+        groups.update(_groups_in(records.values(), topic))
         if groups <= searched or len(searched) >= GROUPS_MAX:
             return oldest_first(one for one in records.values() if unique_id(one) == unique)
         places = []
 
 
-def _groups_in(records: Iterable[MessageExt]) -> set[str]:
+def _groups_in(records: Iterable[MessageExt], topic: str) -> set[str]:
     """Groups whose retry topic or dead letters are named by these records."""
-    names = [name for one in records for name in (one.topic, one.properties.get(REAL_TOPIC, ""))]
-    return {
-        name.removeprefix(prefix) for name in names for prefix in (RETRY_PREFIX, DLQ_PREFIX) if name.startswith(prefix)
-    }
+    found: set[str] = set()
+    for one in records:
+        if one.topic.startswith(RETRY_PREFIX):
+            found.add(retry_group(one, topic))
+        elif one.topic.startswith(DLQ_PREFIX):
+            found.add(one.topic.removeprefix(DLQ_PREFIX))
+        elif (waits_for := one.properties.get(REAL_TOPIC, "")).startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            found.add(waits_for.removeprefix(RETRY_PREFIX).removeprefix(DLQ_PREFIX))
+    return found
 
 
 async def _delayed(session: Session, message: MessageExt, records: Sequence[MessageExt]) -> Delayed:
     """Its queue entry has the due time; it is delivered once its record exists or its level's progress is past it."""
     node = await session.node(message.broker_name)
-    entries = await session.request(queue_entries, node, SCHEDULE_TOPIC, message.queue_id, message.queue_offset, 1)
-    due_ms = next(
-        (one.tags_code for one in entries.queue_data if one.physical_offset == message.commit_log_offset), None
-    )
+    due_ms: int | None
+    if message.topic == TIMER_TOPIC:
+        due_ms = timer_due_ms(message.properties.get)
+    else:
+        entries = await session.request(queue_entries, node, SCHEDULE_TOPIC, message.queue_id, message.queue_offset, 1)
+        due_ms = next(
+            (one.tags_code for one in entries.queue_data if one.physical_offset == message.commit_log_offset), None
+        )
     target = message.properties.get(REAL_TOPIC)
     for one in records:
         if one.topic == target and one.reconsume_times == message.reconsume_times and not _is_before(one, message):
             return Delayed(message, due_ms, is_delivered=True)
     progress = await session.request(all_delay_offsets, node)
-    delivered = progress.get(message.queue_id + 1)
+    if message.topic == TIMER_TOPIC:
+        timers = progress.timers
+        is_done = None if timers is None or due_ms is None else timers.is_done(message.commit_log_offset, due_ms)
+        return Delayed(message, due_ms, is_done)
+    delivered = progress.offset_table.get(message.queue_id + 1)
     return Delayed(message, due_ms, None if delivered is None else delivered > message.queue_offset)
 
 
@@ -282,14 +301,17 @@ def _is_before(one: MessageExt, other: MessageExt) -> bool:
     return one.broker_name == other.broker_name and one.commit_log_offset < other.commit_log_offset
 
 
-async def _passed(session: Session, retries: Sequence[MessageExt]) -> dict[str, bool | None]:
+async def _passed(session: Session, retries: Sequence[MessageExt], topic: str | None) -> dict[str, bool | None]:
     """Whether each group has passed the newest of its retries."""
-    newest = {one.topic.removeprefix(RETRY_PREFIX): one for one in retries}
+    newest = {retry_group(one, topic): one for one in retries}
     passed: dict[str, bool | None] = {}
     for group, one in newest.items():
         queue = MessageQueue(one.topic, one.broker_name, one.queue_id)
         offset = (await consumer_offsets(session, queue, [group])).responses.get(group)
         passed[group] = None if offset is None else offset > one.queue_offset
+        if passed[group]:
+            again = await in_flight_until(session, queue, one.queue_offset, [group])
+            passed[group] = again.responses.get(group) is None
     return passed
 
 

@@ -20,6 +20,7 @@ from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.errors import BadArgument, Conflict, NotFound
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.flags import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUBSCRIPTION, perm_text
+from orbitmq.message.topic_types import MESSAGE_TYPE, MessageType, type_of
 from orbitmq.message.topics import AUTO_CREATE_TOPIC, ORDER_NAMESPACE, check_topic
 from orbitmq.operations.kv import kv_value
 from orbitmq.operations.routes import delete_topic_route, route
@@ -30,6 +31,8 @@ UNDO = "topic undo"
 NEW = TopicConfig(AUTO_CREATE_TOPIC, read_queues=8, write_queues=8)
 """What is not said of a new topic is like this: the stock tool's defaults."""
 _RIGHTS = {"R": PERM_READ, "W": PERM_WRITE, "X": PERM_INHERIT}
+MESSAGE_TYPES = tuple(one for one in MessageType if one is not MessageType.UNSPECIFIED)
+"""What a topic can be made for."""
 QUEUES_MAX = 65_536
 """Of one topic on one broker; a queue costs memory and a directory."""
 
@@ -42,6 +45,7 @@ class TopicChanges(Struct, frozen=True):
     perm: int | None = None
     unit: bool | None = None
     unit_subscribed: bool | None = None
+    message_type: MessageType | None = None
 
     def over(self, config: TopicConfig) -> TopicConfig:
         """The configuration that this makes of another."""
@@ -52,7 +56,14 @@ class TopicChanges(Struct, frozen=True):
             write_queues=config.write_queues if self.write_queues is None else self.write_queues,
             perm=config.perm if self.perm is None else self.perm,
             sys_flag=_with_bit(flag, TOPIC_UNIT_SUBSCRIPTION, self.unit_subscribed),
+            attributes=self._attributes_over(config.attributes),
         )
+
+    def _attributes_over(self, known: dict[str, str]) -> dict[str, str]:
+        """A topic that counts as normal does not have to say so: brokers of RocketMQ 4.9 could not keep it."""
+        if self.message_type in (None, type_of(known)):
+            return known
+        return {**known, MESSAGE_TYPE: str(self.message_type)}
 
 
 def wanted_of(
@@ -62,6 +73,7 @@ def wanted_of(
     perm: str | None,
     unit: bool | None,
     unit_subscribed: bool | None,
+    message_type: str | None = None,
 ) -> TopicChanges:
     """What flags say; `queues` stands for both numbers where they are not given."""
     return TopicChanges(
@@ -70,7 +82,15 @@ def wanted_of(
         None if perm is None else perm_of(perm),
         unit,
         unit_subscribed,
+        None if message_type is None else message_type_of(message_type),
     )
+
+
+def message_type_of(text: str) -> MessageType:
+    """The type of messages that a topic is to take, in upper or lower case. AdminError for anything else."""
+    if text.upper() in MESSAGE_TYPES:
+        return MessageType(text.upper())
+    raise BadArgument(f"{text!r:.100} is no type of messages", ", ".join(MESSAGE_TYPES).lower())
 
 
 def perm_of(text: str) -> int:
@@ -95,7 +115,9 @@ def plain_config(config: TopicConfig | None) -> Value:
     if config.sys_flag:
         shown["unit"] = bool(config.sys_flag & TOPIC_UNIT)
         shown["unitSubscribed"] = bool(config.sys_flag & TOPIC_UNIT_SUBSCRIPTION)
-    return shown
+    if MESSAGE_TYPE in config.attributes:
+        shown["messageType"] = config.attributes[MESSAGE_TYPE]
+    return shown | {name: value for name, value in config.attributes.items() if name != MESSAGE_TYPE}
 
 
 async def plan_create(
@@ -287,7 +309,7 @@ async def _present(
 
 def _put(session: Session, node: Node, before: TopicConfig | None, after: TopicConfig, action: str) -> Change:
     async def make() -> None:
-        await session.request(create_topic, node, after)
+        await session.request(create_topic, node, after, known={} if before is None else before.attributes)
 
     step = Step(str(node), action, after.name, plain_config(before), plain_config(after))
     return Change(step, make, partial(_read_back, session, node, after.name))

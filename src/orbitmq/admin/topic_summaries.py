@@ -21,6 +21,7 @@ from orbitmq.admin.topics import TopicType, day_sum
 from orbitmq.errors import BrokerError
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.flags import perm_text
+from orbitmq.message.topic_types import type_of
 from orbitmq.operations.statistics import broker_consume_stats, statistic
 from orbitmq.operations.tables import all_consumer_offsets
 from orbitmq.operations.topics import topic_stats
@@ -122,7 +123,7 @@ def _read(configs: Mapping[str, TopicConfig], offsets: Iterable[str], stats: Con
 def _summary(row: topics.Topic, by_node: Mapping[Node, _AtBroker], *, whole: bool) -> TopicSummary:
     name = row.topic
     homes = {node.name: one.configs[name] for node, one in by_node.items() if name in one.configs}
-    ways = {(one.read_queues, one.write_queues, one.perm) for one in homes.values()}
+    ways = {(one.read_queues, one.write_queues, one.perm, type_of(one.attributes)) for one in homes.values()}
     known = sum(one.lag.get(name, 0) for one in by_node.values())
     is_summed = whole and not any(name in one.unsummed for one in by_node.values())
     return TopicSummary(

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
@@ -16,7 +17,9 @@ from msgspec.structs import replace
 from orbitmq.admin.results import Gathered, Result, failure_of
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import OrbitMQError
+from orbitmq.message import topic_types
 from orbitmq.message.flags import perm_text
+from orbitmq.message.topic_types import MessageType
 from orbitmq.message.topics import DLQ_PREFIX, ORDER_NAMESPACE, RETRY_PREFIX, is_system_topic
 from orbitmq.operations.groups import consume_stats
 from orbitmq.operations.kv import kv_table
@@ -27,9 +30,7 @@ from orbitmq.wire.bodies import BrokerStatsData, StatsItem, TopicTable
 
 
 class TopicType(StrEnum):
-    """What a topic is for. RocketMQ 4.9 and orbitmq keep no type with it: one they made themselves is unspecified,
-    unless it keeps an order; delayed and transaction messages go through any of them.
-    """
+    """What a topic is for, by its name and the order settings. What 5.x clients may send to it is its `MessageType`."""
 
     UNSPECIFIED = "UNSPECIFIED"
     FIFO = "FIFO"
@@ -44,6 +45,10 @@ class Topic(Struct, frozen=True, rename="camel"):
 
     topic: str
     type: TopicType
+    message_types: list[MessageType] | None = None
+    """What 5.x clients may send to it; several if brokers differ, none if brokers with it do not respond. None if not
+    requested.
+    """
 
 
 class TopicQueue(Struct, frozen=True, rename="camel"):
@@ -95,6 +100,8 @@ class TopicConfiguration(Struct, frozen=True, rename="camel"):
     unit: bool
     unit_subscribed: bool
     ordered: bool
+    message_type: MessageType = MessageType.NORMAL
+    """What 5.x clients may send to it; other clients are not checked."""
 
 
 class TopicGroup(Struct, frozen=True, rename="camel"):
@@ -142,6 +149,19 @@ async def listed(session: Session, *, everything: bool = False, containing: str 
     hidden = () if everything else (TopicType.SYSTEM, TopicType.RETRY, TopicType.DLQ)
     shown = [row for row in rows if row.type not in hidden and containing.lower() in row.topic.lower()]
     return Result(shown, failures=[*gathered.failures, *await session.absent()])
+
+
+async def with_message_types(session: Session, rows: Result[Topic]) -> Result[Topic]:
+    """The rows with what the topics take. One request a broker, with all its topics in the response."""
+    gathered = await session.each_node(await session.readable(), lambda node: table_of(session, node))
+    types: dict[str, set[MessageType]] = defaultdict(set)
+    for table in gathered.responses.values():
+        for name, config in table.topics.items():
+            types[name].add(topic_types.type_of(config.attributes))
+    items = [replace(row, message_types=sorted(types[row.topic])) for row in rows.items]
+    known = {failure.target for failure in rows.failures}
+    failures = [*rows.failures, *(failure for failure in gathered.failures if failure.target not in known)]
+    return Result(items, list(rows.warnings), failures)
 
 
 async def _names(session: Session) -> Gathered[str, list[str]]:
@@ -242,6 +262,7 @@ async def configurations(session: Session, topic: str) -> Result[TopicConfigurat
                     unit,
                     subscribed,
                     config.order,
+                    topic_types.type_of(config.attributes),
                 )
             )
     return Result(rows, failures=list(gathered.failures))

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from orbitmq.admin.results import Gathered, Result
 from orbitmq.admin.session import Node, Session, present
-from orbitmq.errors import ExpressionIllegal
+from orbitmq.errors import BrokerError, ExpressionIllegal
 from orbitmq.filter.sql92 import compile_sql92
 from orbitmq.filter.tags import wants
 from orbitmq.message.config import SQL92, SubscriptionData
@@ -18,11 +18,16 @@ from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.topics import TOOLS_CONSUMER_GROUP, is_system_group
 from orbitmq.operations.groups import consumer_connections
 from orbitmq.operations.offsets import query_consumer_offset
+from orbitmq.operations.pops import in_flight
 from orbitmq.operations.topics import groups_of_topic
 from orbitmq.wire.bodies import ConsumerConnection, ConsumeType, MessageModel
+from orbitmq.wire.codes import ResponseCode
 
 GROUPS_MAX = 200
 """Limit of groups for one message: each costs a request to every broker of the topic."""
+
+IN_FLIGHT_LIMIT = 1000
+"""Checkpoints that are looked at; of a group with more in flight some are not found."""
 
 
 class TrackKind(StrEnum):
@@ -32,6 +37,8 @@ class TrackKind(StrEnum):
     CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
     """The group has passed it, and its subscription leaves it out."""
     NOT_CONSUME_YET = "NOT_CONSUME_YET"
+    IN_FLIGHT = "IN_FLIGHT"
+    """It was delivered and is not acknowledged; of POP consumption, not one of RocketMQ's names."""
     PULL = "PULL"
     """Its members pull by themselves: an offset beyond the message may have been set, and proves nothing."""
     NOT_ONLINE = "NOT_ONLINE"
@@ -55,6 +62,8 @@ class Track(Struct, frozen=True, rename="camel", kw_only=True):
     """The group's subscription of the topic; None if no member is online."""
     filtered: bool | None
     """Whether the subscription leaves the message out."""
+    redelivered_at_ms: int | None = None
+    """When a message in flight is redelivered."""
     note: str | None = None
     """Why it is unknown, or what is unusual."""
 
@@ -67,6 +76,7 @@ class Evidence:
     connections: Sequence[ConsumerConnection] = ()
     offset: int | None = None
     problem: str | None = None
+    redelivered_ms: int | None = None
 
 
 def track_of(evidence: Evidence, message: MessageExt) -> Track:
@@ -84,6 +94,7 @@ def track_of(evidence: Evidence, message: MessageExt) -> Track:
         clients=len({one.client_id for found in evidence.connections for one in found.connection_set}),
         expression=None if subscription is None else subscription.expression or "*",
         filtered=filtered,
+        redelivered_at_ms=evidence.redelivered_ms,
         note=note,
     )
 
@@ -93,6 +104,8 @@ def _kind(
 ) -> tuple[TrackKind, str | None]:
     if evidence.problem is not None:
         return TrackKind.UNKNOWN, evidence.problem
+    if evidence.redelivered_ms is not None:
+        return TrackKind.IN_FLIGHT, None
     if not evidence.connections:
         return TrackKind.NOT_ONLINE, None
     first = evidence.connections[0]
@@ -131,8 +144,10 @@ async def tracks(session: Session, message: MessageExt) -> Result[Track]:
         {(group, node): f"{node}: members of {group}" for group in groups for node in homes},
         lambda key: session.request(consumer_connections, present(key[1]), key[0]),
     )
-    queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
+    queue, queue_offset = MessageQueue(message.topic, message.broker_name, message.queue_id), message.queue_offset
     offsets = await consumer_offsets(session, queue, groups)
+    passed = [group for group, offset in offsets.responses.items() if offset is not None and offset > queue_offset]
+    again = await in_flight_until(session, queue, queue_offset, passed)
 
     def evidence(group: str) -> Evidence:
         known = [online.responses.get((group, node)) for node in homes]
@@ -140,10 +155,13 @@ async def tracks(session: Session, message: MessageExt) -> Result[Track]:
         problem = f"not reported by {', '.join(silent)}" if silent else None
         if group not in offsets.responses:
             problem = f"the offset is not reported by {queue.broker_name}"
-        return Evidence(group, [one for one in known if one is not None], offsets.responses.get(group), problem)
+        return Evidence(
+            group, [one for one in known if one is not None], offsets.responses.get(group), problem,
+            again.responses.get(group),
+        )  # fmt: skip
 
     items = [track_of(known, message) for known in map(evidence, groups) if not _is_no_group(known, message.topic)]
-    return Result(items, found.warnings, [*found.failures, *online.failures, *offsets.failures])
+    return Result(items, found.warnings, [*found.failures, *online.failures, *offsets.failures, *again.failures])
 
 
 def _is_no_group(evidence: Evidence, topic: str) -> bool:
@@ -167,3 +185,24 @@ async def consumer_offsets(session: Session, queue: MessageQueue, groups: Sequen
         {group: f"{node}: offset of {group}" for group in groups},
         lambda group: session.request(query_consumer_offset, node, group, queue),
     )
+
+
+async def in_flight_until(
+    session: Session, queue: MessageQueue, queue_offset: int, groups: Sequence[str]
+) -> Gathered[str, int | None]:
+    """When a message is redelivered to each group that has it in flight; None to others, and at brokers of
+    RocketMQ, which do not say so.
+    """
+    node = await session.node(queue.broker_name)
+
+    async def ask(group: str) -> int | None:
+        try:
+            found = await session.request(in_flight, node, group, queue.topic, limit=IN_FLIGHT_LIMIT)
+        except BrokerError as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return None
+            raise
+        ours = [one for one in found.checkpoints if (one.topic, one.queue_id) == (queue.topic, queue.queue_id)]
+        return next((one.due_ms for one in ours if queue_offset in one.offsets), None)
+
+    return await session.each({group: f"{node}: what {group} has in flight" for group in groups}, ask)

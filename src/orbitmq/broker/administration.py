@@ -6,13 +6,24 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import BodyError, OrbitMQError, RequestRejected
 from orbitmq.message.config import MULTI_TAG, SINGLE_TAG, SubscriptionGroup, TopicConfig
 from orbitmq.message.javajson import loads
+from orbitmq.message.topic_types import (
+    MESSAGE_TYPE,
+    Changes,
+    MessageType,
+    altered,
+    parse_changes,
+    signed_changes,
+)
 from orbitmq.message.topics import check_consumer_group, check_topic
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
@@ -41,8 +52,17 @@ class Administration:
     """Handlers for the topic and group tables. The response to a change is sent when it is on disk."""
 
     def __init__(
-        self, topics: Topics, groups: Groups, offsets: ConsumerOffsets, store: MessageStore, statistics: Statistics
+        self,
+        topics: Topics,
+        groups: Groups,
+        offsets: ConsumerOffsets,
+        store: MessageStore,
+        statistics: Statistics,
+        forget_topic: Callable[[str], object],
+        options: BrokerOptions,
     ) -> None:
+        self._options = options
+        self._forget_topic = forget_topic
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
@@ -66,33 +86,38 @@ class Administration:
 
     async def create_topic(self, _connection: Connection, command: Command) -> Command:
         header = command.header(CreateTopicHeader)
-        self._put_topic(
-            TopicConfig(
-                header.topic,
-                header.read_queue_nums,
-                header.write_queue_nums,
-                header.perm,
-                header.topic_filter_type,
-                header.topic_sys_flag or 0,
-            )
+        config = TopicConfig(
+            header.topic,
+            header.read_queue_nums,
+            header.write_queue_nums,
+            header.perm,
+            header.topic_filter_type,
+            header.topic_sys_flag or 0,
         )
+        self._put_topic(config, parse_changes(header.attributes or ""))
         await self._topics.file.flush()
         return command.response(ResponseCode.SUCCESS)
 
     async def create_topics(self, _connection: Connection, command: Command) -> Command:
         async for config in _listed(TopicConfig, command.body, "topicConfigList"):
-            self._put_topic(config)
+            self._put_topic(config, signed_changes(config.attributes.items()))
         await self._topics.file.flush()
         return command.response(ResponseCode.SUCCESS)
 
-    def _put_topic(self, config: TopicConfig) -> None:
+    def _put_topic(self, config: TopicConfig, changes: Changes) -> None:
+        """An existing topic keeps attributes that are not changed: 4.x tools do not know them."""
         _refuse_illegal(check_topic, config.name)
         self._refuse_protected(config.name)
         if config.filter_type not in (SINGLE_TAG, MULTI_TAG):
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"topicFilterType {config.filter_type!r} is unknown")
         if not (0 <= config.read_queues <= QUEUES_MAX and 0 <= config.write_queues <= QUEUES_MAX):
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"queue numbers must lie within 0 and {QUEUES_MAX}")
-        self._topics.put(config)
+        if changes.get(MESSAGE_TYPE) == MessageType.MIXED and not self._options.enable_mixed_message_type:
+            text = "the type MIXED is not allowed: give the topic another type, or set enableMixedMessageType=true"
+            raise RequestRejected(ResponseCode.INVALID_PARAMETER, text)
+        known = self._topics.table.get(config.name)
+        attributes = altered(None if known is None else known.attributes, changes)
+        self._topics.put(replace(config, attributes=attributes))
 
     async def delete_topic(self, _connection: Connection, command: Command) -> Command:
         name = command.header(DeleteTopicHeader).topic
@@ -102,6 +127,7 @@ class Administration:
         for _ in self._store.remove_topic(name):
             await asyncio.sleep(0)  # each takes a millisecond, and a topic may have thousands
         self._offsets.forget_topic(name)
+        self._forget_topic(name)
         self._statistics.forget_topic(name)
         await self._topics.file.flush()
         return command.response(ResponseCode.SUCCESS)
@@ -134,8 +160,12 @@ class Administration:
         return command.response(ResponseCode.SUCCESS)
 
     def _put_group(self, group: SubscriptionGroup) -> None:
+        """An unknown attribute is refused, and RocketMQ knows none so far; what a later version has stored is kept."""
         _refuse_illegal(check_consumer_group, group.name)
-        self._groups.put(group)
+        if changed := next(iter(signed_changes(group.attributes.items())), None):
+            raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"attribute {changed:.100} of a group is unknown")
+        known = self._groups.table.get(group.name)
+        self._groups.put(replace(group, attributes={} if known is None else known.attributes))
 
     async def delete_group(self, _connection: Connection, command: Command) -> Command:
         header = command.header(DeleteSubscriptionGroupHeader)

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orbitmq.broker.access.administration import AccessAdministration
 from orbitmq.broker.access.control import AccessControl
@@ -24,12 +25,20 @@ from orbitmq.broker.filters import Filters
 from orbitmq.broker.group_administration import GroupAdministration
 from orbitmq.broker.group_reports import GroupReports
 from orbitmq.broker.groups import Groups
+from orbitmq.broker.grpc_backend import LocalBackend
 from orbitmq.broker.mastership.fence import BEAT_SECONDS, Fence
 from orbitmq.broker.mastership.record import MastershipRecord
 from orbitmq.broker.membership import Membership
 from orbitmq.broker.message_writer import MessageWriter
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.pop.ack_handler import AckHandler
+from orbitmq.broker.pop.assignment_handler import AssignmentHandler, RequestModes
+from orbitmq.broker.pop.journal import MARK_SECONDS, Journal
+from orbitmq.broker.pop.listing import InFlightListing
+from orbitmq.broker.pop.ordering import Orders
+from orbitmq.broker.pop.pop_handler import PopHandler
+from orbitmq.broker.pop.revival import Revival
 from orbitmq.broker.ports import bind_ports, host_field
 from orbitmq.broker.presence import Presence
 from orbitmq.broker.pull_handler import SCAN_SECONDS, PullHandler
@@ -49,13 +58,19 @@ from orbitmq.broker.slave.kept_role import is_fresh, settle_role, with_fitting_i
 from orbitmq.broker.slow_groups import LOOK_SECONDS, SlowGroups
 from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.table_recovery import TableRecovery
+from orbitmq.broker.timers.accepting import TimerAcceptance
+from orbitmq.broker.timers.delivery import SAVE_SECONDS, TimerDelivery
+from orbitmq.broker.timers.listing import TimerListing
+from orbitmq.broker.timers.recalling import Recalling
 from orbitmq.broker.topic_reports import TopicReports
 from orbitmq.broker.topics import Topics
 from orbitmq.broker.transactions.transactions import Transactions
 from orbitmq.broker.unread import UnreadMessages
-from orbitmq.errors import StoreStuck
+from orbitmq.errors import ConfigurationError, StoreStuck, cause_of
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.delay import parse_delay_levels
+from orbitmq.message.topics import TIMER_TOPIC
+from orbitmq.net.connection import Connection
 from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Handler, HasHandlers, Router
@@ -78,6 +93,9 @@ from orbitmq.wire.request import Queue, Request
 from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.send_loops import IS_COMPILED
 
+if TYPE_CHECKING:
+    from orbitmq.proxy.front import Front
+
 _log = logging.getLogger(__name__)
 
 Job = tuple[float, Callable[[], object]]
@@ -97,15 +115,17 @@ class Broker:
 
     `configuration` is the file of the options; changes by administrators are written to it. Without `tls` connections
     are plain. Timeouts of clients use `presence_clock`, by default `clock`; tests advance it alone. When `superseded`
-    is set, a slave has been promoted: stop this broker and start one with the options in `successor`.
+    is set, a slave has been promoted: stop this broker and start one with the options in `successor`, which
+    `is_successor`: it starts also if others have taken the port for gRPC meanwhile.
     """
 
     # fmt: off
     def __init__(
         self, options: BrokerOptions, store_options: StoreOptions, clock: Clock | None = None,
         configuration: Path | None = None, tls: TlsOptions | None = None, *, presence_clock: Clock | None = None,
-        connections: ConnectionOptions | None = None,
+        connections: ConnectionOptions | None = None, is_successor: bool = False,
     ) -> None:
+        self._is_successor = is_successor
         store_options = with_kept_role(store_options)
         if not options.broker_name:
             options = options.replace(broker_name=socket.gethostname())
@@ -157,7 +177,11 @@ class Broker:
         self.statistics = Statistics(self.store, options.broker_cluster_name, clock, with_light_queues=light)
         self._delayed = DelayedDelivery(
             self.store, self._levels, config, clock, self.statistics.delivered, self._cold.fetch)
-        self._files = (self.topics.file, self.groups.file, self.offsets.file, self._delayed.file, self._filters.file)
+        self.timers = TimerDelivery(
+            self.store, config, clock, lambda topic, size: self.statistics.put(topic, 1, size, 0), self._cold.fetch)
+        self._orders, self._modes = Orders(config, clock), RequestModes(config)
+        self._files = (self.topics.file, self.groups.file, self.offsets.file, self._delayed.file, self.timers.file,
+            self._filters.file, self._orders.file, self._modes.file)
 
     def _build_network(
         self, store_options: StoreOptions, presence_clock: Clock, tls: TlsOptions | None,
@@ -170,10 +194,14 @@ class Broker:
         self.producers, self.consumers = self.presence.producers, self.presence.consumers
         self.router = Router("broker")
         self._access = self._make_access(store_options) if options.acl_enable else None
+        backend = LocalBackend(self.topics, self.groups, self.identity, options, self._access)
+        serves_five = options.grpc_server_port >= 0 and not store_options.is_slave
+        self.front = self._make_front(backend, tls, limits) if serves_five else None
         # A signature covers every field as it was sent, so nothing is read straight into typed headers then.
-        self._server = Server(
-            self.router, on_close=self.presence.forget_client, typed=self._access is None,
-            tls=ServerTls(tls) if tls is not None else None, limits=limits, refusals=refusals)
+        self._server = backend.server = Server(
+            self.router, on_close=self._closed, typed=self._access is None,
+            tls=ServerTls(tls) if tls is not None else None, limits=limits, refusals=refusals,
+            grpc=self.front.server if self.front is not None else None)
         self.connections, self.budgets, self.lateness = (
             self._server.connections, self._server.budgets, self._server.lateness)
         self._remoting = Remoting(tls=client_context(tls) if tls is not None and tls.uses_tls else None)
@@ -188,8 +216,12 @@ class Broker:
             self.store, self.topics, self.groups, self.offsets, self._delayed, self._files, self._remoting)
         self.archive_guard = ArchiveGuard(self.store, self.topics, self.offsets, options)
         self.unread = UnreadMessages(
-            self.store, self.offsets, self.groups, self.consumers, self.archive_guard, self._delayed, self._restoring)
-        self._writing = MessageWriter(self.store, len(self._levels), self.statistics, self.replicas, refusals)
+            self.store, self.offsets, self.groups, self.consumers, self.archive_guard, self._delayed, self._restoring,
+            lambda: self.journal.in_flight.first_offsets())
+        self._writing = MessageWriter(
+            self.store, len(self._levels),
+            TimerAcceptance(self.store, self.topics, options, clock, self.timers.waiting_with), self.statistics,
+            self.replicas, refusals)
         self.transactions = Transactions(
             self.store, self._writing, self.topics, self.offsets, self.producers, options, clock)
         self._sending = SendHandler(
@@ -201,6 +233,15 @@ class Broker:
             self.offsets, options, clock, self.statistics, self._resumption, self._cold,
             refusals=refusals)
         self.held = self._pulling.held
+        self.journal = Journal(
+            self.store, self._writing, self.topics, self.offsets, clock, self.identity.name,
+            options.broker_cluster_name)
+        self.offsets.file.needs, self.offsets.file.saved = self.journal.flushed, self.journal.offsets_saved
+        self._popping = PopHandler(
+            self.journal, self._orders, self.store, self._writing, self.topics, self.groups, self.offsets,
+            self._filters, options, clock, self.statistics, self._cold, refusals)
+        self.revival = Revival(
+            self.journal, self.store, self._writing, self.topics, self.groups, clock, self._cold.fetch)
         self._slow_groups = SlowGroups(self.store, self.offsets, self.consumers, self.groups, options)
         self._querying = QueryHandler(self.store, self.offsets, self._resumption, clock, self._cold)
         self.searches = self._querying.searches
@@ -214,10 +255,17 @@ class Broker:
             self._pulling,
             Replies(self._sending, self._writing, self.producers, self.options, self._clock),
             self.transactions,
+            Recalling(self._writing, self._sending, self.topics, self.options, self._clock),
+            TimerListing(self.timers),
+            InFlightListing(self.journal),
+            self._popping,
+            AssignmentHandler(self._modes, topics, self.consumers, self.options, self._remoting),
+            AckHandler(
+                self.journal, self._orders, self._popping, store, self._writing, topics, offsets, self._clock),
             self._querying,
             Membership(presence, groups, topics, self._filters),
             SendBackHandler(store, self._writing, topics, groups, self.options, self.statistics),
-            Administration(topics, groups, offsets, store, self.statistics),
+            Administration(topics, groups, offsets, store, self.statistics, self._forget_topic, self.options),
             AccessAdministration(self._access, self.identity),
             GroupAdministration(
                 store, topics, offsets, self.producers, self.consumers, name, self._resumption,
@@ -228,10 +276,10 @@ class Broker:
                 topics, self.consumers, offsets, store, name, self._clock, self._filters, self._resumption),
             GroupReports(
                 topics, groups, self.producers, self.consumers, offsets, store, self.statistics, self._delayed,
-                self.identity),
+                self.timers, self.identity),
             RuntimeInfo(
                 self.statistics, store, offsets, self.consumers, self.options, self.searches, self._clock,
-                delayed=self._delayed, lateness=self.lateness, damage=self._restoring.damage,
+                delayed=self._delayed, timers=self.timers, lateness=self.lateness, damage=self._restoring.damage,
                 guard=self.archive_guard, replication=self._replication_metrics),
             self.role,
         )
@@ -271,6 +319,9 @@ class Broker:
             (1, self.statistics.tick),
             (LOOK_SECONDS, self._slow_groups.look),
             (GUARD_SECONDS, self.archive_guard.look),
+            (SAVE_SECONDS, self.timers.save_soon),
+            (SAVE_AGAIN_SECONDS, self._orders.save_soon),
+            (LOCK_SWEEP_SECONDS, self._orders.forget_idle),
             (LOCK_SWEEP_SECONDS, self.presence.sweep_locks),
             (SAVE_AGAIN_SECONDS, self._retry_save),
             (FILTER_SAVE_SECONDS, self._filters.save_soon),
@@ -278,12 +329,14 @@ class Broker:
             (options.flush_delay_offset_interval_ms / 1000, self._delayed.save_soon),
         )
         # Needed only once, but checking the file periodically is cheaper than another kind of job.
-        return (*jobs, (WINDOW_S, self._settle)) if self.role.is_master else jobs
+        masters = ((WINDOW_S, self._settle), (MARK_SECONDS, self.journal.mark), (1, self.journal.tidy))
+        return (*jobs, *masters) if self.role.is_master else jobs
 
     def _parts(self) -> tuple[Stage, ...]:
         """The parts in the order of their start, once the ports are bound; they stop in the reverse order."""
         delayed, checking = self._delayed, self.transactions.checking
-        masters_work = (Stage(checking.start, checking.stop), Stage(delayed.start, delayed.stop))
+        masters_work = (Stage(checking.start, checking.stop), Stage(delayed.start, delayed.stop),
+            Stage(self.timers.start, self.timers.stop), Stage(self.revival.start, self.revival.stop))
         return (
             *((Stage(self._access.start, self._access.stop),) if self._access is not None else ()),
             Stage(self._begin_role),
@@ -295,7 +348,9 @@ class Broker:
             Stage(stop=self._end_changes, abandon=self.router.shielded.abandon),
             Stage(self._fence.begin),
             Stage(self._server.serve, self._server.stop, lambda: self._server.stop(0)),
+            *((Stage(self.front.serve, self.front.stop, self.front.abandon),) if self.front is not None else ()),
             Stage(stop=self.held.release_all, abandon=nothing),
+            Stage(stop=self._popping.waiting.release_all, abandon=nothing),
             *(masters_work if self.role.is_master else ()),
             Stage(stop=self.role.stop),  # a slave replicates until it has left the routes
             Stage(self._periodic.start, self._periodic.stop),
@@ -330,6 +385,8 @@ class Broker:
         if self._access is not None:
             await asyncio.to_thread(self._access.load)
         self.identity.port = await bind_ports(self._server, self.replicas, self.options)
+        if self.front is not None:
+            await self._bind_front(self.front)
         await self._lifecycle.start()
         _log.info("event=broker_started name=%s address=%s form=%s", self.options.broker_name, self.address, form())
 
@@ -346,12 +403,24 @@ class Broker:
         """Return when every name server that responds knows all topics created so far."""
         await self._registrar.settled()
 
+    async def _bind_front(self, front: Front) -> None:
+        try:
+            await front.bind(self.options.listen_address, self.options.grpc_server_port)
+        except ConfigurationError as error:
+            if self._is_successor:  # a slave has no such port, and there is no other master; remoting's takes gRPC, too
+                front.port = self.port
+                _log.error("event=grpc_port_taken port=%d error=%s", self.options.grpc_server_port, error)
+                return
+            self._server.release()
+            self.replicas.release()
+            raise ConfigurationError(f"option grpcServerPort: {error}") from cause_of(error)
+
     # -------------------------------------------------------------------------------------------- starting and stopping
 
     async def _begin_role(self) -> None:
         await self.role.begin(self._clock.now_ms())
         host = await host_field(self.options.broker_ip1, self.port)
-        self._sending.store_host = self._pulling.store_host = host
+        self._sending.store_host = self._pulling.store_host = self.journal.host = host
         self.transactions.use_host(host)
 
     async def _open_store(self) -> None:
@@ -369,11 +438,15 @@ class Broker:
             self.offsets.remember_commits()
             self._resumption.settle()  # its own record of the time as a master
         self._delayed.load()
+        self.timers.load()
+        self._orders.load()
+        self._modes.load()
 
     async def _restore(self) -> None:
         is_master = self.role.is_master
         await self._restoring.restore(self.options.broker_name, self.options.name_servers if is_master else ())
         if is_master:
+            await self.journal.correct_offsets()
             await self.transactions.checking.restore()
         await self._resumption.clients_come(asyncio.get_running_loop().time())
 
@@ -395,6 +468,7 @@ class Broker:
         await self._writing.flushed()
         self.transactions.checking.note_progress()
         await self._save()
+        self.journal.mark(is_last=self.offsets.file.is_saved)
         await asyncio.to_thread(self.store.close)
 
     async def _in_time(self, work: Awaitable[None]) -> None:
@@ -434,6 +508,7 @@ class Broker:
             clock=self._clock,
             keeps_from=lambda: self.archive_guard.keeps_from(),
             find_unread=lambda: self.unread.first(),
+            clear_below=lambda end: self.timers.clear_below(end) & self.journal.clear_below(end),
             on_arrival=self._arrived,
             deliver=self._deliver,
             entry_codes=entry_codes(self._levels),
@@ -457,12 +532,22 @@ class Broker:
             self._remoting,
             self._clock,
             configuration,
-            (self.topics, self.groups, self.offsets, self._delayed),
+            (self.topics, self.groups, self.offsets, self._delayed, self.timers),
             refusal=self._sending.refusal,
             register=self._register_now,
             serving_changed=self._serving_changed,
             become=self._become,
         )
+
+    def _make_front(self, backend: LocalBackend, tls: TlsOptions | None, limits: ConnectionOptions | None) -> Front:
+        """The front for clients of RocketMQ 5."""
+        from orbitmq.proxy.front import Front  # it needs Protobuf, which takes 50 ms to import
+
+        certificate = ServerTls(tls) if tls is not None else None
+        return Front(
+            backend, self._clock, host=self.options.broker_ip1, tls=certificate, limits=limits or ConnectionOptions(),
+            refusals=self.refusals,
+        )  # fmt: skip
 
     def _make_registrar(self) -> Registrar:
         role, options = self.role, self.options
@@ -498,18 +583,24 @@ class Broker:
         self.store.take_no_more(self.not_serving)
         self._registrar.abandon()  # a goodbye would take the later master's entry out of RocketMQ's name servers
         self.held.release_all()
+        self._popping.waiting.release_all()
         return self._end_masters_work()
 
     async def _end_masters_work(self) -> None:
         for server in self.options.name_servers:
             self._remoting.disconnect(server)
         await self._delayed.stop()
+        await self.timers.stop()
+        await self.revival.stop()
         await self.transactions.checking.stop()
         await self.replicas.stop()
+        if self.front is not None:
+            await self.front.stop()  # its clients know no route: they look elsewhere only without a connection
 
     async def _serving_changed(self) -> None:
         if self.not_serving:
             self.held.release_all()
+            self._popping.waiting.release_all()
             await self._registrar.leave()
         else:
             await self._registrar.again()
@@ -523,6 +614,15 @@ class Broker:
         self.successor = options, self.store.options.replace(broker_role=role)
         self.superseded.set()
 
+    def _closed(self, connection: Connection) -> None:
+        self.presence.forget_client(connection)
+        self._popping.waiting.leave(connection)
+
+    def _forget_topic(self, name: str) -> None:
+        """What POP consumption knows of a topic that is deleted."""
+        self.journal.forget_topic(name)
+        self._orders.forget_topic(name)
+
     def _topic_changed(self, config: TopicConfig | None) -> None:
         self._registrar.topic_changed(config)
 
@@ -533,10 +633,13 @@ class Broker:
 
     def _arrived(self, topic: str, queue_id: int, next_offset: int, codes: Sequence[int], _stored_ms: int) -> None:
         self.held.arrived(topic, queue_id, next_offset, codes)
+        self._popping.waiting.arrived(topic, queue_id, codes)
         if self.replicas.links:
             self.replicas.wake()
         if self._copying is not None:
             self._copying.arrived(topic)
+        if topic == TIMER_TOPIC:
+            self.timers.arrived()
 
     def _deliver(self, callback: Callable[[], object]) -> None:
         """Flush workers call from their own threads; ignore calls after the event loop has ended."""

@@ -16,25 +16,25 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from orbitmq.errors import MessageIllegal, StoreError, UnitError
-from orbitmq.message.delay import delivery_timestamp
+from orbitmq.message.delay import delivery_timestamp, real_place
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.javajson import dumps_pretty
-from orbitmq.message.properties import REAL_QID, REAL_TOPIC, UNIQ_KEY, EncodedProperties
-from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from orbitmq.message.properties import REAL_TOPIC, UNIQ_KEY, EncodedProperties
+from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.message.unit import Unit, decode_unit
 from orbitmq.runtime.clock import Clock
+from orbitmq.runtime.events import wait_at_most
 from orbitmq.runtime.refusals import Refusals
 from orbitmq.runtime.saved import SavedFile
 from orbitmq.store.cold import Fetch
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.queue_room import RoomAwaited
-from orbitmq.store.records import PutRecord, PutResult, PutStatus
+from orbitmq.store.records import PutResult, PutStatus, copy_of
 from orbitmq.wire.bodies import DelayOffsetTable
 from orbitmq.wire.objects import decode, plain
 
@@ -44,8 +44,6 @@ TICK_SECONDS = 0.05  # half of RocketMQ's interval: a busy event loop adds its o
 TURN_MAX = 200  # deliveries before other work gets its turn of the event loop: some 6 ms
 NEVER_MS = (1 << 63) - 1
 FAILURE_PAUSE_SECONDS = 10.0  # of one level, as in RocketMQ, after a failure that is our own
-QUEUE_ID_MAX: Final = (1 << 31) - 1  # a unit has four bytes for it, with a sign
-QUEUE_DIGITS_MAX: Final = 10
 DROPPED_LINES: Final = 200  # in ten seconds, as many as one turn may drop: a line each, but not a disk full of them
 
 # Results of a put that will not change for this message. Any other depends on the disk, and passes, or on an option
@@ -126,8 +124,7 @@ class DelayedDelivery:
                 if not is_paused:  # a store that has failed stays so until the restart: one line is enough
                     _log.error("event=delivery_paused error=%s", error)
                 is_paused, pause_s = True, TICK_SECONDS
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._room_made.wait(), pause_s)
+            await wait_at_most(self._room_made, pause_s)
 
     def deliver_turn(self) -> bool:
         """Deliver due messages for one turn of the event loop; True if more are due. StoreError if the store failed for
@@ -232,26 +229,13 @@ class DelayedDelivery:
             return True
         text = unit.properties.encode()
         properties = EncodedProperties(text)
-        place = _place(properties)
+        place = real_place(properties.get)
         if place is None:
             self._drop(unit, properties, "it names no topic and queue to go to")
             return True
         topic, queue_id = place
-        record = PutRecord(
-            topic=topic,
-            queue_id=queue_id,
-            body=unit.body,
-            properties=text,
-            flag=unit.flag,
-            sys_flag=unit.sys_flag,
-            born_timestamp=unit.born_timestamp,
-            born_host=unit.born_host,
-            store_host=unit.store_host,
-            reconsume_times=unit.reconsume_times,
-            is_known=True,
-        )
         try:
-            result = self._store.put(record, True)
+            result = self._store.put(copy_of(unit, topic, queue_id, text), True)
         except RoomAwaited as awaited:
             self._awaiting.add(unit.queue_id + 1)
             self._store.when_room(awaited, partial(self._go_on, unit))
@@ -299,12 +283,3 @@ class DelayedDelivery:
         while self._noted and self._noted[0][0] <= self._store.flushed_offset:
             self._safe = self._noted.popleft()[1]
         return dumps_pretty(plain(DelayOffsetTable(offset_table=self._safe)))
-
-
-def _place(properties: EncodedProperties) -> tuple[str, int] | None:
-    """Topic and queue of a delayed message; None when it names none where a delayed message belongs."""
-    topic, number = properties.get(REAL_TOPIC), properties.get(REAL_QID) or ""
-    if topic is None or topic == HALF_TOPIC or not number.isdecimal() or len(number) > QUEUE_DIGITS_MAX:
-        return None
-    queue_id = int(number)
-    return (topic, queue_id) if queue_id <= QUEUE_ID_MAX else None

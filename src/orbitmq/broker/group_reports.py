@@ -15,6 +15,7 @@ from orbitmq.broker.groups import Groups
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.progress import queue_progress
 from orbitmq.broker.statistics import Statistics
+from orbitmq.broker.timers.delivery import TimerDelivery
 from orbitmq.broker.topics import Topics
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.javajson import dumps
@@ -60,6 +61,7 @@ class GroupReports:
         store: MessageStore,
         statistics: Statistics,
         delayed: DelayedDelivery,
+        timers: TimerDelivery,
         identity: AdvertisedBroker,
     ) -> None:
         self._topics = topics
@@ -68,6 +70,7 @@ class GroupReports:
         self._consumers = consumers
         self._offsets = offsets
         self._delayed = delayed
+        self._timers = timers
         self._store = store
         self._statistics = statistics
         self._identity = identity
@@ -97,8 +100,8 @@ class GroupReports:
         return command.response(ResponseCode.SUCCESS, body=f'{{{apart}"offsetTable":{{{",".join(others)}}}}}'.encode())
 
     def all_delay_offsets(self, _connection: Connection, command: Command) -> Command:
-        """How far the queue of each delay level has been delivered."""
-        table = DelayOffsetTable(offset_table=dict(self._delayed.offsets))
+        """How far the queue of each delay level has been delivered, and timer messages."""
+        table = DelayOffsetTable(offset_table=dict(self._delayed.offsets), timers=self._timers.progress)
         return command.response(ResponseCode.SUCCESS, body=encode(table))
 
     async def all_producers(self, _connection: Connection, command: Command) -> Command:

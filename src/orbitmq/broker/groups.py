@@ -92,6 +92,10 @@ class Groups:
         self.put(group)
         return group
 
+    def is_known(self, name: str) -> bool:
+        """Whether there is such a group; none is created."""
+        return name in self.table or (self._with_light_queues and _has_retry_topic(name))
+
     def require(self, name: str) -> SubscriptionGroup:
         """Like `find`; RequestRejected with the reason if there is none."""
         group = self.find(name)

@@ -1,11 +1,10 @@
 """Long polling: pulls that found nothing wait here until a message they match arrives or their time is up.
 
 Arrivals of one turn of the event loop are handled together, so that a waiting consumer gets all of them in one
-response. When an arrival wakes many pulls, what arrives in about the time that these take is handled together, too, and
-pulls of these queues that come meanwhile wait for it: fifty groups that pull each message by itself would leave no time
-for sends. Waking ten thousand consumers for one
-message and checking fifty thousand queues are both done in turns. The caller passes the time and the function that
-runs a pull again.
+response. When an arrival wakes many pulls, what arrives in a few times the time that these took is handled together,
+too, and pulls of these queues that come meanwhile wait for it: fifty groups that pull each message by itself would
+leave no time for sends. Waking ten thousand consumers for one message and checking fifty thousand queues are both done
+in turns. The caller passes the time and the function that runs a pull again.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ HELD_BY_ONE_MAX = 25_000  # of one connection: a client of many queues must leav
 TURN_PULLS = 200  # run again before other work gets its turn: some 5 ms
 TURN_QUEUES = 500  # looked over before other work gets its turn: some 2 ms
 
-PULL_SECONDS: Final = (
-    20e-6  # of the broker for a pull that is woken: to run it, to write its response, to read the next
-)
-# How long arrivals wait for others at most: 200 groups at eight queues have 1,600 pulls, which take 32 ms.
+# Arrivals wait for others so many times as long as it took to run the pulls that were woken before: the broker needs
+# that time again to read their next pulls, and as much as both for sends.
+GATHER_TIMES: Final = 3.0
+# How long they wait at most: 200 groups at eight queues have 1,600 pulls, which take 32 ms.
 GATHER_SECONDS_MAX: Final = 0.05
 GATHER_SECONDS_MIN: Final = 0.001  # what a timer can measure; rounds of fewer pulls are followed by others at once
 # Pulls of one queue that an arrival wakes: so many groups read it. Fewer are served at once, in half a millisecond.
@@ -82,6 +81,7 @@ class HeldPulls:
         self._call_later = call_later
         self._now = now
         self._gathers_until = 0.0
+        self._spent = 0.0  # seconds for the pulls that ran since none was ready
         self._unit = unit
         self._limit = limit
         self._held: dict[QueueKey, list[HeldPull]] = {}
@@ -166,9 +166,6 @@ class HeldPulls:
             self._release(key, _NewMessages(key, messages, self._unit).match)
             if len(self._ready) - before >= WIDE_FROM:
                 self._wide[key[0]] = now + WIDE_SECONDS
-        seconds = len(self._ready) * PULL_SECONDS
-        if seconds >= GATHER_SECONDS_MIN:
-            self._gathers_until = now + min(2 * seconds, GATHER_SECONDS_MAX)
         self._run_ready()
 
     def scan(self, now_ms: int, newest_offset: Callable[[str, int], int]) -> None:
@@ -215,6 +212,7 @@ class HeldPulls:
     def _run_ready(self) -> None:
         """Run the pulls that are ready: some now, the rest in later turns."""
         if not self._running:
+            self._spent = 0.0
             self._run_some()
             self._schedule()
 
@@ -228,10 +226,14 @@ class HeldPulls:
         self._schedule()
 
     def _run_some(self) -> None:
+        begun = self._now()
         for _ in range(min(TURN_PULLS, len(self._ready))):
             pull = self._ready.popleft()
             if pull.connection.is_open:
                 self._rerun(pull)
+        now = self._now()
+        self._spent += now - begun
+        self._gathers_until = now + min(GATHER_TIMES * self._spent, GATHER_SECONDS_MAX)
 
 
 class _NewMessages:

@@ -11,9 +11,11 @@ from typing import Final, TypeVar
 
 from orbitmq.broker.schedule import delay_level
 from orbitmq.broker.statistics import Statistics
+from orbitmq.broker.timers.accepting import TimerAcceptance
 from orbitmq.errors import RequestRejected
 from orbitmq.message.properties import DELAY, REAL_QID, REAL_TOPIC, decode_properties, encode_properties
-from orbitmq.message.topics import SCHEDULE_TOPIC
+from orbitmq.message.timers import TIMER_PAIR
+from orbitmq.message.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from orbitmq.replication.master import Replicas
 from orbitmq.runtime.refusals import Limit, Refusals
 from orbitmq.store.engine import MessageStore
@@ -29,12 +31,15 @@ _DELAY_PAIR: Final = DELAY.encode() + b"\x01"
 
 
 class MessageWriter:
-    """`levels`: number of delay levels. `timer` returns seconds. `replicas` are used with role SYNC_MASTER."""
+    """`levels`: number of delay levels. `timers` decides about timer messages. `timer` returns seconds. `replicas` are
+    used with role SYNC_MASTER.
+    """
 
     def __init__(
         self,
         store: MessageStore,
         levels: int,
+        timers: TimerAcceptance,
         statistics: Statistics,
         replicas: Replicas,
         refusals: Refusals | None = None,
@@ -42,6 +47,7 @@ class MessageWriter:
     ) -> None:
         self._store = store
         self._levels = levels
+        self._timers = timers
         self._statistics = statistics
         self._timer = timer
         self._replicas = replicas
@@ -59,10 +65,20 @@ class MessageWriter:
         """Store a message, in the schedule topic first if it is delayed. MessageIllegal as the store raises it; with
         `at_once` RoomAwaited where its queue has no room yet.
         """
+        if record.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):  # it was put aside and found no room
+            return self._put_waiting(record, at_once)
         refusal = None
-        if _DELAY_PAIR in record.properties and record.topic != SCHEDULE_TOPIC:  # it was put aside and found no room
+        if TIMER_PAIR in record.properties:
+            refusal = self._timers.put_aside(record)
+        if refusal is None and _DELAY_PAIR in record.properties and record.topic != TIMER_TOPIC:
             refusal = self._put_aside(record)
-        return self.put_here(record, at_once) if refusal is None else refusal
+        return self._put_waiting(record, at_once) if refusal is None else refusal
+
+    def _put_waiting(self, record: PutRecord, at_once: bool) -> PutResult:
+        result = self.put_here(record, at_once)
+        if record.topic == TIMER_TOPIC and result.status is PutStatus.PUT_OK:
+            result.recall_handle = self._timers.handle(record)
+        return result
 
     def put_here(self, record: PutRecord, at_once: bool = False) -> PutResult:
         """Store a message in the queue it names, even if it has a delay level."""
@@ -96,7 +112,7 @@ class MessageWriter:
     def put_batch(self, record: PutRecord, *, at_once: bool = False) -> PutResult:
         """Store the messages of a batch one after another. BodyError if its body is not a batch."""
         begun = self._timer()
-        is_delayed = delay_level(record.properties) > 0
+        is_delayed = delay_level(record.properties) > 0 or TIMER_PAIR in record.properties
         result = ILLEGAL_BATCH if is_delayed else self._store.put_batch(record, at_once=at_once)
         self._statistics.put(record.topic, result.count, result.size, self._timer() - begun)
         if result.status is PutStatus.SERVICE_NOT_AVAILABLE:

@@ -6,6 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 
 from orbitmq.message.delay import DEFAULT_DELAY_LEVELS
+from orbitmq.message.topic_types import MessageType
 from orbitmq.message.topics import TRACE_TOPIC
 from orbitmq.runtime.options import Options, option
 
@@ -31,6 +32,21 @@ class BrokerOptions(Options):
         minimum=-1,
         maximum=65_535,
     )
+    grpc_server_port: int = option(
+        "grpcServerPort",
+        -1,
+        "Port for clients of RocketMQ 5, which speak gRPC, plain or encrypted; 0 takes any free port. -1: they are not "
+        "served. RocketMQ's proxy has 8081.",
+        minimum=-1,
+        maximum=65_535,
+    )
+    max_delay_time_ms: int = option(
+        "maxDelayTimeMills",
+        86_400_000,
+        "How far ahead clients that speak gRPC may have a message delivered; brokers limit all by timerMaxDelaySec.",
+        unit="ms",
+        minimum=0,
+    )
     broker_ip1: str = option(
         "brokerIP1", "127.0.0.1", "Address that clients connect to; also the store host of every message."
     )
@@ -49,6 +65,16 @@ class BrokerOptions(Options):
     )
     auto_create_topic_enable: bool = option(
         "autoCreateTopicEnable", True, "Create a topic when the first message for it arrives.", changeable=True
+    )
+    auto_create_topic_message_type: str = option(
+        "autoCreateTopicMessageType",
+        MessageType.NORMAL.value,
+        "Messages that topics created by sends take from 5.x clients; MIXED is all of them.",
+        choices=MessageType,
+        changeable=True,
+    )
+    enable_mixed_message_type: bool = option(
+        "enableMixedMessageType", False, "Let administrators create topics of the type MIXED.", changeable=True
     )
     auto_create_subscription_group: bool = option(
         "autoCreateSubscriptionGroup", True, "Create a consumer group when its first member appears.", changeable=True
@@ -210,6 +236,29 @@ class BrokerOptions(Options):
         minimum=10,
     )
     message_delay_level: str = option("messageDelayLevel", DEFAULT_DELAY_LEVELS, "Delay of each level, level 1 first.")
+    timer_wheel_enable: bool = option(
+        "timerWheelEnable", True, "Take messages that are to be delivered at a time which their sender names."
+    )
+    timer_max_delay_s: int = option(
+        "timerMaxDelaySec",
+        259_200,
+        "How far ahead that time may be. A message that waits longer than commit log files are kept is copied to the "
+        "end of the log when its file goes, so years are possible.",
+        unit="s",
+        minimum=1,
+        changeable=True,
+    )
+    timer_congest_num_each_slot: int = option(
+        "timerCongestNumEachSlot",
+        (1 << 31) - 1,
+        "How many messages may wait for one second before further ones are refused.",
+        minimum=0,
+        maximum=(1 << 31) - 1,
+        changeable=True,
+    )
+    recall_message_enable: bool = option(
+        "recallMessageEnable", False, "Let senders recall such messages by their handles.", changeable=True
+    )
     transaction_timeout_ms: int = option(
         "transactionTimeOut",
         6000,

@@ -104,7 +104,7 @@ class PullHandler:
             self._rerun,
             lambda wake: asyncio.get_running_loop().call_soon(wake),
             lambda delay, wake: asyncio.get_running_loop().call_later(delay, wake),
-            lambda: asyncio.get_running_loop().time(),
+            time.monotonic,
             self._unit,
             refusals=refusals,
         )

@@ -57,7 +57,7 @@ class PullSelection:
         if on_request and not is_tag(header.expression_type):
             own = self._filters.check(header.subscription, header.expression_type)
             return Selection(None, ExpressionLook(own))
-        subscription = _own_tags(header.topic, header.subscription) if on_request else self._of_heartbeat(header, group)
+        subscription = own_tags(header.topic, header.subscription) if on_request else self._of_heartbeat(header, group)
         if self._options.filter_support_retry and header.topic.startswith(RETRY_PREFIX):
             return Selection(by_tags(subscription).matcher, RetryLook(self._filters, header.topic))
         if is_tag(subscription.expression_type):
@@ -113,7 +113,8 @@ def by_tags(subscription: SubscriptionData) -> Selection:
     return Selection(subscription.codes.__contains__)
 
 
-def _own_tags(topic: str, expression: str | None) -> SubscriptionData:
+def own_tags(topic: str, expression: str | None) -> SubscriptionData:
+    """A subscription that a request brings; RequestRejected."""
     parse = _parsed_tags if len(expression or "") <= REMEMBERED_LENGTH_MAX else tag_subscription
     try:
         return parse(topic, expression)

@@ -51,7 +51,9 @@ class RegisteredTopics:
         if perm & _READ_WRITE == _READ_WRITE:
             return table
         narrowed = {
-            name: TopicConfig(c.name, c.read_queues, c.write_queues, perm, c.filter_type, c.sys_flag, c.order)
+            name: TopicConfig(
+                c.name, c.read_queues, c.write_queues, perm, c.filter_type, c.sys_flag, c.order, c.attributes
+            )
             for name, c in table.topics.items()
         }
         return TopicTable(data_version=table.data_version, topics=narrowed)

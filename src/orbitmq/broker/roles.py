@@ -16,6 +16,7 @@ from orbitmq.broker.slave.metadata import MetadataCopy
 from orbitmq.broker.slave.promotion import Promotion
 from orbitmq.broker.slave.readiness import Readiness
 from orbitmq.broker.slave.refusals import refuse_masters_work, refuse_promotion
+from orbitmq.broker.timers.delivery import TimerDelivery
 from orbitmq.broker.topics import Topics
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
@@ -86,7 +87,7 @@ class SlaveRole:
         remoting: Remoting,
         clock: Clock,
         configuration: Path | None,
-        tables: tuple[Topics, Groups, ConsumerOffsets, DelayedDelivery],
+        tables: tuple[Topics, Groups, ConsumerOffsets, DelayedDelivery, TimerDelivery],
         *,
         refusal: Callable[[Command, int, str], Command],
         register: Callable[[], Awaitable[None]],

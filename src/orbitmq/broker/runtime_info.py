@@ -17,6 +17,7 @@ from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.broker.progress import Fall, fall_behind
 from orbitmq.broker.statistics import Daily, Statistics
+from orbitmq.broker.timers.delivery import TimerDelivery
 from orbitmq.errors import RequestRejected
 from orbitmq.message.topics import SCHEDULE_TOPIC
 from orbitmq.net.connection import Connection
@@ -62,6 +63,7 @@ class RuntimeInfo:
         clock: Clock,
         *,
         delayed: DelayedDelivery,
+        timers: TimerDelivery,
         lateness: Lateness,
         damage: Callable[[], Iterable[str]],
         guard: ArchiveGuard,
@@ -74,6 +76,7 @@ class RuntimeInfo:
         self._consumers = consumers
         self._options = options
         self._delivery = delayed
+        self._timers = timers
         self._lateness = lateness
         self._damage = damage
         self._guard = guard
@@ -178,7 +181,12 @@ class RuntimeInfo:
         return table
 
     def _delayed(self) -> Table:
-        return {
+        timers = {
+            "timerReadBehind": str(self._timers.late_ms // 1000),
+            "timerCongestNum": str(len(self._timers.pending)),
+        }
+        # RocketMQ 4.9 has no such keys.
+        return (timers if self._timers.is_ready and self._timers.progress is not None else {}) | {
             f"scheduleMessageOffset_{level}": f"{offset},{self._store.max_offset(SCHEDULE_TOPIC, level - 1)}"
             for level, offset in sorted(self._delivery.offsets.items())
         }

@@ -1,6 +1,6 @@
-"""The due time in the queue entries of the delay topic, by the broker's table of delay levels.
+"""The due time in the queue entries of the delay topic, by the broker's table of delay levels, and of the timer topic.
 
-The store calls this for each message of that topic: when it is put, recovered, or dispatched to a rebuilt queue.
+The store calls this for each message of these topics: when it is put, recovered, or dispatched to a rebuilt queue.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from orbitmq.message.delay import delivery_timestamp
-from orbitmq.message.properties import DELAY, NAME_END, find_property
-from orbitmq.message.topics import SCHEDULE_TOPIC
+from orbitmq.message.properties import DELAY, NAME_END, TIMER_DEL_UNIQKEY, EncodedProperties, find_property
+from orbitmq.message.timers import due_ms
+from orbitmq.message.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from orbitmq.store.dispatch import EntryCode
 
 _DELAY: Final = (DELAY + NAME_END).encode()
@@ -36,6 +37,12 @@ class DueTime:
         return delivery_timestamp(self.levels, min(level, len(self.levels)), store_timestamp)
 
 
+def timer_due(properties: bytes, _store_timestamp: int) -> int | None:
+    """When a timer message is due, in milliseconds; None for one that recalls another."""
+    found = EncodedProperties(properties)
+    return due_ms(found.get) if found.get(TIMER_DEL_UNIQKEY) is None else None
+
+
 def entry_codes(levels: tuple[int, ...]) -> dict[str, EntryCode]:
     """For the store: the topics whose queue entries do not hold the hash of the tags, and what they hold."""
-    return {SCHEDULE_TOPIC: DueTime(levels)}
+    return {SCHEDULE_TOPIC: DueTime(levels), TIMER_TOPIC: timer_due}

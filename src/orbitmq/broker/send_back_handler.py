@@ -26,7 +26,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.refusals import Refusals
 from orbitmq.store.engine import MessageStore
-from orbitmq.store.records import PutRecord, PutStatus
+from orbitmq.store.records import PutRecord, PutStatus, copy_of
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader
@@ -145,17 +145,7 @@ def _properties(unit: Unit, delay_level: int) -> dict[str, str]:
 
 
 def _returned(unit: Unit, topic: TopicConfig, queue_id: int, properties: Mapping[str, str]) -> PutRecord:
-    """The copy that is stored: same body, birth and hosts; one more try on its count."""
-    return PutRecord(
-        topic=topic.name,
-        queue_id=queue_id,
-        body=unit.body,
-        properties=encode_properties(properties).encode(),
-        flag=unit.flag,
-        sys_flag=unit.sys_flag,
-        born_timestamp=unit.born_timestamp,
-        born_host=unit.born_host,
-        store_host=unit.store_host,
-        reconsume_times=unit.reconsume_times + 1,
-        is_known=True,
-    )
+    """The copy that is stored, with one more try on its count."""
+    record = copy_of(unit, topic.name, queue_id, encode_properties(properties).encode())
+    record.reconsume_times += 1
+    return record

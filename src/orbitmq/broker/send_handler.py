@@ -31,6 +31,7 @@ from orbitmq.message.flags import (
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
 )
+from orbitmq.message.pop import revive_topic
 from orbitmq.message.properties import (
     CLUSTER,
     DELAY,
@@ -80,6 +81,14 @@ OUTCOMES: dict[PutStatus, tuple[int, str | None]] = {
     PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED: (
         ResponseCode.SYSTEM_ERROR,
         "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED] the message is not stored: it names a light queue too many",
+    ),
+    PutStatus.WHEEL_TIMER_NOT_ENABLE: (
+        ResponseCode.SYSTEM_ERROR,
+        "accurate timer message is not enabled: set timerWheelEnable=true, or use a delay level",
+    ),
+    PutStatus.WHEEL_TIMER_FLOW_CONTROL: (
+        ResponseCode.SYSTEM_ERROR,
+        "timer message is under flow control: as many wait for its second as timerCongestNumEachSlot says, ",
     ),
     PutStatus.OS_PAGECACHE_BUSY: (
         ResponseCode.SYSTEM_ERROR,
@@ -142,6 +151,7 @@ class SendHandler:
         self._lines = Refusals()
         self.store_host = b""  # known when the port is
         self._region = options.region_id
+        self._forbidden = SEND_FORBIDDEN_TOPICS | {revive_topic(options.broker_cluster_name)}
         self.take_settings()
 
     def take_settings(self) -> None:
@@ -176,7 +186,7 @@ class SendHandler:
             or self._writing.can_wait
             or self._writing.is_busy
             or not self._serves()
-            or name in SEND_FORBIDDEN_TOPICS
+            or name in self._forbidden
             or (name in self._topics.unsaved and not flag & FLAG_ONEWAY)
             or name.startswith(RETRY_PREFIX)
             or queue_id >= max(topic.read_queues, topic.write_queues)
@@ -310,7 +320,7 @@ class SendHandler:
         if self._opens_ms and self._clock.now_ms() < self._opens_ms:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, "the broker does not accept messages yet")
         topic = self._topics.table.get(header.topic)
-        if topic is None or header.topic in SEND_FORBIDDEN_TOPICS:
+        if topic is None or header.topic in self._forbidden:
             topic = self._create_topic(header)
         # RocketMQ checks its own write permission for order topics only: clients go by the route.
         if topic.order and not self._options.broker_permission & PERM_WRITE:
@@ -323,7 +333,7 @@ class SendHandler:
             check_topic(header.topic)
         except MessageError as error:
             raise RequestRejected(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        if header.topic in SEND_FORBIDDEN_TOPICS:
+        if header.topic in self._forbidden:
             raise RequestRejected(ResponseCode.NO_PERMISSION, f"{header.topic} is written by the broker alone")
         if (light := self._topics.get(header.topic)) is not None:  # it is in no table
             return light
@@ -421,6 +431,10 @@ class SendHandler:
             ext["msgId"] = result.message_id
             ext["queueId"] = str(queue_id)
             ext["queueOffset"] = str(result.queue_offset)
+            if result.recall_handle:
+                ext["recallHandle"] = result.recall_handle
+            if result.transaction_id:  # brokers of 5.x return it, and the proxy of 5.x needs it
+                ext["transactionId"] = result.transaction_id
         return answer
 
     def refusal(self, command: Command, code: int, remark: str | None) -> Command:

@@ -151,8 +151,8 @@ class TableRecovery:
                 self._offsets.commit(group, topic, queue_id, offset, only_forward=True)
 
     async def _delays_of(self, address: str) -> None:
-        found = await all_delay_offsets(self._remoting, address, timeout_ms=TIMEOUT_MS)
-        known = self._delayed.offsets
+        table = await all_delay_offsets(self._remoting, address, timeout_ms=TIMEOUT_MS)
+        known, found = self._delayed.offsets, dict(table.offset_table)
         for level, offset in found.items():
             found[level] = max(known.get(level, 0), min(offset, self._store.max_offset(SCHEDULE_TOPIC, level - 1)))
         self._delayed.take({**known, **found})

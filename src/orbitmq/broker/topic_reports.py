@@ -15,7 +15,7 @@ from orbitmq.errors import RequestRejected
 from orbitmq.message.config import SubscriptionData, TopicConfig
 from orbitmq.message.javajson import dumps, dumps_pretty
 from orbitmq.message.model import MessageQueue
-from orbitmq.message.topics import SYSTEM_TOPICS
+from orbitmq.message.topics import SYSTEM_TOPICS, TIMER_TOPIC
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
 from orbitmq.runtime.clock import Clock
@@ -114,8 +114,10 @@ class TopicReports:
         )
 
     def system_topics(self, _connection: Connection, command: Command) -> Command:
-        """Names that belong to the system, whether or not there are such topics."""
-        names = sorted(SYSTEM_TOPICS | self._topics.built_in)
+        """Names that belong to the system, whether or not there are such topics: the timers' only where there is one,
+        because RocketMQ 4.9 has none.
+        """
+        names = sorted(SYSTEM_TOPICS | self._topics.built_in | {TIMER_TOPIC} & self._topics.table.keys())
         return command.response(ResponseCode.SUCCESS, body=encode(TopicList(topic_list=names)))
 
     def queue_entries(self, _connection: Connection, command: Command) -> Command:

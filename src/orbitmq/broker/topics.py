@@ -17,6 +17,7 @@ from orbitmq.broker.options import BrokerOptions
 from orbitmq.errors import RequestRejected
 from orbitmq.message.config import SINGLE_TAG, DataVersion, TopicConfig
 from orbitmq.message.flags import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUBSCRIPTION
+from orbitmq.message.topic_types import MESSAGE_TYPE, MessageType
 from orbitmq.message.topics import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
@@ -156,7 +157,8 @@ class Topics:
         if model is not None and self._perm_of_template(model) & PERM_INHERIT:
             count = max(0, min(queues, model.write_queues))
             sys_flag = self._unit_flag(name) if unit else 0
-            return self._add(TopicConfig(name, count, count, model.perm & ~PERM_INHERIT, model.filter_type, sys_flag))
+            perm, attributes = model.perm & ~PERM_INHERIT, self._attributes_of_created(name)
+            return self._add(TopicConfig(name, count, count, perm, model.filter_type, sys_flag, attributes=attributes))
         if name.startswith(RETRY_PREFIX):
             return self.create_for_system(name, 1, unit=unit)
         self._refusals.log(_log, "event=topic_refused topic=%.300s template=%.300s", name, template)
@@ -207,6 +209,12 @@ class Topics:
     def _log_limit(self, name: str, limit: int) -> None:
         text = "event=topic_refused topic=%.300s reason=limit topics=%d limit=%d bytes=%d"
         self._refusals.note(Limit.TOPICS, _log, text, name, len(self.table), limit, self._texts.size)
+
+    def _attributes_of_created(self, name: str) -> dict[str, str]:
+        """A normal topic has none, so that its entry is that of RocketMQ 4.9."""
+        wanted = self._options.auto_create_topic_message_type
+        is_plain = wanted == MessageType.NORMAL or name.startswith((RETRY_PREFIX, DLQ_PREFIX))
+        return {} if is_plain else {MESSAGE_TYPE: wanted}
 
     @staticmethod
     def _unit_flag(name: str) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from orbitmq.broker.archive_guard import EVERYTHING, ArchiveGuard
@@ -21,6 +21,7 @@ from orbitmq.broker.delay import DelayedDelivery
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.table_recovery import TableRecovery
+from orbitmq.message.pop import pop_retry_topic
 from orbitmq.message.topics import (
     HALF_TOPIC,
     OP_HALF_TOPIC,
@@ -55,7 +56,10 @@ class UnreadMessages:
         guard: ArchiveGuard,
         delayed: DelayedDelivery,
         restoring: TableRecovery,
+        in_flight: Callable[[], Mapping[tuple[str, str, int], int]] = dict,
     ) -> None:
+        """`in_flight`: (topic, group, queue id) -> the first queue offset that POP consumption has not acknowledged."""
+        self._in_flight = in_flight
         self._store = store
         self._offsets = offsets
         self._groups = groups
@@ -68,13 +72,13 @@ class UnreadMessages:
         """The lowest physical offset of an unread message; None if all are read. Thread-safe."""
         if self._restoring.is_progress_lost:
             return Unread(0, "what groups have read is unknown: a state file cannot be read")
-        readers = self._readers()
+        readers, in_flight = self._readers(), self._in_flight()
         archived = self._guard.keeps_from()
         first = None if archived >= EVERYTHING else Unread(archived, "the archive has not read what follows")
         for number, queue in enumerate(self._store.consume_queues):
             if number % BITE_QUEUES == BITE_QUEUES - 1:
                 time.sleep(BITE_PAUSE_S)
-            for unread in self._of(queue, readers):
+            for unread in self._of(queue, readers, in_flight):
                 if first is None or unread.place < first.place:
                     first = unread
         return first
@@ -87,6 +91,7 @@ class UnreadMessages:
         for topic, group in self._offsets.pairs():
             readers[topic].add(group)
             readers[retry_topic(group)].add(group)
+            readers[pop_retry_topic(topic, group)].add(group)
         for group in list(self._groups.table):
             readers[retry_topic(group)].add(group)
         for online in list(self._consumers.groups.values()):
@@ -95,13 +100,17 @@ class UnreadMessages:
                     readers[topic].add(online.name)
         return readers
 
-    def _of(self, queue: ConsumeQueue, readers: Readers) -> list[Unread]:
+    def _of(self, queue: ConsumeQueue, readers: Readers, in_flight: Mapping[tuple[str, str, int], int]) -> list[Unread]:
         """What each reader of a queue has to read next."""
         if queue.topic == SCHEDULE_TOPIC:
             read = {BROKER: self._delayed.offsets.get(queue.queue_id + 1, 0)}
         else:
             groups = readers.get(queue.topic, set()) - SYSTEM_GROUPS
             read = {group: self._offsets.query(group, queue.topic, queue.queue_id) or 0 for group in groups}
+            read |= {
+                group: min(offset, in_flight.get((queue.topic, group, queue.queue_id), offset))
+                for group, offset in read.items()
+            }
         found = []
         for reader, offset in read.items():
             number = max(offset, queue.min_offset)

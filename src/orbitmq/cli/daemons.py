@@ -14,13 +14,16 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from logging import getLogger
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import uvloop
 
 from orbitmq import __version__
+from orbitmq.broker.access.control import AccessControl
+from orbitmq.broker.access.files import AclPlaces
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli import configuration, page_process
@@ -34,11 +37,15 @@ from orbitmq.namesrv.server import NameServer
 from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.tls_options import TlsOptions, with_tls_file
 from orbitmq.runtime import logging
+from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.collector import settle
 from orbitmq.runtime.form import form
 from orbitmq.runtime.limits import raise_open_files
 from orbitmq.runtime.options import Options
 from orbitmq.store.options import StoreOptions
+
+if TYPE_CHECKING:
+    from orbitmq.proxy.options import ProxyOptions
 
 _log = getLogger(__name__)
 
@@ -47,6 +54,7 @@ READY, STOPPING = "READY=1", "STOPPING=1"
 SOCKET_VARIABLE = "NOTIFY_SOCKET"
 DATA_DIR = Path("~/.orbitmq")
 LOOPBACK = "127.0.0.1"
+GRPC_PORT = 8081  # that of RocketMQ's proxy
 DASHBOARD_PORT = 8082  # that of RocketMQ's dashboard
 
 
@@ -66,6 +74,7 @@ def up(
     data_dir: Path | None,
     namesrv_port: int,
     broker_port: int | None,
+    grpc_port: int | None,
     config: Path | None,
     page: int | None,
     log_level: logging.Level,
@@ -74,10 +83,15 @@ def up(
     otherwise. `page` is the port of the web page; None for no web page."""
     with one_line_errors("up"):
         home = (data_dir or DATA_DIR).expanduser().absolute()
-        port = None if broker_port is None else str(broker_port)
+        flags = {
+            "listenPort": None if broker_port is None else str(broker_port),
+            "grpcServerPort": None if grpc_port is None else str(grpc_port),
+        }
         known = (BrokerOptions, StoreOptions, ConnectionOptions, TlsOptions, MetricsOptions)
-        pairs, remarks = configuration.read(config, {"listenPort": port}, *known)
-        pairs = with_tls_file({"storePathRootDir": str(home / "store"), **_rocketmq_home(), **pairs})
+        pairs, remarks = configuration.read(config, flags, *known)
+        defaults = {"storePathRootDir": str(home / "store"), "grpcServerPort": str(GRPC_PORT)}
+        given_port = "grpcServerPort" in pairs
+        pairs = with_tls_file({**defaults, **_rocketmq_home(), **pairs})
         broker, store, tls = BrokerOptions.parse(pairs), StoreOptions.parse(pairs), TlsOptions.parse(pairs)
         limits = ConnectionOptions.parse(pairs)
         if store.is_slave:
@@ -94,7 +108,10 @@ def up(
         metrics = MetricsOptions.parse(pairs)
         listening = None if page is None else _listening(page)
         run_until_stopped(
-            lambda stopped: _up(names, broker, store, config, tls, limits, metrics, listening, stopped), log_level
+            lambda stopped: _up(
+                names, broker, store, config, tls, limits, metrics, listening, stopped, may_move=not given_port
+            ),
+            log_level,
         )
 
 
@@ -152,6 +169,62 @@ def broker(
             run_until_stopped(lambda stopped: _broker(options, store, config, tls, limits, metrics, stopped), log_level)
 
 
+def proxy(
+    config: Path | None,
+    namesrv_addresses: str | None,
+    port: int | None,
+    settings: Sequence[str] = (),
+    *,
+    print_only: bool,
+    log_level: logging.Level,
+) -> None:
+    """Run the front for RocketMQ 5 clients of a cluster."""
+    from orbitmq.proxy.options import ProxyOptions
+
+    with one_line_errors("proxy"):
+        flags = {"namesrvAddr": namesrv_addresses, "grpcServerPort": None if port is None else str(port)}
+        known = (ProxyOptions, ConnectionOptions, TlsOptions)
+        pairs, remarks = configuration.read(config, flags, *known, settings=settings)
+        pairs = with_tls_file({"namesrvAddr": os.environ.get("NAMESRV_ADDR", ""), **_rocketmq_home(), **pairs})
+        options, tls, limits = ProxyOptions.parse(pairs), TlsOptions.parse(pairs), ConnectionOptions.parse(pairs)
+        _warn(remarks)
+        if print_only:
+            _print_config(options, limits, tls)
+        else:
+            run_until_stopped(lambda stopped: _proxy(options, tls, limits, stopped), log_level)
+
+
+async def _proxy(options: ProxyOptions, tls: TlsOptions, limits: ConnectionOptions, stopped: asyncio.Event) -> None:
+    from orbitmq.proxy.proxy import Proxy
+
+    async with (
+        accounts_of(options) as secrets,
+        _running(Proxy(options, tls=tls, connections=limits, secrets=secrets)) as daemon,
+    ):
+        await serve(stopped.wait(), _address("gRPC", daemon.address))
+
+
+@asynccontextmanager
+async def accounts_of(options: ProxyOptions) -> AsyncIterator[Callable[[str], str | None] | None]:
+    """Finds the secret of an account in the file of the accounts, which is read again when it changes."""
+    if not options.acl_enable:
+        yield None
+        return
+    home = options.home
+    access = AccessControl(AclPlaces(home / options.acl_file, home / "conf" / "acl"), {}, lambda _: None, SystemClock())
+    await asyncio.to_thread(access.load)
+    access.start()
+
+    def secret(access_key: str) -> str | None:
+        account = access.policy.accounts.get(access_key)
+        return None if account is None else account.secret.decode()
+
+    try:
+        yield secret
+    finally:
+        await access.stop()
+
+
 def _rocketmq_home() -> dict[str, str]:
     return {"rocketmqHome": os.environ.get("ROCKETMQ_HOME", "")}
 
@@ -166,26 +239,41 @@ async def _up(
     metrics: MetricsOptions,
     listening: socket.socket | None,
     stopped: asyncio.Event,
+    *,
+    may_move: bool,
 ) -> None:
+    """`may_move`: gRPC takes a free port if its default is in use, for example by another `orbitmq up`."""
     names_daemon = NameServer(names, tls=tls, connections=limits)
     async with _running(names_daemon) as nameserver, page_process.dashboard(listening, nameserver.address):
         addresses = ";".join(filter(None, (nameserver.address, options.namesrv_addr)))
-        broker = Broker(
-            options.replace(namesrv_addr=addresses), store, configuration=config, tls=tls, connections=limits
-        )
+        make = partial(Broker, store_options=store, configuration=config, tls=tls, connections=limits)
+        broker = await _started(make, options.replace(namesrv_addr=addresses), may_move=may_move)
         parts = parts_of(metrics, broker, nameserver)
-        async with _running(broker) as daemon, served(metrics, parts) as page:
+        async with _stopping(broker) as daemon, served(metrics, parts) as page:
             await serve(
                 stopped.wait(),
                 f"orbitmq {__version__} ({form()}) is up; Ctrl-C stops it.\n\n",
                 _address("name server", nameserver.address),
                 _address("broker", daemon.address),
+                *_front(daemon),
                 *_page(page),
                 *_dashboard(listening),
                 f"  {'data':<12} {store.root}\n\n",
                 "Any Apache RocketMQ client works with it. To send a message and read it back from here:\n\n",
                 _first_steps(nameserver.address),
             )
+
+
+async def _started(make: Callable[[BrokerOptions], Broker], options: BrokerOptions, *, may_move: bool) -> Broker:
+    broker = make(options)
+    try:
+        await broker.start()
+    except ConfigurationError as error:
+        if not (may_move and "grpcServerPort" in str(error)):
+            raise
+        broker = make(options.replace(grpc_server_port=0))
+        await broker.start()
+    return broker
 
 
 async def _namesrv(
@@ -210,15 +298,17 @@ async def _broker(
     stopped: asyncio.Event,
 ) -> None:
     """A slave that is promoted stops, then starts as a master in the same process and on the same port."""
+    is_successor = False
     while not stopped.is_set():
-        broker = Broker(options, store, configuration=config, tls=tls, connections=limits)
+        broker = Broker(options, store, configuration=config, tls=tls, connections=limits, is_successor=is_successor)
         parts = parts_of(metrics, broker)
         async with _running(broker) as daemon, served(metrics, parts) as page:
             ended = asyncio.create_task(_first_of(stopped, broker.superseded))
-            await serve(ended, _address("broker", daemon.address), *_page(page))
+            await serve(ended, _address("broker", daemon.address), *_front(daemon), *_page(page))
         if broker.successor is None:
             return
         options, store = broker.successor
+        is_successor = True
 
 
 async def _first_of(*events: asyncio.Event) -> None:
@@ -231,6 +321,12 @@ async def _first_of(*events: asyncio.Event) -> None:
 @asynccontextmanager
 async def _running(daemon: D) -> AsyncIterator[D]:
     await daemon.start()
+    async with _stopping(daemon):
+        yield daemon
+
+
+@asynccontextmanager
+async def _stopping(daemon: D) -> AsyncIterator[D]:
     try:
         yield daemon
     finally:
@@ -272,6 +368,12 @@ def _stop_signal() -> asyncio.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
     return stopped
+
+
+def _front(broker: Broker) -> tuple[str, ...]:
+    if broker.front is None:
+        return ()
+    return (_address("gRPC", f"{broker.address.rpartition(':')[0]}:{broker.front.port}"),)
 
 
 def _page(address: str | None) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ NOUNS = {
 }
 
 SECTIONS = {
-    "Run": ("up", "namesrv", "broker", "host", "dashboard", "exporter"),
+    "Run": ("up", "namesrv", "broker", "host", "proxy", "dashboard", "exporter"),
     "Manage": ("cluster", "topic", "group", "offset", "msg", "trace", "client", "acl", "config"),
     "Monitor": ("doctor", "top", "check", "health", "wait", "bench"),
     "Tools": ("store", "pipeline", "context", "completion", "mqadmin"),

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from orbitmq.cli.flags import LogLevel, Settings
+from orbitmq.cli.flags import LogLevel, PrintConfig, Settings
 from orbitmq.cli.lazy_commands import Nouns
 from orbitmq.runtime.form import described
 
@@ -79,6 +79,16 @@ def up(
     dashboard: Annotated[
         bool, typer.Option("--dashboard/--no-dashboard", help="Serve the web page, on loopback.")
     ] = True,
+    grpc_port: Annotated[
+        int | None,
+        typer.Option(
+            min=-1,
+            max=65535,
+            metavar="PORT",
+            help="Port for clients of RocketMQ 5, which speak gRPC; 0 picks a free one, -1 serves none.",
+            show_default="8081, else a free one",
+        ),
+    ] = None,
     log_level: LogLevel = "warning",
 ) -> None:
     """Run a name server, a broker and the web page. For development and small installations.
@@ -91,7 +101,7 @@ def up(
     from orbitmq.cli import daemons
 
     page = daemons.DASHBOARD_PORT if dashboard_port is None else dashboard_port
-    daemons.up(data_dir, namesrv_port, broker_port, config, page if dashboard else None, log_level)
+    daemons.up(data_dir, namesrv_port, broker_port, grpc_port, config, page if dashboard else None, log_level)
 
 
 @app.command()
@@ -142,6 +152,39 @@ def host(
     from orbitmq.cli import host
 
     host.run(brokers, data_dir, namesrv_port, broker_port, config, namesrv_addresses, prefix, log_level)
+
+
+@app.command()
+def proxy(
+    config: Annotated[Path | None, typer.Option("-c", help="Properties file.", metavar="FILE")] = None,
+    namesrv_addresses: Annotated[
+        str | None, typer.Option("-n", help="Overrides namesrvAddr: name servers, joined by ';'.", metavar="NAMESRV")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, metavar="PORT", help="Overrides grpcServerPort; 0 picks a free one.", show_default="8081"
+        ),
+    ] = None,
+    settings: Settings = None,
+    print_config: PrintConfig = False,
+    log_level: LogLevel = "info",
+) -> None:
+    """Serve clients of RocketMQ 5, which speak gRPC, in front of a cluster.
+
+    \b
+    A broker serves them itself with the option grpcServerPort. This process is
+    for clusters of several brokers, of orbitmq or of RocketMQ 5. In front of
+    brokers of RocketMQ 4.9 it serves producers only.
+
+    \b
+    Examples:
+      orbitmq proxy -n 127.0.0.1:9876
+      orbitmq proxy -n '10.0.0.1:9876;10.0.0.2:9876' --set bindAddress=0.0.0.0
+    """
+    from orbitmq.cli import daemons
+
+    daemons.proxy(config, namesrv_addresses, port, settings or (), print_only=print_config, log_level=log_level)
 
 
 health = typer.Typer(

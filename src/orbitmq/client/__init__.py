@@ -74,7 +74,16 @@ from orbitmq.client.push import PushConsumer
 from orbitmq.client.queue_listeners import OnQueues, OnTopicQueues, QueueListener
 from orbitmq.client.reading_consumer import ReadingConsumer
 from orbitmq.client.schedule import PullContext, PullSchedule, PullTask
-from orbitmq.client.settings import LitePullSettings, ProducerSettings, PullSettings, PushSettings, TransactionSettings
+from orbitmq.client.schedules import MessageFactory, Schedule
+from orbitmq.client.settings import (
+    LitePullSettings,
+    ProducerSettings,
+    PullSettings,
+    PushSettings,
+    SimpleSettings,
+    TransactionSettings,
+)
+from orbitmq.client.simple import SimpleConsumer
 from orbitmq.client.timed import Timed
 from orbitmq.client.transactions import HalfMessage, TransactionListener, TransactionProducer
 from orbitmq.client.workers import Listener, OrderlyListener
@@ -141,6 +150,7 @@ __all__ = [
     "Message",
     "MessageError",
     "MessageExt",
+    "MessageFactory",
     "MessageIllegal",
     "MessageKind",
     "MessageModel",
@@ -180,6 +190,7 @@ __all__ = [
     "RequestTimeout",
     "RoomSelector",
     "RpcHook",
+    "Schedule",
     "Selector",
     "SendCallback",
     "SendContext",
@@ -187,6 +198,8 @@ __all__ = [
     "SendRequestError",
     "SendResult",
     "SendStatus",
+    "SimpleConsumer",
+    "SimpleSettings",
     "StoreError",
     "SubscriptionCheck",
     "SubscriptionDifference",

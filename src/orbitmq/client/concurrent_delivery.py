@@ -19,6 +19,7 @@ from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.retry_sender import RetrySender
 from orbitmq.client.workers import ListenerCall
 from orbitmq.errors import OrbitMQError
+from orbitmq.message.expiry import is_expired, split_expired
 from orbitmq.message.model import MessageExt
 from orbitmq.message.namespace import Namespace
 from orbitmq.runtime.clock import Clock
@@ -71,9 +72,14 @@ class ConcurrentDelivery:
 
     def finished(self, call: ListenerCall) -> None:
         """After the listener has returned: commit consumed messages, have the others delivered again."""
+        if call.expired:
+            self._settle(call.held, call.cached, call.expired)
+        if not call.messages:
+            return
         context, status = cast("ConcurrentContext", call.context), cast("_Concurrently", call.status)
         failed = call.messages[first_failed(status, context, len(call.messages)) :]
         self._count(call, len(failed))
+        failed, _ = split_expired(failed, self._clock.now_ms())  # nobody is to get these again
         if failed and not self._drops_failed:
             self._spawn(self._retry(call, failed, context.delay_level_when_next_consume))
             return
@@ -120,7 +126,8 @@ class ConcurrentDelivery:
             if message is None:
                 return
             try:
-                await self._retry_sender.send_back(message, OVERDUE_DELAY_LEVEL)
+                if not is_expired(message, self._clock.now_ms()):
+                    await self._retry_sender.send_back(message, OVERDUE_DELAY_LEVEL)
             except OrbitMQError as error:
                 _log.warning("event=not_sent_back group=%s message=%s error=%s", self._group, message.msg_id, error)
                 return

@@ -40,7 +40,7 @@ from orbitmq.client.core.model import (
 )
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageExt
-from orbitmq.message.properties import KEYS, UNIQ_KEY
+from orbitmq.message.properties import IDEMPOTENCY_TOKEN, KEYS, UNIQ_KEY
 from orbitmq.runtime.clock import Clock, SystemClock
 
 try:
@@ -72,7 +72,7 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-TOKEN_PROPERTY = "IDEMPOTENCY_TOKEN"  # noqa: S105 - the name of a property
+TOKEN_PROPERTY = IDEMPOTENCY_TOKEN
 """The message property in which a producer may set the token."""
 TABLE = "orbitmq_consumed"
 TOKEN_SHOWN_MAX = 255  # of a token, for people who read the table; the hash decides

@@ -29,6 +29,7 @@ from orbitmq.client.settings import LitePullSettings, complete
 from orbitmq.client.trace_dispatcher import ConsumeTraceHook, TraceDispatcher, trace_dispatcher
 from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError, OrbitMQError
 from orbitmq.message.config import SubscriptionData
+from orbitmq.message.expiry import split_expired
 from orbitmq.message.flags import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.topics import check_topic
@@ -244,8 +245,8 @@ class LitePullConsumer(ReadingConsumer):
             await asyncio.sleep(pause_s)
 
     def _give_out(self, batch: Batch, count_max: int | None) -> PollResult | None:
-        messages = batch.messages[:count_max]
-        self._given = given = PollResult(batch, messages, batch.is_begun)
+        """The first messages of the batch; None if nothing of them is to be delivered."""
+        messages, was_begun = batch.messages[:count_max], batch.is_begun
         batch.messages = batch.messages[len(messages) :]
         self._cached_count -= len(messages)
         if batch.messages:
@@ -258,6 +259,12 @@ class LitePullConsumer(ReadingConsumer):
         offset = batch.cached.remove(messages)
         if offset >= 0:  # else a later batch with the same messages was given out before
             self._consumed[batch.held.queue] = offset
+        fresh, expired = split_expired(messages, self._clock.now_ms())
+        if expired:
+            self._expired.skipped(expired)
+        if not fresh:
+            return None
+        self._given = given = PollResult(batch, list(fresh), was_begun)
         return given
 
     def _take_back(self, given: PollResult | None) -> None:

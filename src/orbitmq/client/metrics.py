@@ -9,12 +9,15 @@ Labels are the group and the topic, of which an application has few. Nothing is 
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from orbitmq.client import consumer, lite_pull, producer, pull, push, sync
 from orbitmq.client.core.hooks import ConsumeContext, ReceiveContext, SendContext
 from orbitmq.client.core.model import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
+from orbitmq.client.reading_consumer import ReadingConsumer
+from orbitmq.client.simple import SimpleConsumer
 from orbitmq.errors import BrokerError
 
 try:
@@ -74,6 +77,8 @@ class ClientMetrics:
             "orbitmq_client_delivery_delay_seconds", "Time from store to delivery.", _LABELS, buckets=SECONDS,
             registry=registry,
         )  # fmt: skip
+        self._expired = _ExpiredCollector()
+        registry.register(self._expired)
 
     def watch(
         self,
@@ -90,7 +95,8 @@ class ClientMetrics:
 
         Of a producer: attempts to send and their latency. Of every consumer, `PullSchedule` included: messages pulled,
         the latency of pulls that returned some, and the age of messages at delivery. Of a push consumer also the calls
-        of its listener. The lag of a group is not included, since only the brokers know it: see `lag`.
+        of its listener, of push and lite pull consumers the messages that had expired. The lag of a group is not
+        included, since only the brokers know it: see `lag`.
 
         TypeError for another object, InvalidStateError for a consumer that has started.
         """
@@ -102,6 +108,8 @@ class ClientMetrics:
             is_push = isinstance(core, push.PushConsumer)
             core.add_consume_hook(_Calls(self._consumed, self._consume_seconds, delays) if is_push else delays)
             core.add_receive_hook(self._receive)
+            if isinstance(core, ReadingConsumer | SimpleConsumer):
+                self._expired.consumers.append(core)
         else:
             raise TypeError(f"{type(client).__name__} has no such metrics; pass a producer or a consumer")
 
@@ -165,6 +173,25 @@ class _Calls:
         outcome = "done" if context.status in _DONE else "failed"
         self._count.labels(group, topic, outcome).inc(len(context.messages))
         self._seconds.labels(group, topic).observe(context.cost_ms / 1000)
+
+
+class _ExpiredCollector(Collector):
+    """Asks the consumers on every scrape."""
+
+    def __init__(self) -> None:
+        self.consumers: list[ReadingConsumer | SimpleConsumer] = []
+
+    def collect(self) -> Iterable[Metric]:
+        found: Counts[tuple[str, str]] = Counts()
+        for one in self.consumers:
+            for topic, count in list(one.expired.items()):
+                found[one.group, topic] += count
+        expired = CounterMetricFamily(
+            "orbitmq_client_expired_messages", "Messages that had expired and were not delivered.", labels=_LABELS
+        )
+        for labels, count in found.items():
+            expired.add_metric(labels, count)
+        return (expired,)
 
 
 class _OutboxCollector(Collector):

@@ -22,8 +22,10 @@ from orbitmq.client.queue_locks import OwnedQueues
 from orbitmq.client.retry_sender import RetrySender
 from orbitmq.client.workers import ListenerCall
 from orbitmq.errors import OrbitMQError
+from orbitmq.message.expiry import is_expired
 from orbitmq.message.model import MessageExt
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
+from orbitmq.runtime.clock import Clock
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +44,7 @@ class OrderlyDelivery:
         store: OffsetStore,
         retry_sender: RetrySender,
         locks: OwnedQueues | None,
+        clock: Clock,
         *,
         batch_size: int,
         suspend_ms: int,
@@ -56,6 +59,7 @@ class OrderlyDelivery:
         self._store = store
         self._retry_sender = retry_sender
         self._locks = locks
+        self._clock = clock
         self._batch_size = batch_size
         self._suspend_ms = suspend_ms
         self._reconsume_times_max = reconsume_times_max
@@ -111,7 +115,7 @@ class OrderlyDelivery:
         if context.auto_commit and status in MANUAL_STATUSES and not self._warned:
             self._warned = True
             _log.warning("event=counts_as_success status=%s; only without auto_commit a listener commits", status)
-        step = step_after(status, context) if call.messages else OrderlyStep.COMMIT
+        step = step_after(status, context) if call.messages else self._step_without_listener(cached, call)
         if call.messages:
             self._count(call, len(call.messages) if step in (OrderlyStep.RETRY, OrderlyStep.ROLLBACK) else 0)
         if step is OrderlyStep.RETRY and await self._retry(cached, call.messages):
@@ -122,6 +126,11 @@ class OrderlyDelivery:
         if step is OrderlyStep.COMMIT or (step is OrderlyStep.RETRY and context.auto_commit):
             self._commit(held, cached)
         return 0
+
+    def _step_without_listener(self, cached: ProcessQueue, call: ListenerCall) -> OrderlyStep:
+        """A listener that commits itself may not have decided about earlier messages."""
+        decided = len(call.expired) + len(self._dead.get(cached, ()))
+        return OrderlyStep.KEEP if call.expired and cached.taken_count > decided else OrderlyStep.COMMIT
 
     async def _listen(self, call: ListenerCall) -> None:
         if not call.messages:
@@ -148,7 +157,7 @@ class OrderlyDelivery:
         return bool(again)
 
     async def _is_dead_letter(self, cached: ProcessQueue, message: MessageExt) -> bool:
-        if message.reconsume_times < self._reconsume_times_max:
+        if message.reconsume_times < self._reconsume_times_max or is_expired(message, self._clock.now_ms()):
             return False
         try:
             await self._retry_sender.send_copy(message)

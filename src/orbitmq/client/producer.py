@@ -46,7 +46,9 @@ from orbitmq.client.settings import ProducerSettings, complete
 from orbitmq.client.trace_dispatcher import SendTraceHook, TraceDispatcher, trace_dispatcher
 from orbitmq.errors import MessageIllegal, RequestTimeout, TooManyRequestsError
 from orbitmq.message.model import Message, MessageExt, MessageQueue
+from orbitmq.message.timers import RecallHandle
 from orbitmq.message.topics import DEFAULT_PRODUCER_GROUP
+from orbitmq.operations.sends import recall
 
 _log = logging.getLogger(__name__)
 
@@ -112,6 +114,7 @@ class Producer(Client):
             self._settings["compress_type"],
             self._settings["compress_level"],
             self._namespace,
+            lambda: self._clock.now_ms(),
         )
         self._usual_rules = RetryRules(
             1 + self._settings["retry_times"],
@@ -443,6 +446,20 @@ class Producer(Client):
         """
         deliver, size = self._delivery_of_batch(self._running_sender, messages, queue)
         return await self._in_turn(deliver, size, self._usual_rules, None if timeout is None else end_of(timeout))
+
+    @checks_arguments
+    async def recall(self, topic: str, recall_handle: str) -> str:
+        """Have a message with a time to deliver not be delivered. `recall_handle` is that of the result of its send.
+
+        Returns the unique id of the message, also if there was no such message. MessageIllegal for what is no handle;
+        BrokerError if the message was delivered, or the broker does not recall messages: brokers of RocketMQ 5 and of
+        orbitmq do if `recallMessageEnable` is set there.
+        """
+        wrapped, instance = self._namespace.wrap(topic), self._instance
+        broker_name = RecallHandle.decode(recall_handle).broker_name
+        address = await instance.routes.master(MessageQueue(wrapped, broker_name, 0))
+        timeout_ms = self._settings["send_timeout_ms"]
+        return await recall(instance.remoting, address, wrapped, recall_handle, group=self.group, timeout_ms=timeout_ms)
 
     @checks_arguments
     async def fetch_publish_queues(self, topic: str) -> list[MessageQueue]:

@@ -44,6 +44,7 @@ from orbitmq.client.trace_dispatcher import ConsumeTraceHook, TraceDispatcher, t
 from orbitmq.client.workers import Listener, ListenerCall, ListenerWorkers, OrderlyListener, workers_for
 from orbitmq.errors import ClientError, InvalidStateError, OrbitMQError
 from orbitmq.message.config import SubscriptionData
+from orbitmq.message.expiry import split_expired
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.properties import CONSUME_START_TIME
@@ -293,6 +294,9 @@ class PushConsumer(ReadingConsumer):
         call = ListenerCall(HeldQueue(message.queue), ProcessQueue(), [message], context)
         started_ms = self._clock.now_ms()
         await self._running_workers.call(call)
+        if call.expired:
+            remark = "the message has expired, so the listener was not called"
+            return ConsumeDirectlyResult(consume_result=ConsumeResult.CR_SUCCESS, remark=remark)
         threw = call.error is not None
         return ConsumeDirectlyResult(
             consume_result=ConsumeResult.CR_THROW_EXCEPTION if threw else RESULTS[call.status],
@@ -342,7 +346,7 @@ class PushConsumer(ReadingConsumer):
         batch_size = self._settings["consume_batch_max_size"]
         if self._is_orderly:
             self._orderly = OrderlyDelivery(
-                workers.submit, self._retries.spawn, store, retry_sender, self._locks,
+                workers.submit, self._retries.spawn, store, retry_sender, self._locks, self._clock,
                 batch_size=batch_size,
                 suspend_ms=self._settings["suspend_current_queue_ms"],
                 reconsume_times_max=RECONSUME_IN_ORDER_MAX if self._times_max < 0 else self._times_max,
@@ -537,12 +541,17 @@ class PushConsumer(ReadingConsumer):
 
     def _prepare(self, call: ListenerCall) -> None:
         """Called where the listener runs, right before it."""
-        now = str(self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        now = str(now_ms)
         for message in call.messages:
-            as_the_listener_sees(message, self.group, self._namespace).properties[CONSUME_START_TIME] = now
+            seen = as_the_listener_sees(message, self.group, self._namespace)
+            seen.properties[CONSUME_START_TIME] = now
+        call.messages, call.expired = split_expired(call.messages, now_ms)
 
     def _finished(self, call: ListenerCall) -> None:
         """The listener has returned, or was not called."""
+        if call.expired:
+            self._expired.skipped(call.expired)
         if call.ended is not None:
             call.held.idle.set()
             call.cached.last_consume_ms = self._clock.now_ms()

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from orbitmq.client.consumer import Consumer, HeldQueue
 from orbitmq.client.core.allocation import AllocateStrategy
 from orbitmq.client.core.flow import Thresholds
 from orbitmq.client.core.offsets import StartLookup, start_position
+from orbitmq.client.expired import ExpiredMessages
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.settings import SYNC, ConsumerSettings
 from orbitmq.errors import BrokerError, ConfigurationError, OrbitMQError
@@ -57,6 +58,7 @@ class ReadingConsumer(Consumer):
             allocate_strategy=allocate_strategy,
             offset_store=offset_store,
         )
+        self._expired = ExpiredMessages(group, self._clock)
         self._start_time_ms = _milliseconds(consume_timestamp)
         self._reading_settings = settings
         self._confirms_offsets = settings["offset_commit"] == SYNC
@@ -65,6 +67,11 @@ class ReadingConsumer(Consumer):
             settings["pull_threshold_size_for_queue"],
             settings["consume_max_span"],
         )
+
+    @property
+    def expired(self) -> Mapping[str, int]:
+        """Topic -> messages that had expired (`Message(expires_at=...)`) and so were not delivered by this consumer."""
+        return self._expired.counts
 
     def _hold(self, queue: MessageQueue) -> None:
         super()._hold(queue)

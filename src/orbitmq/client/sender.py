@@ -338,6 +338,7 @@ class MessageSender:
             reply.region_id,
             reply.trace_on,
             reply.transaction_id,
+            reply.recall_handle,
         )
 
     def _begin(self, message: Outgoing, queue: MessageQueue, address: str, *, oneway: bool = False) -> SendContext:

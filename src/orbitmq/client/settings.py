@@ -585,6 +585,37 @@ class PullSettings(WaitingPullSettings, DrainSettings, total=False):
     ]
 
 
+class SimpleSettings(MemberSettings, total=False):
+    """Settings of a simple consumer."""
+
+    invisible_ms: Annotated[
+        int,
+        Option(
+            "invisibleDuration",
+            30_000,
+            "How long a message is delivered to nobody else, unless a call says so.",
+            "ms",
+            1,
+            7 * DAY_MS,
+        ),
+    ]
+    await_ms: Annotated[
+        int,
+        Option("awaitDuration", 5000, "How long receive waits for messages, unless a call says so.", "ms", 0, DAY_MS),
+    ]
+    max_reconsume_times: Annotated[
+        int,
+        Option(
+            "maxReconsumeTimes",
+            16,
+            "How often a message is redelivered before it goes to the dead letter topic.",
+            "",
+            0,
+            2**31 - 1,
+        ),
+    ]
+
+
 S = TypeVar("S", bound=ClientSettings)
 
 

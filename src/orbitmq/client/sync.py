@@ -17,12 +17,13 @@ import asyncio
 import concurrent.futures
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
-from orbitmq.client import base, consumer, lite_pull, producer, pull, push, schedule, transactions
+from orbitmq.client import base, consumer, lite_pull, producer, pull, push, schedule, schedules, simple, transactions
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.latency import Fault
 from orbitmq.client.core.model import LocalTransactionState, SendResult, TransactionSendResult
@@ -31,6 +32,7 @@ from orbitmq.client.core.selectors import Selector
 from orbitmq.client.producer import CALLBACK, SendCallback
 from orbitmq.client.queue_listeners import ON_QUEUES, OnTopicQueues, QueueListener
 from orbitmq.client.schedule import PullContext
+from orbitmq.client.schedules import AHEAD, MessageFactory
 from orbitmq.client.settings import ProducerSettings, PullSettings, TransactionSettings
 from orbitmq.client.sync_wrapper import (
     SyncWrapper,
@@ -45,6 +47,7 @@ from orbitmq.client.sync_wrapper import (
 from orbitmq.client.transactions import A_contra, TransactionListener
 from orbitmq.client.workers import Listener, OrderlyListener
 from orbitmq.message.model import Message, MessageExt, MessageQueue
+from orbitmq.runtime.clock import Clock
 from orbitmq.wire.bodies import MessageModel
 
 if TYPE_CHECKING:
@@ -58,6 +61,8 @@ __all__ = [
     "PullConsumer",
     "PullSchedule",
     "PushConsumer",
+    "Schedule",
+    "SimpleConsumer",
     "TransactionProducer",
     "reset_offset_by_timestamp",
 ]
@@ -157,6 +162,7 @@ class Producer(Client[producer.Producer]):
     send_batch = blocking(producer.Producer.send_batch)
     _send_batch_async = as_future(producer.Producer.send_batch_async)
     fetch_publish_queues = blocking(producer.Producer.fetch_publish_queues)
+    recall = blocking(producer.Producer.recall)
     add_send_hook = direct(producer.Producer.add_send_hook)
     wrap_sends = direct(producer.Producer.wrap_sends)
     add_forbidden_hook = direct(producer.Producer.add_forbidden_hook)
@@ -276,6 +282,47 @@ class TransactionProducer(Producer, Client[transactions.TransactionProducer[A_co
         return self.core.listener
 
 
+class Schedule(SyncWrapper[schedules.Schedule]):
+    """Sends a message again and again; see `orbitmq.client.Schedule`. `with` starts and shuts down."""
+
+    @checks_arguments
+    def __init__(
+        self,
+        producer: Producer,
+        name: str,
+        message: Message | MessageFactory,
+        *,
+        every: timedelta | float | None = None,
+        cron: str | None = None,
+        time_zone: str = "UTC",
+        ahead: timedelta | float = AHEAD,
+        clock: Clock | None = None,
+    ) -> None:
+        core = schedules.Schedule(
+            producer.core, name, message, every=every, cron=cron, time_zone=time_zone, ahead=ahead, clock=clock
+        )
+        super().__init__(core)
+
+    start = blocking(schedules.Schedule.start)
+    shutdown = blocking(schedules.Schedule.shutdown)
+    send_next = blocking(schedules.Schedule.send_next)
+    firings = direct(schedules.Schedule.firings)
+
+    @property
+    def name(self) -> str:
+        """Part of the key of each message."""
+        return self.core.name
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+
 class Consumer(Client[M_co]):
     """Base of the synchronous consumers."""
 
@@ -304,6 +351,11 @@ class Consumer(Client[M_co]):
 
 class PushConsumer(Consumer[push.PushConsumer]):
     """Consumes messages with a listener; see `orbitmq.client.PushConsumer`."""
+
+    @property
+    def expired(self) -> Mapping[str, int]:
+        """Topic -> messages that had expired and so were not delivered by this consumer."""
+        return self.core.expired
 
     @arguments_of(push.PushConsumer)
     def __init__(self) -> None: ...
@@ -336,6 +388,11 @@ class PushConsumer(Consumer[push.PushConsumer]):
 
 class LitePullConsumer(Consumer[lite_pull.LitePullConsumer]):
     """Polls messages; see `orbitmq.client.LitePullConsumer`. Iterate over it to get them one by one."""
+
+    @property
+    def expired(self) -> Mapping[str, int]:
+        """Topic -> messages that had expired and so were not delivered by this consumer."""
+        return self.core.expired
 
     @arguments_of(lite_pull.LitePullConsumer)
     def __init__(self) -> None: ...
@@ -403,6 +460,24 @@ class PullConsumer(Consumer[pull.PullConsumer]):
     def register_topic(self, topic: str, listener: QueueListener | None = None) -> None:
         """As `orbitmq.client.PullConsumer.register_topic`; a function `listener` is called on a thread."""
         self._register_topic(topic, None if listener is None else on_own_thread(listener))
+
+
+class SimpleConsumer(Consumer[simple.SimpleConsumer]):
+    """Receives messages that the brokers deliver; see `orbitmq.client.SimpleConsumer`."""
+
+    @arguments_of(simple.SimpleConsumer)
+    def __init__(self) -> None: ...
+
+    subscribe = direct(simple.SimpleConsumer.subscribe)
+    unsubscribe = direct(simple.SimpleConsumer.unsubscribe)
+    receive = blocking(simple.SimpleConsumer.receive)
+    ack = blocking(simple.SimpleConsumer.ack)
+    change_invisible = blocking(simple.SimpleConsumer.change_invisible)
+
+    @property
+    def expired(self) -> Mapping[str, int]:
+        """Topic -> messages that had expired and so were not delivered by this consumer."""
+        return self.core.expired
 
 
 def reset_offset_by_timestamp(

@@ -201,7 +201,7 @@ class TransactionProducer(Producer, Generic[A_contra]):
             _log.warning("event=transaction_end_not_sent id=%s state=%s error=%s", result.msg_id, state.name, error)
         return TransactionSendResult(
             result.status, result.msg_id, result.offset_msg_id, result.queue, result.queue_offset,
-            result.region_id, result.trace_on, result.transaction_id, state,
+            result.region_id, result.trace_on, result.transaction_id, None, state,
         )  # fmt: skip
 
     @checks_arguments

@@ -65,6 +65,8 @@ class ListenerCall:
     """The cache of the messages; the queue may have a new one since."""
     messages: Sequence[MessageExt]
     context: Context
+    expired: Sequence[MessageExt] = ()
+    """Those that had expired when their turn came: they are consumed, and the listener does not get them."""
     status: Status | None = None
     error: BaseException | None = None
     """The exception that the listener raised."""
@@ -77,7 +79,9 @@ class ListenerCall:
 
 
 class ListenerWorkers(ABC):
-    """Concurrent calls of one listener. `prepare` is called right before it, in the same thread or task."""
+    """Concurrent calls of one listener. `prepare` is called right before it, in the same thread or task; a call for
+    which it leaves no messages is not made.
+    """
 
     def __init__(
         self, count: int, prepare: Callable[[ListenerCall], None], finished: Callable[[ListenerCall], None]
@@ -248,7 +252,8 @@ class ThreadWorkers(ListenerWorkers):
     def _call(self, call: ListenerCall) -> None:
         try:
             self._prepare(call)
-            call.status = self._checked(self._listener(call.messages, call.context), call.context)
+            if call.messages:
+                call.status = self._checked(self._listener(call.messages, call.context), call.context)
         except BaseException as error:  # otherwise the thread would end and its call never finish
             call.error = error
             _log.warning("event=listener_failed queue=%s", call.held.queue, exc_info=True)
@@ -328,7 +333,8 @@ class TaskWorkers(ListenerWorkers):
     async def _call(self, call: ListenerCall) -> None:
         try:
             self._prepare(call)
-            call.status = self._checked(await self._listener(call.messages, call.context), call.context)
+            if call.messages:
+                call.status = self._checked(await self._listener(call.messages, call.context), call.context)
         except BaseException as error:
             if not is_failure(error):
                 raise

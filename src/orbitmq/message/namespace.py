@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import DLQ_PREFIX, RETRY_PREFIX, is_system_group, is_system_topic
 
 SEPARATOR = "%"
+NAMES_REMEMBERED = 4096  # the topic of each message that is delivered is split, and topics are few
 _ENDPOINT = re.compile(r"(?:\w+://)?(MQ_INST_\w+_\w+)\..*")
 
 
@@ -54,11 +56,17 @@ NO_NAMESPACE = Namespace()
 
 def unwrapped(name: str) -> str:
     """The name without its namespace, whichever that is."""
+    return split_namespace(name)[1]
+
+
+@lru_cache(NAMES_REMEMBERED)
+def split_namespace(name: str) -> tuple[str, str]:
+    """The namespace of what brokers call `name`, empty without one, and the application's name."""
     if is_system_topic(name) or is_system_group(name):
-        return name
+        return "", name
     mark, plain = _parts(name)
     namespace, found, rest = plain.partition(SEPARATOR)
-    return mark + rest if found and namespace else name
+    return (namespace, mark + rest) if found and namespace else ("", name)
 
 
 def namespace_of(namesrv_addr: str | Iterable[str] | None) -> str:

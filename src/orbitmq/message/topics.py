@@ -20,11 +20,13 @@ LMQ_PREFIX: Final = "%LMQ%"
 CONSUMER_GROUP_LENGTH_MAX: Final = TOPIC_LENGTH_MAX - len(RETRY_PREFIX)  # 120: its retry topic is a topic, too
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
+REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"  # where a cluster's brokers record POP consumption
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"  # of a name server's settings: topic -> `broker:queues;broker:queues`
 AUTO_CREATE_TOPIC: Final = "TBW102"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 BENCHMARK_TOPIC: Final = "BenchmarkTest"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -34,10 +36,14 @@ SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 
 SEND_FORBIDDEN_TOPICS: Final = frozenset(
-    (SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC)
-)
-SYSTEM_TOPICS: Final = SEND_FORBIDDEN_TOPICS | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC}
-KEPT_TOPICS: Final = frozenset((SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC))  # written by the broker, never removed
+    (
+        SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC, SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+    )
+)  # fmt: skip
+SYSTEM_TOPICS: Final = SEND_FORBIDDEN_TOPICS - {TIMER_TOPIC} | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC}
+"""Of every broker, as RocketMQ 4.9 lists them."""
+KEPT_TOPICS: Final = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_HALF_TOPIC))  # the broker's, never removed
 
 DEFAULT_PRODUCER_GROUP: Final = "DEFAULT_PRODUCER"
 DEFAULT_CONSUMER_GROUP: Final = "DEFAULT_CONSUMER"
@@ -126,7 +132,7 @@ def check_retry_topic(group: str) -> None:
 
 def check_send_allowed(topic: str) -> None:
     """MessageIllegal for topics that only the broker itself writes."""
-    if topic in SEND_FORBIDDEN_TOPICS:
+    if topic in SEND_FORBIDDEN_TOPICS or topic.startswith(REVIVE_PREFIX):
         raise MessageIllegal(f"sending to the system topic {topic} is not allowed")
 
 

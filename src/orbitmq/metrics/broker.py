@@ -1,7 +1,7 @@
 """Reads the metrics of `table_native.BROKER` from a running broker. Must not know how they are served.
 
-Only two histograms and the counters of transactions are kept here: the broker reports each put and each decision to
-them. It counts everything else anyway.
+Only two histograms and the counters of transactions and timer messages are kept here: the broker reports each put,
+decision and delivery to them. It counts everything else anyway.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from orbitmq.message.topics import (
     HALF_TOPIC,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
+    TIMER_TOPIC,
     is_system_group,
     is_system_topic,
 )
@@ -34,7 +35,7 @@ from orbitmq.wire.bodies import ConsumeType
 PUT_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 MESSAGE_BYTES = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)  # RocketMQ's
 FINISH_MS = (1, 5, 10, 50, 100, 500, 1000, 5000, 10_000, 60_000, 600_000, 3_600_000)
-TOPICS_MAX = 10_000  # with transactions; clients choose topic names. Further topics are counted together
+TOPICS_MAX = 10_000  # with transactions, or timers; clients choose topic names. Further topics are counted together
 OTHERS = ""  # their name
 STORAGE = ("local", "disk")
 UNSPECIFIED = "unspecified"  # the type of a message is in its properties, which a send does not parse
@@ -57,8 +58,10 @@ class BrokerMetrics:
         self._sizes = Histogram(MESSAGE_BYTES)
         self._finish_ms = Histogram(FINISH_MS)
         self._ended: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+        self._timers: Counter[str] = Counter()
         broker.statistics.on_put = self._put
         broker.transactions.deciding.on_end = self._end
+        broker.timers.on_delivery = lambda topic: _count(self._timers, topic)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -90,8 +93,7 @@ class BrokerMetrics:
         self._sizes.observe(size / messages, messages)
 
     def _end(self, topic: str, is_commit: bool, waited_ms: int) -> None:
-        counter = self._ended[is_commit]
-        counter[topic if topic in counter or len(counter) < TOPICS_MAX else OTHERS] += 1
+        _count(self._ended[is_commit], topic)
         if is_commit:
             self._finish_ms.observe(max(0, waited_ms))
 
@@ -99,7 +101,7 @@ class BrokerMetrics:
 
     def readers(self) -> Readers:
         """One reader for each metric of the table."""
-        broker, store = self._broker, self._broker.store
+        broker, store, front = self._broker, self._broker.store, self._broker.front
         log = store.commit_log
         return {
             "rocketmq_messages_in_total": lambda: self._in(0),
@@ -127,6 +129,10 @@ class BrokerMetrics:
             "rocketmq_storage_dispatch_behind_bytes": lambda: [(STORAGE, 0)],
             "rocketmq_storage_message_reserve_time_milliseconds": lambda: [(STORAGE, self._oldest_ms())],
             "rocketmq_timing_messages": self._delayed,
+            "rocketmq_timer_dequeue_latency_milliseconds": lambda: _one(broker.timers.late_ms) if self._times else [],
+            "rocketmq_timer_dequeue_total": lambda: _counted(self._timers),
+            "rocketmq_consumer_inflight_messages": self._in_flight,
+            "rocketmq_pop_revive_retry_messages_total": lambda: _one(broker.revival.revived),
             "orbitmq_storage_disk_used_ratio": lambda: [((path,), ratio) for path, ratio in self._disks.items()],
             "orbitmq_broker_active": lambda: _one(not self._is_poisoned),
             "orbitmq_start_time_seconds": lambda: _one(broker.statistics.started_ms / 1000),
@@ -139,6 +145,8 @@ class BrokerMetrics:
             "orbitmq_replication_other_masters": self._other_masters,
             "orbitmq_replication_refused_slaves": self._refused_slaves,
             "orbitmq_connections": lambda: _one(len(broker.connections)),
+            "orbitmq_grpc_connections": lambda: _one(0 if front is None else len(front.server.connections)),
+            "orbitmq_grpc_clients": lambda: _one(0 if front is None else len(front.sessions)),
             "orbitmq_connection_memory_bytes": lambda: memory(broker.budgets),
             "orbitmq_refusals_total": lambda: refusals(broker.refusals),
             "orbitmq_put_latency_seconds": lambda: [((), Buckets.of(self._put_seconds))],
@@ -209,7 +217,19 @@ class BrokerMetrics:
             - done.get(queue_id + 1, store.min_offset(SCHEDULE_TOPIC, queue_id))
             for queue_id in store.queue_ids(SCHEDULE_TOPIC)
         )
-        return [((SCHEDULE_TOPIC,), sum(max(0, count) for count in waiting))]
+        delayed: list[Sample] = [((SCHEDULE_TOPIC,), sum(max(0, count) for count in waiting))]
+        return [*delayed, ((TIMER_TOPIC,), len(self._broker.timers.pending))] if self._times else delayed
+
+    def _in_flight(self) -> Iterable[Sample]:
+        totals: Counter[tuple[str, str]] = Counter()
+        for (topic, group, _), count in self._broker.journal.in_flight.messages.items():
+            totals[topic, group] += count
+        return [(_consumer(*key), count) for key, count in totals.most_common(TOPICS_MAX)]
+
+    @property
+    def _times(self) -> bool:
+        """Whether the broker delivers timer messages: a slave does not know them, and a start takes a moment."""
+        return self._broker.timers.is_ready
 
     def _oldest_ms(self) -> int:
         oldest = self._broker.store.earliest_message_time
@@ -284,6 +304,10 @@ class BrokerMetrics:
 
 def _one(value: float) -> list[Sample]:
     return [((), value)]
+
+
+def _count(counter: Counter[str], topic: str) -> None:
+    counter[topic if topic in counter or len(counter) < TOPICS_MAX else OTHERS] += 1
 
 
 def _counted(counter: Counter[str]) -> list[Sample]:

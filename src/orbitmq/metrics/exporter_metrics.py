@@ -12,7 +12,7 @@ from orbitmq.metrics.lag import ReadQueueLag, queue_lags
 from orbitmq.metrics.largest import largest
 from orbitmq.metrics.model import Readers, Sample
 from orbitmq.metrics.poller import BrokerPoller
-from orbitmq.metrics.runtime_metrics import READ
+from orbitmq.metrics.runtime_metrics import READ, Read, number
 from orbitmq.metrics.versions import version_name
 from orbitmq.wire.bodies import ConsumerConnection, ConsumeStatus, MessageModel
 
@@ -143,6 +143,8 @@ class ExporterMetrics:
             "orbitmq_broker_has_master": partial(self._masters, view),
             "orbitmq_broker_start_time_seconds": partial(self._starts, view),
             "orbitmq_half_messages": partial(self._half_messages, view),
+            "orbitmq_timer_messages": partial(self._timers, view, number("timerCongestNum")),
+            "orbitmq_timer_late_seconds": partial(self._timers, view, number("timerReadBehind")),
             "orbitmq_group_online_consumers": partial(self._online, groups),
             "orbitmq_group_lag_messages": partial(self._sums, view, lambda lags: sum(lag.waiting for lag in lags)),
             "orbitmq_group_queue_lag_max_messages": partial(
@@ -204,6 +206,13 @@ class ExporterMetrics:
             lags = view.lags(poller, HALF_TOPIC, TRANSACTION_GROUP)
             if lags is not None:
                 yield (poller.node.cluster, poller.node.name), sum(lag.waiting for lag in lags)
+
+    def _timers(self, view: View, read: Read) -> Iterator[Sample]:
+        for poller in view.data:
+            table = poller.get("runtime", since=view.since) if poller.node.is_master else None
+            value = read(table, poller.runtime) if table is not None else None
+            if value is not None:
+                yield (poller.node.cluster, poller.node.name), value
 
     def _stale(self, view: View) -> Iterator[Sample]:
         responded_at = self._name_servers_at()

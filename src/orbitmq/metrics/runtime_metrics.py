@@ -57,13 +57,15 @@ _KEYS = {
 }
 
 
-def _number(key: str) -> Read:
+def number(key: str) -> Read:
+    """The value of one key."""
+
     def read(table: Table, _runtime: Runtime) -> float | None:
         try:
-            number = float(table.get(key, ""))
+            value = float(table.get(key, ""))
         except ValueError:
             return None
-        return number if math.isfinite(number) else None
+        return value if math.isfinite(value) else None
 
     return read
 
@@ -94,7 +96,7 @@ _FIELDS = {10: "last_10_s", 60: "last_60_s", 600: "last_600_s"}
 READ: dict[str, Read] = {
     f"rocketmq_brokeruntime_{name}": read
     for name, read in {
-        **{name: _number(key) for name, key in _KEYS.items()},
+        **{name: number(key) for name, key in _KEYS.items()},
         **{f"pmdt_{name}": _bucket(bucket) for name, bucket in _PUT_TIMES.items()},
         **{
             f"{name}_tps{seconds}": _rate(rates, field)

@@ -108,7 +108,25 @@ BROKER: tuple[Metric, ...] = (
     ),
     gauge(
         "rocketmq_timing_messages", "topic", "messages", "Delayed messages that are not due yet.",
-        "ends of the queues of SCHEDULE_TOPIC_XXXX minus what was delivered",
+        "ends of the queues of SCHEDULE_TOPIC_XXXX minus what was delivered; for timer messages, of "
+        "rmq_sys_wheel_timer, those in memory",
+    ),
+    gauge(
+        "rocketmq_timer_dequeue_latency_milliseconds", "", "ms",
+        "How long the next timer message is overdue; 0 if it is not.", "those in memory; missing for a slave",
+    ),
+    counter(
+        "rocketmq_timer_dequeue_total", "topic", "messages", "Timer messages delivered, by topic.",
+        "counted at each; zero at the start",
+    ),
+    gauge(
+        "rocketmq_consumer_inflight_messages", _GROUP, "messages",
+        "Messages of a topic, or of a retry topic, that were delivered by POP consumption and are not acknowledged.",
+        "those in memory; the groups with most; missing for a slave",
+    ),
+    counter(
+        "rocketmq_pop_revive_retry_messages_total", "", "messages",
+        "Messages that were not acknowledged in time, and were put to a retry topic.", "counted at each",
     ),
     gauge(
         "orbitmq_storage_disk_used_ratio", "path", "", "Disk usage of a file system, 0 to 1.",
@@ -164,6 +182,15 @@ BROKER: tuple[Metric, ...] = (
     ),
     gauge(
         "orbitmq_connections", "", "connections", "Clients, tools and slaves connected.", "the server", rocketmq=False
+    ),
+    gauge(
+        "orbitmq_grpc_connections", "", "connections", "Connections of RocketMQ 5 clients that speak gRPC.",
+        "the server for gRPC", rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_grpc_clients", "", "clients",
+        "RocketMQ 5 clients that speak gRPC; each counts in orbitmq_connections, too.", "the server for gRPC",
+        rocketmq=False,
     ),
     gauge(
         "orbitmq_connection_memory_bytes", "kind", "bytes",

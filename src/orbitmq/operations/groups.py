@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from orbitmq.message.config import SubscriptionGroup
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import check_retry_topic
@@ -25,6 +27,7 @@ from orbitmq.wire.headers_admin import (
     GetConsumerConnectionListHeader,
     GetConsumeStatsHeader,
     GetProducerConnectionListHeader,
+    GetSubscriptionGroupConfigHeader,
     QueryConsumeTimeSpanHeader,
 )
 from orbitmq.wire.headers_groups import (
@@ -42,11 +45,19 @@ END_OF_QUEUE = -1
 
 async def create_group(remoting: Remoting, address: str, group: SubscriptionGroup, *, timeout_ms: float = 6000) -> None:
     """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: create or replace the configuration of a group. MessageIllegal when the name
-    is too long for a retry topic, which brokers of RocketMQ do not check.
+    is too long for a retry topic, which brokers of RocketMQ do not check. Its attributes are not sent: none can be set.
     """
     check_retry_topic(group.name)
     code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-    await call(remoting, address, code, body=encode(group), timeout_ms=timeout_ms)
+    await call(remoting, address, code, body=encode(replace(group, attributes={})), timeout_ms=timeout_ms)
+
+
+async def group_config(remoting: Remoting, address: str, group: str, *, timeout_ms: float = 6000) -> SubscriptionGroup:
+    """GET_SUBSCRIPTIONGROUP_CONFIG: one group. BrokerError if there is none, or the broker is older than RocketMQ 5."""
+    header = GetSubscriptionGroupConfigHeader(group)
+    code = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
+    response = await call(remoting, address, code, header, timeout_ms=timeout_ms)
+    return decode(SubscriptionGroup, response.body)
 
 
 async def delete_group(

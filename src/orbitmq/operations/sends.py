@@ -11,7 +11,12 @@ from orbitmq.net.remoting import Remoting, RequestInFlight
 from orbitmq.operations.call import LANGUAGE, call, oneway
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
-from orbitmq.wire.headers import ConsumerSendMsgBackHeader, SendMessageResponseHeader, SendMessageV2Header
+from orbitmq.wire.headers import (
+    ConsumerSendMsgBackHeader,
+    SendMessageResponseHeader,
+    SendMessageV2Header,
+)
+from orbitmq.wire.headers_timer import RecallMessageHeader
 from orbitmq.wire.requests import RequestCode
 
 STORED = frozenset(
@@ -38,6 +43,7 @@ class SendReply(msgspec.Struct, frozen=True, gc=False):
     transaction_id: str | None
     region_id: str
     trace_on: bool
+    recall_handle: str | None
 
 
 async def send(
@@ -92,7 +98,19 @@ def _reply(response: Command) -> SendReply:
         header.transaction_id,
         ext.get("MSG_REGION") or DEFAULT_REGION,
         ext.get("TRACE_ON") != "false",
+        ext.get("recallHandle"),
     )
+
+
+async def recall(
+    remoting: Remoting, address: str, topic: str, recall_handle: str, *, group: str = "", timeout_ms: float = 5000
+) -> str:
+    """RECALL_MESSAGE: have a message not delivered that waits for its time. Its unique id; BrokerError if it is too
+    late, or the broker does not recall messages.
+    """
+    header = RecallMessageHeader(topic, recall_handle, group)
+    response = await call(remoting, address, RequestCode.RECALL_MESSAGE, header, timeout_ms=timeout_ms)
+    return (response.ext or {}).get("msgId", "")
 
 
 async def send_back(

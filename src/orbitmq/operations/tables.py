@@ -31,7 +31,7 @@ def _offsets_of(body: bytes | memoryview) -> dict[str, dict[int, int]]:
     return {key: dict(offsets) for key, offsets in found.offset_table.items()} | light
 
 
-async def all_delay_offsets(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> dict[int, int]:
-    """GET_ALL_DELAY_OFFSET: delay level -> offset up to which its queue has been delivered."""
+async def all_delay_offsets(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> DelayOffsetTable:
+    """GET_ALL_DELAY_OFFSET: how far delayed messages have been delivered."""
     response = await call(remoting, address, RequestCode.GET_ALL_DELAY_OFFSET, timeout_ms=timeout_ms)
-    return dict(decode(DelayOffsetTable, response.body).offset_table)
+    return decode(DelayOffsetTable, response.body)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from orbitmq.message.config import TopicConfig
+from orbitmq.message.topic_types import changes_between, format_changes
 from orbitmq.message.topics import AUTO_CREATE_TOPIC
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.call import call
@@ -13,6 +16,7 @@ from orbitmq.wire.bodies import GroupList, TopicList, TopicStatsTable, TopicTabl
 from orbitmq.wire.headers_admin import (
     CreateTopicHeader,
     DeleteTopicHeader,
+    GetTopicConfigHeader,
     GetTopicStatsInfoHeader,
     QueryTopicConsumeByWhoHeader,
 )
@@ -26,9 +30,12 @@ async def create_topic(
     topic: TopicConfig,
     *,
     template: str = AUTO_CREATE_TOPIC,
+    known: Mapping[str, str] = MappingProxyType({}),
     timeout_ms: float = 6000,
 ) -> None:
-    """UPDATE_AND_CREATE_TOPIC: create or replace the configuration of a topic."""
+    """UPDATE_AND_CREATE_TOPIC: create or replace the configuration of a topic. `known` are the attributes that the
+    topic has at the broker now: changes of them are sent. RocketMQ 4.9 keeps none.
+    """
     header = CreateTopicHeader(
         topic=topic.name,
         default_topic=template,
@@ -38,6 +45,7 @@ async def create_topic(
         topic_filter_type=topic.filter_type,
         topic_sys_flag=topic.sys_flag,
         order=topic.order,
+        attributes=format_changes(changes_between(known, topic.attributes)) or None,
     )
     await call(remoting, address, RequestCode.UPDATE_AND_CREATE_TOPIC, header, timeout_ms=timeout_ms)
 
@@ -51,6 +59,13 @@ async def delete_topic(remoting: Remoting, address: str, topic: str, *, timeout_
     await wait_until_dispatched(remoting, address, timeout_ms=timeout_ms)
     header = DeleteTopicHeader(topic=topic)
     await call(remoting, address, RequestCode.DELETE_TOPIC_IN_BROKER, header, timeout_ms=timeout_ms)
+
+
+async def topic_config(remoting: Remoting, address: str, topic: str, *, timeout_ms: float = 6000) -> TopicConfig:
+    """GET_TOPIC_CONFIG: one topic. BrokerError if there is none, or the broker is older than RocketMQ 5."""
+    header = GetTopicConfigHeader(topic)
+    response = await call(remoting, address, RequestCode.GET_TOPIC_CONFIG, header, timeout_ms=timeout_ms)
+    return decode(TopicConfig, response.body)
 
 
 async def all_topics(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> TopicTable:

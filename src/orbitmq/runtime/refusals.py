@@ -69,16 +69,22 @@ class Refusals:
             log.warning(f"{text} refused=%d", *arguments, untold)  # noqa: G004 - the text is the caller's, not a value
 
     def log(
-        self, log: logging.Logger, text: str, *arguments: object, level: int = logging.WARNING, lines: int = 1
+        self,
+        log: logging.Logger,
+        text: str,
+        *arguments: object,
+        level: int = logging.WARNING,
+        lines: int = 1,
+        fault: BaseException | None = None,
     ) -> None:
         """Log an event that peers may cause at any rate and that is no refusal: at most `lines` of one text per
-        interval. `times=` follows if the line stands for several.
+        interval. `times=` follows if the line stands for several, and the traceback of `fault`.
         """
         untold = self._due(None, text, lines)
         if untold > 1:
-            log.log(level, f"{text} times=%d", *arguments, untold)  # noqa: G004 - as above
+            log.log(level, f"{text} times=%d", *arguments, untold, exc_info=fault)  # noqa: G004 - as above
         elif untold:
-            log.log(level, text, *arguments)
+            log.log(level, text, *arguments, exc_info=fault)
 
     def _due(self, limit: Limit | None, text: str, lines: int) -> int:
         """The number of events that a line must report now; 0 for no line."""

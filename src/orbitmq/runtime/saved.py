@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,8 +18,13 @@ T = TypeVar("T")
 
 class SavedFile:
     """Writes what `render` returns to `path`: a text, or a function that makes it off the event loop. Changes during a
-    write share the next one. `damage` is the damage that `load` found, empty if there was none.
+    write share the next one. `damage` is the damage that `load` found, empty if there was none. `needs` is awaited
+    before a text is written that was rendered: what the text relies on is on disk then. `saved` is called after each
+    write.
     """
+
+    needs: Callable[[], Awaitable[None]] | None = None
+    saved: Callable[[], object] | None = None
 
     def __init__(self, path: Path, render: Callable[[], str | Callable[[], str]]) -> None:
         self.path = path
@@ -37,6 +42,11 @@ class SavedFile:
         found = recover(self.path, parse)
         self.damage = found.damage
         return found.value
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether every change so far is on disk."""
+        return self._saved == self._changes
 
     def mark(self) -> None:
         """The content changed: write it soon."""
@@ -64,8 +74,13 @@ class SavedFile:
         try:
             while self._saved < self._changes:
                 changes = self._changes
-                await asyncio.to_thread(_save, self.path, self._render())
+                rendered = self._render()
+                if self.needs is not None:
+                    await self.needs()
+                await asyncio.to_thread(_save, self.path, rendered)
                 self._saved = changes
+                if self.saved is not None:
+                    self.saved()
                 while self._waiting and self._waiting[0][0] <= changes:
                     _settle(self._waiting.popleft()[1])
         except OSError as error:

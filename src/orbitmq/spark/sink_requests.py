@@ -25,6 +25,7 @@ from orbitmq.message.properties import (
     PROPERTIES_SIZE_MAX,
     RESERVED,
     RETRY_TOPIC,
+    SHARDING_KEY,
     START_DELIVER_TIME,
     TAGS,
     UNIQ_KEY,
@@ -36,7 +37,6 @@ from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, TASK_BROKERS, TaskMark
 from orbitmq.spark.sink_options import WriteOptions
 
 TIMER_DELIVER = "TIMER_DELIVER_MS"  # the deliver time for brokers of RocketMQ 5; 4.x of the cloud reads the older name
-SHARDING_KEY = "__SHARDINGKEY"
 OWN = frozenset({IDEMPOTENCY_KEY, TASK_BROKERS, TIMER_DELIVER, START_DELIVER_TIME, SHARDING_KEY})
 OF_RETRIES = frozenset({RETRY_TOPIC, ORIGIN_MESSAGE_ID})  # consumers use these to find the topic of a retried message
 TEXT_SIZE_MAX = PROPERTIES_SIZE_MAX - 512  # brokers add their cluster, the client's zone and others

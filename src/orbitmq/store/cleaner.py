@@ -44,11 +44,17 @@ NEXT_TURN_MS: Final = 1
 
 Deliver = Callable[[Callable[[], object]], object]
 KeepsFrom = Callable[[], int]
+ClearBelow = Callable[[int], bool]
 
 
 def keeps_nothing() -> int:
     """Every file may be removed when it has expired."""
     return sys.maxsize
+
+
+def nothing_waits(_end: int) -> bool:
+    """No message waits for its time."""
+    return True
 
 
 class Cleaner:
@@ -61,6 +67,9 @@ class Cleaner:
 
     `find_unread` finds what even a nearly full disk does not remove: files that have not expired and hold messages that
     a group has not read. `held_for` is the first of these messages, None while no file is kept for that reason.
+
+    `clear_below` returns whether no message waits for its time below an offset; otherwise it has such messages moved to
+    the end of the log, and the file waits for that, however full the disk is.
     """
 
     def __init__(
@@ -76,6 +85,7 @@ class Cleaner:
         settle: Callable[[], None],
         keeps_from: KeepsFrom = keeps_nothing,
         find_unread: FindUnread = nothing_unread,
+        clear_below: ClearBelow = nothing_waits,
     ) -> None:
         self.is_full = False
         self.held_for: Unread | None = None
@@ -94,6 +104,7 @@ class Cleaner:
         self._settle = settle
         self._keeps_from = keeps_from
         self._find_unread = find_unread
+        self._clear_below = clear_below
         self._unread: Unread | None = None  # as of this round: groups progress, so it errs on the safe side
         self._has_looked = False  # for it, in this round
         self._kept_path: Path | None = None  # that was logged as kept
@@ -201,6 +212,9 @@ class Cleaner:
         self.held_for = None if self._rules.force_unread else unread
         if not decision.count or self._is_held(files[0]) or self._is_kept(files[0], start, decision):
             self._left = 0
+            return
+        if not self._clear_below(end):
+            self._next_file_ms = now_ms + self._file_pause_ms
             return
         if min(self._log.flushed, self._settled()) <= end:
             # Whether the file has data that a crash needs: the beginning of the log, or entries not on disk yet.

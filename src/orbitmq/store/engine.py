@@ -17,13 +17,13 @@ from orbitmq.message.flags import TRANSACTION_MASK
 from orbitmq.message.hosts import HOST_V4_SIZE
 from orbitmq.message.properties import PROPERTIES_SIZE_MAX
 from orbitmq.message.topics import KEPT_TOPICS, TOPIC_LENGTH_MAX, is_lmq
-from orbitmq.message.unit import body_crc, pack_unit, unit_size
+from orbitmq.message.unit import Unit, body_crc, pack_unit, unit_size
 from orbitmq.message.unit_loops import pack_common
 from orbitmq.runtime.clock import Clock
 from orbitmq.store import pull_batch, time_search
 from orbitmq.store.arrivals import Arrivals, OnArrival
 from orbitmq.store.checkpoint import Checkpoint
-from orbitmq.store.cleaner import Cleaner, Deliver, KeepsFrom, keeps_nothing
+from orbitmq.store.cleaner import Cleaner, ClearBelow, Deliver, KeepsFrom, keeps_nothing, nothing_waits
 from orbitmq.store.cold import ColdPages, Pages
 from orbitmq.store.commit_log import CALLED_FROM, CommitLog
 from orbitmq.store.dispatch import Dispatcher, EntryCode, FilterBitmap, is_queued, no_bitmap
@@ -55,6 +55,7 @@ from orbitmq.store.records import (
 from orbitmq.store.recovery import recover
 from orbitmq.store.retention import DiskUse, FindUnread, Unread, nothing_unread
 from orbitmq.store.transient_pool import BufferPool, Staging
+from orbitmq.store.walk import Walk
 from orbitmq.store.warmer import Warmer
 from orbitmq.store.worker import Worker
 
@@ -92,6 +93,7 @@ class MessageStore:
     `call_soon_threadsafe`. `entry_codes` are for topics whose queue entries do not hold the tags' hash. `filter_bitmap`
     returns the filters that match a message, for the queues' extensions. From the offset that `keeps_from` returns, the
     log is retained as long as the disk has room; what `find_unread` finds is retained even then, until it has expired.
+    A file is never removed before `clear_below` returns that nothing is needed below its end.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class MessageStore:
         filter_bitmap: FilterBitmap = no_bitmap,
         keeps_from: KeepsFrom = keeps_nothing,
         find_unread: FindUnread = nothing_unread,
+        clear_below: ClearBelow = nothing_waits,
         files: Files | None = None,
     ) -> None:
         self.options = options
@@ -146,7 +149,7 @@ class MessageStore:
         self._cleaner = Cleaner(
             self._fs, self._log, self._queues, options, clock, deliver,
             settled=lambda: self._queue_flusher.settled, settle=self._settle, keeps_from=keeps_from,
-            find_unread=find_unread,
+            find_unread=find_unread, clear_below=clear_below,
         )  # fmt: skip
         self._clean_worker = self._worker("clean", self._cleaner.step, options.clean_resource_interval_ms)
         self._reserve_worker = self._worker("reserve", self._reserve, RESERVE_INTERVAL_MS)
@@ -275,7 +278,7 @@ class MessageStore:
         """
         if self._refusal is not None:
             raise self._refusal
-        if self._cleaner.is_full:
+        if self._cleaner.is_full and not record.makes_room:
             return UNAVAILABLE
         topic, queue_id, body, properties = record.topic, record.queue_id, record.body, record.properties
         sys_flag = with_host_bits(record)
@@ -602,9 +605,28 @@ class MessageStore:
         """The same of the message at a place of the log."""
         return self._cold.unit(physical_offset)
 
+    @property
+    def flushed_until_ms(self) -> int:
+        """Store time up to which all messages are known to be on disk, in milliseconds; 0 if that is not known."""
+        return self._checkpoint.log_timestamp
+
     def unit_at(self, physical_offset: int) -> memoryview | None:
         """The unit at a place of the log, None when nothing can be read there. Whether it is one is not checked."""
         return self._log.unit_at(physical_offset)
+
+    def units(self, start: int, end: int) -> Iterator[Unit]:
+        """The units of the log from the one at `start` to `end`, in order. Reads the disk; for any thread."""
+        files = self._log.files
+        position = start % files.file_size
+        for file_start in range(files.start_of(start), end, files.file_size):
+            file = files.find(file_start)
+            if file is None:
+                return
+            for unit in Walk(file.filled, file_start, position, check_crc=False):
+                if unit.physical_offset >= end:
+                    return
+                yield unit
+            position = 0
 
     def max_offset(self, topic: str, queue_id: int) -> QueueOffset:
         """Behind the last message of the queue that can be read; 0 for a queue that does not exist."""

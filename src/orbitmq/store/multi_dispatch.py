@@ -25,6 +25,7 @@ from orbitmq.message.properties import (
 from orbitmq.message.topics import (
     DLQ_PREFIX,
     RETRY_PREFIX,
+    REVIVE_PREFIX,
     SEND_FORBIDDEN_TOPICS,
     check_send_allowed,
     is_lmq,
@@ -67,7 +68,7 @@ class MultiDispatch(NamedTuple):
         return [
             (name, self._queue_id(name, queue_id), int(offset))
             for name, offset in zip(names, offsets, strict=True)
-            if name not in SEND_FORBIDDEN_TOPICS
+            if name not in SEND_FORBIDDEN_TOPICS and not name.startswith(REVIVE_PREFIX)
         ]
 
     def names_queues(self, batch: PackedBatch) -> bool:

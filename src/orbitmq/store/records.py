@@ -10,6 +10,7 @@ import msgspec
 from orbitmq.message.flags import BORN_HOST_V6, STORE_HOST_V6
 from orbitmq.message.hosts import HOST_V4_SIZE
 from orbitmq.message.ids import offset_message_id, offset_message_ids
+from orbitmq.message.unit import Unit
 from orbitmq.store.positions import PhysicalOffset, QueueOffset
 
 
@@ -26,6 +27,15 @@ class PutStatus(Enum):
     PROPERTIES_SIZE_EXCEEDED = auto()
     OS_PAGECACHE_BUSY = auto()
     LMQ_CONSUME_QUEUE_NUM_EXCEEDED = auto()
+    WHEEL_TIMER_NOT_ENABLE = auto()
+    WHEEL_TIMER_FLOW_CONTROL = auto()
+
+
+# They depend on the disk, or on an option that may be changed. A put that ended otherwise will never succeed.
+MAY_PASS: Final = (
+    PutStatus.SERVICE_NOT_AVAILABLE, PutStatus.OS_PAGECACHE_BUSY, PutStatus.CREATE_MAPEDFILE_FAILED,
+    PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
+)  # fmt: skip
 
 
 class PutRecord(msgspec.Struct, gc=False):
@@ -33,7 +43,8 @@ class PutRecord(msgspec.Struct, gc=False):
 
     `properties` is the encoded text in UTF-8; tags are read out of it. The hosts' lengths decide the
     IPv6 bits of the system flag, the caller need not set them. `is_known` is a message that the store holds already, on
-    its way to another place: `maxMessageSize`, which may have been lowered since, does not count for it.
+    its way to another place: `maxMessageSize`, which may have been lowered since, does not count for it. One that
+    `makes_room` is stored though the disk is too full for others: a file of the log can be removed then.
     """
 
     topic: str
@@ -48,13 +59,32 @@ class PutRecord(msgspec.Struct, gc=False):
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     is_known: bool = False
+    makes_room: bool = False
+
+
+def copy_of(unit: Unit, topic: str, queue_id: int, properties: bytes) -> PutRecord:
+    """A stored message for another place: same body, flags, birth and hosts, as many reconsume times."""
+    return PutRecord(
+        topic=topic,
+        queue_id=queue_id,
+        body=unit.body,
+        properties=properties,
+        flag=unit.flag,
+        sys_flag=unit.sys_flag,
+        born_timestamp=unit.born_timestamp,
+        born_host=unit.born_host,
+        store_host=unit.store_host,
+        reconsume_times=unit.reconsume_times,
+        is_known=True,
+    )
 
 
 class PutResult(msgspec.Struct, gc=False):
     """The position of a message, or of the first one of a batch. Only PUT_OK has a position.
 
     `reason` names the exceeded limit or the illegal name of a refused message. `size` counts every appended byte,
-    `places` are the physical offsets of a batch, one per message.
+    `places` are the physical offsets of a batch, one per message. A timer message can be recalled by its handle;
+    the half of a transaction has its id.
     """
 
     status: PutStatus
@@ -65,6 +95,8 @@ class PutResult(msgspec.Struct, gc=False):
     store_host: bytes = b""
     places: tuple[int, ...] = ()
     reason: str = ""
+    recall_handle: str = ""
+    transaction_id: str = ""
 
     @property
     def count(self) -> int:

@@ -23,6 +23,7 @@ from orbitmq.broker.broker import Broker
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.errors import ConfigurationError, InvalidStateError
 from orbitmq.message.config import TopicConfig
+from orbitmq.message.topic_types import MESSAGE_TYPE, MessageType
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.net.tls_options import TlsOptions
@@ -30,6 +31,9 @@ from orbitmq.runtime.clock import SystemClock
 from orbitmq.store.options import StoreOptions
 from orbitmq.testing.faults import Fault, Faults, Kind
 from orbitmq.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from orbitmq.proxy.proxy import Proxy
 
 T = TypeVar("T")
 
@@ -67,6 +71,7 @@ class Cluster:
 
     `with` starts and stops them. Further keywords are keys of a broker.conf; pass those that are no Python names in
     `options`. With a key that begins with `tls.` the name server and the brokers accept encrypted connections, too.
+    With `grpc` clients of RocketMQ 5, which speak gRPC, are served at `grpc_address`.
 
     Messages are kept in a temporary directory that is removed with the cluster, unless you give a `data_dir`. Methods
     that need a running cluster or broker raise InvalidStateError without one; ConfigurationError for an option or a
@@ -78,6 +83,7 @@ class Cluster:
         data_dir: Path | str | None = None,
         *,
         brokers: int = 1,
+        grpc: bool = False,
         options: Mapping[str, object] = MappingProxyType({}),
         **more: object,
     ) -> None:
@@ -101,6 +107,8 @@ class Cluster:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._names: NameServer | None = None
+        self._grpc = grpc
+        self._proxy: Proxy | None = None
 
     # ----------------------------------------------------------------------------------------------------- lifecycle
 
@@ -133,6 +141,18 @@ class Cluster:
         await self._names.start()
         for node in self._nodes:
             await self._start_broker(node)
+        if self._grpc:
+            self._proxy = await self._started_proxy(self._names.address)
+
+    async def _started_proxy(self, namesrv_address: str) -> Proxy:
+        """In front of all brokers; it sees their clock."""
+        from orbitmq.proxy.options import ProxyOptions
+        from orbitmq.proxy.proxy import Proxy  # it needs Protobuf, which takes 50 ms to import
+
+        options = ProxyOptions(namesrv_addr=namesrv_address, grpc_server_port=0)
+        proxy = Proxy(options, clock=self._clock, tls=self._tls)
+        await proxy.start()
+        return proxy
 
     async def _start_broker(self, node: _Node) -> None:
         assert self._names is not None, "the name server starts first"
@@ -166,6 +186,9 @@ class Cluster:
             self._end_thread()
 
     async def _stop(self) -> None:
+        if self._proxy is not None:
+            proxy, self._proxy = self._proxy, None
+            await proxy.stop()
         for node in self._nodes:
             if node.broker is not None:
                 broker, node.broker = node.broker, None
@@ -217,6 +240,13 @@ class Cluster:
         return self._running(self._nodes[0]).address
 
     @property
+    def grpc_address(self) -> str:
+        """`host:port` for clients of RocketMQ 5, which speak gRPC. InvalidStateError without `grpc`."""
+        if self._proxy is None:
+            raise InvalidStateError("the cluster is not started" if self._grpc else "the cluster has no `grpc=True`")
+        return self._proxy.address
+
+    @property
     def broker_names(self) -> list[str]:
         """The names of the brokers that are running."""
         return [broker.options.broker_name for broker in self._all_running()]
@@ -240,12 +270,20 @@ class Cluster:
 
     # ------------------------------------------------------------------------------------------------------- contents
 
-    def create_topic(self, name: str, queues: int = 4) -> None:
-        """Create a topic with this number of queues on each broker, so that consumers find it before a send."""
+    def create_topic(self, name: str, queues: int = 4, *, message_type: str = "NORMAL") -> None:
+        """Create a topic with this number of queues on each broker, so that consumers find it before a send.
+
+        Clients of RocketMQ 5, which speak gRPC, need it before a send, too, and may send only messages of its
+        `message_type`: NORMAL, FIFO, DELAY, TRANSACTION or MIXED. ConfigurationError for any other.
+        """
+        known = [one for one in MessageType if one is not MessageType.UNSPECIFIED]
+        if message_type not in known:
+            raise ConfigurationError(f"message type {message_type!r} is none of {', '.join(known)}")
+        attributes = {MESSAGE_TYPE: message_type}
 
         async def create() -> None:
             for broker in self._all_running():
-                broker.topics.put(TopicConfig(name, queues, queues))
+                broker.topics.put(TopicConfig(name, queues, queues, attributes=attributes))
                 await broker.announced()
 
         self._call(create())

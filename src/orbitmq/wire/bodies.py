@@ -285,11 +285,57 @@ class SavedOffsetTable(ConsumerOffsetTable, frozen=True):
     committed_here: dict[str, list[int]] | None = None
 
 
+class PendingTimer(Struct, frozen=True):
+    """A message that waits until `due_ms`, by its place in the commit log."""
+
+    due_ms: int
+    physical_offset: int
+
+
+class PendingTimers(Struct, frozen=True):
+    """A page of timer messages, in the order in which they are due; `waiting` counts all of the broker, which may not
+    know all before it `is_complete`, soon after a start.
+    """
+
+    waiting: int
+    is_complete: bool
+    timers: list[PendingTimer]
+
+
+class TimerProgress(Struct, frozen=True):
+    """How far a broker has delivered timer messages; also timerProgress.json. Places are physical offsets.
+
+    Of the messages that lie below `known`, those are done that are due at `done_due_ms` or before, and whose place is
+    not in `late`. All below `moved` are done: they lie further back in the log again. The messages of the log from
+    `log_end` on say what was done since. `lowest` is where the first file of the log begins in which one waits, -1
+    without one.
+    """
+
+    known: int = 0
+    done_due_ms: int = 0
+    late: tuple[int, ...] = ()
+    moved: int = 0
+    log_end: int = 0
+    lowest: int = -1
+
+    def is_done(self, place: int, due_ms: int) -> bool:
+        """Whether a message was delivered or moved."""
+        if place < self.moved:
+            return True
+        return place < self.known and due_ms <= self.done_due_ms and place not in self.late
+
+    @property
+    def needed_from(self) -> int:
+        """The first place at which a message may wait."""
+        return max(self.moved, self.lowest if self.lowest >= 0 else self.known)
+
+
 class DelayOffsetTable(Struct, frozen=True):
     """Delay level -> offset (Java: DelayOffsetSerializeWrapper; also delayOffset.json)."""
 
     data_version: DataVersion | None = None  # written by 5.x only
     offset_table: dict[int, int] = field(default_factory=dict)
+    timers: TimerProgress | None = None  # of a broker of orbitmq, for its slaves
 
 
 class QueueOffsets(Struct, frozen=True):

@@ -16,6 +16,7 @@ class CreateTopicHeader(Header):
     topic_filter_type: str
     order: bool
     topic_sys_flag: Int32 | None = None
+    attributes: str | None = None  # changes of them, which 5.x tools send
 
 
 class DeleteTopicHeader(Header):

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from orbitmq.errors import BodyError
-from orbitmq.message.config import SubscriptionData, SubscriptionGroup, TopicConfig
+from orbitmq.message.config import RetryPolicy, SubscriptionData, SubscriptionGroup, TopicConfig
 from orbitmq.message.javajson import Allowance, ObjectKey, dumps, loads
 
 T = TypeVar("T")
@@ -46,8 +46,23 @@ SPELLINGS: Mapping[type, Mapping[str, str]] = {
         "retry_max": "retryMaxTimes",
         "broker_id_when_slow": "whichBrokerWhenConsumeSlowly",
         "notify_consumer_ids_changed": "notifyConsumerIdsChangedEnable",
+        "consume_orderly": "consumeMessageOrderly",
+        "retry_policy": "groupRetryPolicy",
+        "sys_flag": "groupSysFlag",
+        "consume_timeout_minutes": "consumeTimeoutMinute",
+        "subscriptions": "subscriptionDataSet",
     },
+    RetryPolicy: {"exponential": "exponentialRetryPolicy", "customized": "customizedRetryPolicy"},
     SubscriptionData: {"expression": "subString", "version": "subVersion", "tags": "tagsSet", "codes": "codeSet"},
+}
+
+# Members that RocketMQ 5 has added. They are left out while they have their default: the text is 4.9's then, byte for
+# byte, and either version reads it like that.
+ADDED: Mapping[type, frozenset[str]] = {
+    TopicConfig: frozenset({"attributes"}),
+    SubscriptionGroup: frozenset(
+        {"consume_orderly", "retry_policy", "sys_flag", "consume_timeout_minutes", "subscriptions", "attributes"}
+    ),
 }
 
 
@@ -57,11 +72,12 @@ STRANGERS = Allowance()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JavaField:
-    """One attribute of a declared class: how Java spells it and how it is read."""
+    """One attribute of a declared class: how Java spells it, how it is read, and the value that is not written."""
 
     attribute: str
     name: str
     read: Reader
+    unwritten: Any = None
 
 
 def encode(value: Any) -> bytes:
@@ -103,8 +119,12 @@ def plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.name
     if _is_declared(kind):
-        members = ((member.name, getattr(value, member.attribute)) for member in _members(kind))
-        return {name: plain(content) for name, content in members if content is not None}
+        members = ((member, getattr(value, member.attribute)) for member in _members(kind))
+        return {
+            member.name: plain(content)
+            for member, content in members
+            if content is not None and (member.unwritten is None or content != member.unwritten)
+        }
     if isinstance(value, Mapping):
         return {_plain_key(key): plain(content) for key, content in value.items()}
     if isinstance(value, (set, frozenset)):
@@ -133,8 +153,17 @@ def _members(kind: Any) -> tuple[JavaField, ...]:
     else:
         names = {field.name: _camel(field.name) for field in dataclasses.fields(kind)}
     names.update(SPELLINGS.get(kind, {}))
-    members = [JavaField(attribute, name, _reader(hints[attribute])) for attribute, name in names.items()]
+    unwritten = {name: _default(kind, name) for name in ADDED.get(kind, ())}
+    members = [
+        JavaField(attribute, name, _reader(hints[attribute]), unwritten.get(attribute))
+        for attribute, name in names.items()
+    ]
     return tuple(sorted(members, key=lambda member: member.name))
+
+
+def _default(kind: Any, attribute: str) -> Any:
+    (field,) = (field for field in msgspec.structs.fields(kind) if field.name == attribute)
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
 def _camel(name: str) -> str:

@@ -75,9 +75,19 @@ from orbitmq.wire.headers_namesrv import (
     UnregisterBrokerHeader,
     WipeWritePermOfBrokerHeader,
 )
+from orbitmq.wire.headers_pop import (
+    AckMessageHeader,
+    ChangeInvisibleTimeHeader,
+    InFlightHeader,
+    NotificationHeader,
+    PeekMessageHeader,
+    PollingInfoHeader,
+    PopMessageHeader,
+)
 from orbitmq.wire.headers_reply import (
     PushReplyMessageHeader,
 )
+from orbitmq.wire.headers_timer import PendingTimersHeader, RecallMessageHeader
 from orbitmq.wire.headers_transaction import (
     CheckTransactionStateHeader,
     EndTransactionHeader,
@@ -123,6 +133,8 @@ _SUB_TOPIC: Final = "SUB on the topic"
 _ANY_TOPIC: Final = "PUB or SUB on the topic"
 _SUB_GROUP: Final = "SUB on the group"
 _SUB_BOTH: Final = "SUB on the group and on the topic"
+_POPPED: Final = Access(_SUB_BOTH, (Need(Resource.POPPED, "topic"),), original="-", reason=_OURS)
+_POP: Final = Access(_SUB_BOTH, (group(), topic()), original="-", reason=_OURS)
 _SEND_DIFFERS: Final = (
     "RocketMQ looks at the producer group of a send to a retry topic, not at whose topic it is, and not at the queues "
     "that a message enters besides"
@@ -517,6 +529,47 @@ class RequestCode(Request, ReprEnum):
         access=Access(_SUB_BOTH, (group(), topic()), original="-", reason=_OURS), fenced=Fenced.EVERYWHERE,
         queue=Queue.PULL, is_straight=True, always_has_fields=True,
     )
+    RECALL_MESSAGE = Request(
+        370, "Recalls a message that is to be delivered later; 5.x clients.", RecallMessageHeader,
+        access=Access("PUB on the topic", (topic("topic", PUB),), original="-", reason=_OURS),
+        slave=Slave.REFUSES_SEND, fenced=Fenced.AT_MASTER, unread_fields=("producerGroup",),
+    )
+    QUERY_ASSIGNMENT = Request(
+        400, "Returns the queues of a member, and how it reads them; 5.x clients.", has_body=True,
+        access=Access(_SUB_BOTH, (Need(Resource.ASSIGNMENT),), original="-", reason=_OURS),
+    )
+    SET_MESSAGE_REQUEST_MODE = Request(
+        401, "Sets whether a group pulls the messages of a topic, or has them delivered.", has_body=True,
+        access=_OWN_ADMIN, slave=Slave.REFUSES_CHANGE, fenced=Fenced.AT_MASTER,
+    )
+    POP_MESSAGE = Request(
+        200050, "Delivers messages, which are redelivered unless they are acknowledged in time; 5.x clients.",
+        PopMessageHeader, access=_POP, slave=Slave.REFUSES_CHANGE, fenced=Fenced.AT_MASTER, queue=Queue.PULL,
+    )
+    ACK_MESSAGE = Request(
+        200051, "Acknowledges a message that was delivered.", AckMessageHeader, access=_POPPED,
+        slave=Slave.REFUSES_CHANGE, fenced=Fenced.AT_MASTER,
+    )
+    PEEK_MESSAGE = Request(
+        200052, "Returns messages as `POP_MESSAGE` does, without delivering them.", PeekMessageHeader, access=_POP,
+        fenced=Fenced.EVERYWHERE, queue=Queue.PULL,
+    )
+    CHANGE_MESSAGE_INVISIBLETIME = Request(
+        200053, "Changes when a delivered message is redelivered.", ChangeInvisibleTimeHeader, access=_POPPED,
+        slave=Slave.REFUSES_CHANGE, fenced=Fenced.AT_MASTER,
+    )
+    NOTIFICATION = Request(
+        200054, "Returns whether there are messages to deliver, and waits for some.", NotificationHeader, access=_POP,
+        fenced=Fenced.EVERYWHERE,
+    )
+    POLLING_INFO = Request(
+        200055, "Returns how many requests wait for messages to be delivered.", PollingInfoHeader, access=_POP,
+    )
+    BATCH_ACK_MESSAGE = Request(
+        200151, "Acknowledges many messages that were delivered.", has_body=True,
+        access=Access("SUB on each group and topic", (Need(Resource.BATCH_ACK),), original="-", reason=_OURS),
+        slave=Slave.REFUSES_CHANGE, fenced=Fenced.AT_MASTER,
+    )
     # orbitmq's own, beyond the codes of RocketMQ and within the 16 bits that a binary header has for them
     GET_PENDING_TRANSACTIONS = Request(
         30001, "Returns the pending transactions, page by page; specific to orbitmq.",
@@ -530,6 +583,14 @@ class RequestCode(Request, ReprEnum):
         30003,
         "Exchanges with a broker of the same name who is the master and when it was promoted; specific to orbitmq.",
         BrokerMastershipHeader, access=_OWN_ADMIN,
+    )
+    GET_IN_FLIGHT = Request(
+        30005, "Returns the messages of a group that were delivered and are not acknowledged; specific to orbitmq.",
+        InFlightHeader, access=Access("SUB on the group", (group(),), original="-", reason=_OURS),
+    )
+    GET_PENDING_TIMERS = Request(
+        30004, "Returns the messages that wait for their time, the next ones first; specific to orbitmq.",
+        PendingTimersHeader, access=_OWN_ADMIN,
     )
     # fmt: on
 

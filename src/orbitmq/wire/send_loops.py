@@ -341,8 +341,8 @@ def _int16(text: bytes, at: int) -> int:
 
 def stored(data: bytes, start: int, end: int, kind: int, more: bytes) -> tuple[bytes, int] | None:
     """The properties as they are stored, and the hash of the tags: without the pair WAIT, with the pair `more` at the
-    end. None if there is a pair that decides about the message (DELAY, TRAN_MSG, further queues), or one that is not
-    common.
+    end. None if there is a pair that decides about the message (DELAY, TRAN_MSG, a time, further queues), or one
+    that is not common.
     """
     text = data
     extra = more
@@ -402,6 +402,8 @@ def _decides(text: bytearray, start: int, size: int) -> bool:
         return _is(text, start, b"DELAY", 5)
     if size == 8:
         return _is(text, start, b"TRAN_MSG", 8)
+    if size > 12 and _is(text, start, b"TIMER_D", 7):
+        return True
     return size > 10 and _is(text, start, b"INNER_MULT", 10)
 
 

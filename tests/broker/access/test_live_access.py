@@ -13,9 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orbitmq.broker.access import brake
-from orbitmq.broker.access.brake import FREE_TRIES, LATE_S
-from orbitmq.broker.access.control import REST_SECONDS, RESTS, AccessControl
+from orbitmq.broker.access.control import AccessControl
 from orbitmq.broker.access.files import AclPlaces
 from orbitmq.broker.access.shapes import known_fields
 from orbitmq.broker.broker import Broker
@@ -25,10 +23,13 @@ from orbitmq.message.hosts import encode_host
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.properties import INNER_MULTI_DISPATCH
+from orbitmq.net import brake
+from orbitmq.net.brake import FREE_TRIES, LATE_S, REST_SECONDS, RESTS
 from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.runtime.refusals import Limit
 from orbitmq.wire.bodies import ConsumerData, HeartbeatData, QueueLockRequest
+from orbitmq.wire.bodies_pop import AssignmentQuery
 from orbitmq.wire.codes import SerializeType
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.objects import encode
@@ -129,6 +130,11 @@ def body_for(code: int) -> bytes:
         return encode(HeartbeatData("client", consumers))
     if code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
         return encode(QueueLockRequest("client", GROUP, queues))
+    if code == RequestCode.QUERY_ASSIGNMENT:
+        return encode(AssignmentQuery(TOPIC, GROUP))
+    if code == RequestCode.BATCH_ACK_MESSAGE:
+        ack = {"c": GROUP, "t": TOPIC, "so": 0, "q": 0, "rq": 0, "pt": 1, "it": 1, "b": "AQ=="}
+        return json.dumps({"acks": [ack]}).encode()
     return b""
 
 

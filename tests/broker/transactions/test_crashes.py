@@ -37,7 +37,7 @@ from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_transaction import CheckTransactionStateHeader, EndTransactionHeader
 from orbitmq.wire.requests import RequestCode
 from tests.support.disk import FaultyDisk
-from tests.support.stores import abandon, open_store, units
+from tests.support.stores import abandon, no_timers, open_store, units
 
 HOST = encode_host("127.0.0.1", 10911)
 MEMORY = Path("/dev/shm")  # real files, but nobody waits for a real disk
@@ -80,7 +80,9 @@ class History:
         topics = Topics(self.directory / "config", options, self.clock)
         topics.file.mark = lambda: None  # type: ignore[method-assign]  # what it would save is not of interest here
         replicas = Replicas(self.store, self.store.options, self.clock)
-        writing = MessageWriter(self.store, 18, Statistics(self.store, "c", self.clock), replicas)
+        writing = MessageWriter(
+            self.store, 18, no_timers(self.store, self.clock), Statistics(self.store, "c", self.clock), replicas
+        )
         self.transactions = Transactions(self.store, writing, topics, self.offsets, producers, options, self.clock)
         self.transactions.use_host(HOST)
         self.loop.run_until_complete(self.transactions.checking.restore())

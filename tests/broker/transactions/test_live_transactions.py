@@ -12,14 +12,14 @@ import pytest
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.transactions import deciding
 from orbitmq.errors import BrokerError
-from orbitmq.message.flags import TRANSACTION_COMMIT
+from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC, TRANSACTION_GROUP
 from orbitmq.operations.transactions import end_transaction_oneway, pending_transactions, resume_check
 from orbitmq.runtime.options import change
 from orbitmq.store.records import PutResult, PutStatus
 from orbitmq.wire.bodies_transaction import PendingTransaction
-from tests.support.live import Client, Time, client_of, made_broker, running
+from tests.support.live import Client, Time, client_of, live, made_broker, running
 from tests.support.loops import LoopFactory, settle, until
 from tests.support.transactions import COMMIT, ROLLBACK, Prepared, Question, RawProducer, raw_producer
 
@@ -85,6 +85,16 @@ async def test_a_half_message_is_not_delivered(tmp_path: Path, turned_clock: Loo
         assert (prepared.queue_offset, prepared.log_offset) == (0, 0)
         assert await it.delivered() == []
         assert it.stored(HALF_TOPIC) == 1
+
+
+async def test_a_producer_gets_the_id_of_its_transaction(tmp_path: Path) -> None:
+    """Brokers of 5.x tell it, and without it their proxy can commit nothing."""
+    async with live(tmp_path) as client:
+        half = {"TRAN_MSG": "true", "PGROUP": "payers", "UNIQ_KEY": "u1"}
+        told = await client.send("Orders", properties=half, sys_flag=TRANSACTION_PREPARED)
+        assert (told.ext or {}).get("transactionId") == "u1"
+        told = await client.send("Orders", properties={"UNIQ_KEY": "u2"})
+        assert "transactionId" not in (told.ext or {})
 
 
 async def test_a_committed_message_is_delivered_once(tmp_path: Path, turned_clock: LoopFactory) -> None:

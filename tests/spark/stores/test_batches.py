@@ -12,7 +12,7 @@ import pytest
 from orbitmq.errors import SourceError
 from orbitmq.message.compression import compress
 from orbitmq.message.flags import COMPRESSED, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from orbitmq.message.topics import HALF_TOPIC
+from orbitmq.message.topics import HALF_TOPIC, TIMER_TOPIC
 from orbitmq.message.unit import decode_unit
 from orbitmq.spark.stores import batches as batches_module
 from orbitmq.spark.stores.columns import LOG_COLUMNS
@@ -185,6 +185,21 @@ def test_waiting_messages_show_where_they_are_meant_for(by: str, tmp_path: Path)
     found = rows(root, resolveSystemTopics=True, topics=topics, topicsBy=by, columns="topic,queueId")
     assert [(row["topic"], row["queueId"]) for row in found] == real
     assert {row["topic"] for row in rows(root, columns="topic")} == {m["topic"] for m in messages}
+
+
+@pytest.mark.parametrize("by", ["log", "queues"])
+def test_timer_messages_show_where_they_are_meant_for_and_recalls_do_not(by: str, tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    real = b"REAL_TOPIC\x01T\x02REAL_QID\x017\x02TIMER_OUT_MS\x011700000000999"
+    store.put(record(b"1", topic=TIMER_TOPIC, properties=real))
+    store.put(record(b"0", topic=TIMER_TOPIC, properties=real + b"\x02TIMER_DEL_UNIQKEY\x01T+id"))
+    store.put(record(b"2", topic="T"))
+    store.close()
+    found = rows(tmp_path, resolveSystemTopics=True, topics="T", topicsBy=by, columns="body,topic,queueId")
+    assert [(row["body"], row["topic"], row["queueId"]) for row in found] == [(b"1", "T", 7), (b"2", "T", 0)]
+    found = rows(tmp_path, resolveSystemTopics=True, columns="topic,queueId")
+    assert [(row["topic"], row["queueId"]) for row in found] == [("T", 7), (TIMER_TOPIC, 0), ("T", 0)]
+    assert [row["topic"] for row in rows(tmp_path, columns="topic")] == [TIMER_TOPIC, TIMER_TOPIC, "T"]
 
 
 def test_messages_that_no_queue_has_are_read(tmp_path: Path) -> None:

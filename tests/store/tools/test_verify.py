@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.errors import StoreError
-from orbitmq.message.topics import SCHEDULE_TOPIC
+from orbitmq.message.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from orbitmq.message.unit import MAGIC
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store import engine
@@ -234,6 +234,15 @@ def test_a_wrong_tag_hash(root: Path) -> None:
     path = Path("consumequeue") / "Plain" / "0" / f"{0:020d}"
     change(root / path, 12, struct.pack(">q", 17))
     one(root, path, 0, "another tag hash")
+
+
+def test_entries_with_times_are_no_wrong_hashes(root: Path) -> None:
+    store = open_store(root, **INDEX)
+    properties = b"TAGS\x01a\x02REAL_TOPIC\x01T\x02REAL_QID\x010\x02TIMER_OUT_MS\x011800000000999"
+    store.put(record(topic=TIMER_TOPIC, properties=properties))
+    assert store.entries(TIMER_TOPIC, 0, 0, 1)[0][2] == 1_800_000_001_000
+    store.close()
+    assert verify(root).findings == []
 
 
 def test_a_lost_extension(root: Path) -> None:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from orbitmq.broker.access.accounts import group_resource
 from orbitmq.errors import MessageIllegal, RequestRejected, UnitError
 from orbitmq.message.ids import decode_offset_message_id
+from orbitmq.message.pop import pop_retry_topic
 from orbitmq.message.properties import INNER_MULTI_DISPATCH, REAL_TOPIC, decode_properties
-from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from orbitmq.message.unit import decode_unit
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.multi_dispatch import dispatch_names, is_dispatched
 from orbitmq.wire.bodies import HeartbeatData, QueueLockRequest
+from orbitmq.wire.bodies_pop import AssignmentQuery, read_batch
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.objects import decode_request
@@ -75,6 +77,25 @@ def _locks(_need: Need, command: Command, _topic_at: TopicAt) -> Resources:
         yield topic, SUB
 
 
+def _popped(need: Need, command: Command, _topic_at: TopicAt) -> Resources:
+    """The group, and the topic that a message was sent to: redelivered ones name the retry topic of both."""
+    group, topic = _field(command, "consumerGroup"), _field(command, need.field)
+    yield group_resource(group), SUB
+    yield topic.removeprefix(pop_retry_topic("", group)), SUB
+
+
+def _assignment(_need: Need, command: Command, _topic_at: TopicAt) -> Resources:
+    asked = decode_request(AssignmentQuery, command.body)
+    yield group_resource(asked.consumer_group), SUB
+    yield asked.topic, SUB
+
+
+def _batch_ack(_need: Need, command: Command, _topic_at: TopicAt) -> Resources:
+    for one in read_batch(command.body):
+        yield group_resource(one.c), SUB
+        yield one.t, SUB
+
+
 def _message(need: Need, command: Command, topic_at: TopicAt) -> Resources:
     text = _field(command, need.field)
     try:
@@ -105,6 +126,9 @@ _READERS: Mapping[Resource, Callable[[Need, Command, TopicAt], Resources]] = {
     Resource.SENT_TOPIC: _sent_topic,
     Resource.HEARTBEAT: _heartbeat,
     Resource.LOCKS: _locks,
+    Resource.POPPED: _popped,
+    Resource.ASSIGNMENT: _assignment,
+    Resource.BATCH_ACK: _batch_ack,
     Resource.MESSAGE: _message,
     Resource.MESSAGE_ID: _message_id,
 }
@@ -125,6 +149,10 @@ def topic_at(store: MessageStore, offset: int) -> str | None:
     entries = store.entries(unit.topic, unit.queue_id, unit.queue_offset, 1)
     if not entries or entries[0][:2] != (offset, len(stored)):
         return None
-    if unit.topic in (HALF_TOPIC, SCHEDULE_TOPIC):  # the broker put it there and keeps its topic in a property
+    if unit.topic in (
+        HALF_TOPIC,
+        SCHEDULE_TOPIC,
+        TIMER_TOPIC,
+    ):  # the broker put it there and keeps its topic in a property
         return decode_properties(unit.properties).get(REAL_TOPIC, unit.topic)
     return unit.topic

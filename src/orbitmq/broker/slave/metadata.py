@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from orbitmq.broker.delay import DelayedDelivery
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.offsets import SEPARATOR, ConsumerOffsets
+from orbitmq.broker.timers.delivery import TimerDelivery
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.model import MessageQueue
@@ -24,6 +25,7 @@ from orbitmq.operations.tables import all_consumer_offsets, all_delay_offsets, a
 from orbitmq.operations.topics import all_topics
 from orbitmq.replication.agreement import log_limits
 from orbitmq.replication.slave import FollowingState
+from orbitmq.runtime.events import wait_at_most
 from orbitmq.runtime.turns import in_turns
 
 _log = logging.getLogger(__name__)
@@ -53,6 +55,7 @@ class MetadataCopy:
         groups: Groups,
         offsets: ConsumerOffsets,
         delayed: DelayedDelivery,
+        timers: TimerDelivery,
         state: FollowingState,
         look: Callable[[], Awaitable[None]],
         copied: Callable[[], int],
@@ -64,6 +67,7 @@ class MetadataCopy:
         self._groups = groups
         self._offsets = offsets
         self._delayed = delayed
+        self._timers = timers
         self._is_silent = False
         self._task: asyncio.Task[None] | None = None
         self._state = state
@@ -104,8 +108,7 @@ class MetadataCopy:
                 _log.exception("event=tables_not_copied master=%s", address)
             await asyncio.sleep(SOON_SECONDS)
             pause = FIRST_SECONDS if self._state.tables_at is None else COPY_SECONDS
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._asked.wait(), pause - SOON_SECONDS)
+            await wait_at_most(self._asked, pause - SOON_SECONDS)
             self._asked.clear()
 
     async def copy(self, address: str) -> None:
@@ -160,7 +163,9 @@ class MetadataCopy:
                 self._offsets.replace(key, found)
         self._offsets.save_soon()
         if has_all:
-            self._delayed.take(delayed)
+            self._delayed.take(dict(delayed.offset_table))
+            if delayed.timers is not None:
+                self._timers.take(delayed.timers)
 
     async def _has_copied(self, end: int) -> bool:
         with contextlib.suppress(TimeoutError):

@@ -34,7 +34,7 @@ from orbitmq.message.properties import (
 )
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_CHECK_MAX_TOPIC
 from orbitmq.message.unit import Buffer, Unit, decode_unit, encode_unit
-from orbitmq.store.records import PutRecord
+from orbitmq.store.records import PutRecord, copy_of
 
 QUEUE_ID = 0  # of all three topics
 OP_TAG = "d"
@@ -152,20 +152,10 @@ def committed(half: Half) -> PutRecord:
     text = unit.properties
     if _whole(properties.get(DELAY), 0) > 0:
         text = encode_properties({name: value for name, value in properties.items() if name != TRAN_MSG})
-    return PutRecord(
-        topic=half.topic,
-        queue_id=half.queue_id,
-        body=unit.body,
-        properties=text.encode(),
-        flag=unit.flag,
-        sys_flag=with_transaction_type(unit.sys_flag, TRANSACTION_COMMIT),
-        born_timestamp=unit.born_timestamp,
-        born_host=unit.born_host,
-        store_host=unit.store_host,
-        reconsume_times=unit.reconsume_times,
-        prepared_transaction_offset=unit.physical_offset,
-        is_known=True,
-    )
+    record = copy_of(unit, half.topic, half.queue_id, text.encode())
+    record.sys_flag = with_transaction_type(unit.sys_flag, TRANSACTION_COMMIT)
+    record.prepared_transaction_offset = unit.physical_offset
+    return record
 
 
 def became(half: Half, stored: Buffer | None) -> bool:
@@ -223,18 +213,9 @@ def discard_record(half: Half) -> PutRecord:
 
 def _copied(half: Half, topic: str) -> PutRecord:
     """RocketMQ drops flag and reconsume times here."""
-    unit = half.unit
-    return PutRecord(
-        topic=topic,
-        queue_id=QUEUE_ID,
-        body=unit.body,
-        properties=encode_properties(half.properties).encode(),
-        sys_flag=unit.sys_flag,
-        born_timestamp=unit.born_timestamp,
-        born_host=unit.born_host,
-        store_host=unit.store_host,
-        is_known=True,
-    )
+    record = copy_of(half.unit, topic, QUEUE_ID, encode_properties(half.properties).encode())
+    record.flag = record.reconsume_times = 0
+    return record
 
 
 def check_unit(half: Half, queue_offset: int, physical_offset: int) -> bytes:

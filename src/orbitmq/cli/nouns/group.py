@@ -11,6 +11,7 @@ from orbitmq.cli.verbs import changes, noun, reads
 if TYPE_CHECKING:
     from orbitmq.admin.clients import ConsumerMember, Subscription
     from orbitmq.admin.groups import GroupRules, GroupSummary
+    from orbitmq.admin.in_flight_messages import InFlightMessage
     from orbitmq.admin.plans import Plan
     from orbitmq.admin.progress import GroupProgress, GroupQueue
     from orbitmq.admin.results import Result
@@ -52,6 +53,10 @@ SlowId = Annotated[
     typer.Option(
         "--which-broker-when-consume-slowly", metavar="ID", help="Id of the slave to read from when far behind."
     ),
+]
+Orderly = Annotated[
+    bool | None,
+    typer.Option("--orderly/--no-orderly", help="Clients of RocketMQ 5 consume in order, or at the same time."),
 ]
 Notify = Annotated[
     bool | None,
@@ -179,6 +184,36 @@ async def lag(
 
 @reads(
     app,
+    "in-flight",
+    "InFlightMessageList",
+    (
+        "TOPIC=topic", "BROKER=brokerName", "QUEUE=queueId", "OFFSET=queueOffset", "DELIVERED=deliveredAtMs",
+        "REDELIVERED=redeliveredAtMs",
+    ),
+)  # fmt: skip
+async def in_flight(
+    session: Session,
+    group: GroupArgument,
+    topic: TopicOption = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="Show at most N.")] = 100,
+) -> Result[InFlightMessage]:
+    """Messages delivered to a group and not acknowledged yet.
+
+    Of POP consumption: members of RocketMQ 5's kind, and `SimpleConsumer`. They are redelivered unless they are
+    acknowledged in time. Brokers of RocketMQ do not list them.
+
+    \b
+    Examples:
+      orbitmq group in-flight payments
+      orbitmq group in-flight payments -t Orders --watch 2
+    """
+    from orbitmq.admin import in_flight_messages
+
+    return await in_flight_messages.in_flight_messages(session, group, topic, limit)
+
+
+@reads(
+    app,
     "why",
     "GroupDiagnosis",
     ("SEVERITY=severity", "RULE=rule", "REASON=message", "COMMAND=remedy", "+EVIDENCE=evidence"),
@@ -260,7 +295,7 @@ async def subscriptions(session: Session, group: GroupArgument) -> Result[Subscr
         "GROUP=groupName", "BROKER=brokerName", "CONSUME=consumeEnable", "FROM MIN=consumeFromMinEnable",
         "BROADCAST=consumeBroadcastEnable", "RETRY QUEUES=retryQueueNums", "RETRY MAX=retryMaxTimes",
         "+BROKER ID=brokerId", "+WHEN SLOW=whichBrokerWhenConsumeSlowly",
-        "+NOTIFY=notifyConsumerIdsChangedEnable",
+        "+NOTIFY=notifyConsumerIdsChangedEnable", "+ORDERLY=consumeMessageOrderly",
     ),
 )  # fmt: skip
 async def config(session: Session, group: GroupArgument) -> Result[GroupRules]:
@@ -288,6 +323,7 @@ async def create(
     broker_id: BrokerId = None,
     slow_id: SlowId = None,
     notify: Notify = None,
+    orderly: Orderly = None,
     brokers: Brokers = None,
 ) -> Plan:
     """Create a group at every master. Settings that you do not give are those of groups that brokers create themselves.
@@ -303,6 +339,7 @@ async def create(
         consume_enable=consume, consume_from_min_enable=from_min, consume_broadcast_enable=broadcast,
         retry_queue_nums=retry_queues, retry_max_times=retry_max, broker_id=broker_id,
         which_broker_when_consume_slowly=slow_id, notify_consumer_ids_changed_enable=notify,
+        consume_message_orderly=orderly,
     )  # fmt: skip
     return await groups.plan_create(session, group, rules, brokers=brokers or ())
 
@@ -319,6 +356,7 @@ async def alter(
     broker_id: BrokerId = None,
     slow_id: SlowId = None,
     notify: Notify = None,
+    orderly: Orderly = None,
     brokers: Brokers = None,
 ) -> Plan:
     """Change settings of a group at every broker that has it. What you do not give stays as it is.
@@ -334,6 +372,7 @@ async def alter(
         consume_enable=consume, consume_from_min_enable=from_min, consume_broadcast_enable=broadcast,
         retry_queue_nums=retry_queues, retry_max_times=retry_max, broker_id=broker_id,
         which_broker_when_consume_slowly=slow_id, notify_consumer_ids_changed_enable=notify,
+        consume_message_orderly=orderly,
     )  # fmt: skip
     return await groups.plan_alter(session, group, rules, brokers=brokers or ())
 

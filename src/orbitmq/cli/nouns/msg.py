@@ -13,7 +13,7 @@ from orbitmq.cli.verbs import changes, feeds, noun, reads, streams
 
 if TYPE_CHECKING:
     from orbitmq.admin.bodies import StoredMessage
-    from orbitmq.admin.delays import DelayQueue
+    from orbitmq.admin.delays import DelayQueue, Timer
     from orbitmq.admin.half_messages import PendingHalf
     from orbitmq.admin.ids import Identity
     from orbitmq.admin.message_history import MessageHistory
@@ -328,6 +328,10 @@ async def send(
     delay_level: Annotated[
         int, typer.Option("--delay-level", min=0, metavar="N", help="Delay level; 0 delivers at once.")
     ] = 0,
+    deliver_after: Annotated[
+        float | None,
+        typer.Option("--deliver-after", min=0, metavar="SECONDS", help="Deliver then, at brokers of orbitmq and 5.x."),
+    ] = None,
     ordering_key: Annotated[
         str | None, typer.Option("--ordering-key", metavar="KEY", help="Messages with the same key keep their order.")
     ] = None,
@@ -337,7 +341,7 @@ async def send(
     """Send messages: from arguments, or line by line from standard input.
 
     A JSON line is an object with body (a text, or form and content), and optionally tags, keys, properties,
-    delayLevel, orderingKey, topic. The topic must exist.
+    delayLevel, deliverAfterSeconds, orderingKey, topic. The topic must exist.
 
     \b
     Examples:
@@ -358,6 +362,7 @@ async def send(
         keys or (),
         _pairs(properties or ()),
         delay_level,
+        deliver_after,
         ordering_key,
         message_input.queue_of(broker, queue),
     )
@@ -423,7 +428,8 @@ async def pending(
      "TOPIC=nextTopic", "ID=nextMsgId", "+DELIVERED=deliveredOffset", "+END=endOffset"),
 )  # fmt: skip
 async def delayed(session: Session) -> Result[DelayQueue]:
-    """Delayed messages and retries by delay level. Shows how many wait, and which is next.
+    """Delayed messages and retries: how many wait, and which is next. By delay level; those with a time of their own
+    have none.
 
     \b
     Examples:
@@ -434,6 +440,46 @@ async def delayed(session: Session) -> Result[DelayQueue]:
     from orbitmq.runtime.clock import SystemClock
 
     return await delays.delayed(session, SystemClock().now_ms())
+
+
+@reads(
+    app, "timers", "TimerList",
+    ("DUE=dueAtMs", "TOPIC=topic", "ID=msgId", "KEYS=keys", "SENT=sentAtMs", "+BROKER=brokerName",
+     "+RECALL HANDLE=recallHandle"),
+)  # fmt: skip
+async def timers(
+    session: Session,
+    topic: TopicOption = None,
+    limit: Limit = 50,
+) -> Result[Timer]:
+    """Messages with a time of their own, the next ones first. Brokers of RocketMQ do not list them.
+
+    \b
+    Examples:
+      orbitmq msg timers
+      orbitmq msg timers -t Orders -o wide
+    """
+    from orbitmq.admin import delays
+
+    return await delays.timers(session, limit, topic)
+
+
+@changes(app, "recall")
+async def recall(
+    session: Session,
+    handle: Annotated[str, typer.Argument(metavar="HANDLE", help="As `msg timers -o wide` or the sender has it.")],
+) -> Plan:
+    """Stop a message that waits for its time. The broker needs `recallMessageEnable`.
+
+    \b
+    Examples:
+      orbitmq msg recall djEgT3JkZXJzIGJyb2tlci1hIDE3MDAwMDAwMDAwMDAgN0YwMDAwMDE=
+      orbitmq msg timers -t Orders -o template='$recallHandle' | xargs -n1 orbitmq msg recall --yes
+    """
+    from orbitmq.admin import delays
+    from orbitmq.runtime.clock import SystemClock
+
+    return await delays.plan_recall(session, handle, SystemClock().now_ms())
 
 
 @changes(app, "resume")

@@ -41,9 +41,17 @@ UnitSubscribed = Annotated[
     bool | None,
     typer.Option("--unit-subscribed/--no-unit-subscribed", help="Mark the topic as subscribed across units."),
 ]
+MessageTypeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--type",
+        metavar="TYPE",
+        help="Messages that clients of RocketMQ 5 may send to it: normal, fifo, delay, transaction or mixed.",
+    ),
+]
 
 
-@reads(app, "list", "TopicList", ("TOPIC=topic", "TYPE=type"))
+@reads(app, "list", "TopicList", ("TOPIC=topic", "TYPE=type", "MESSAGES=messageTypes"))
 async def list_(
     session: Session,
     everything: Annotated[
@@ -60,7 +68,8 @@ async def list_(
     """
     from orbitmq.admin import topics
 
-    return await topics.listed(session, everything=everything, containing=containing)
+    listed = await topics.listed(session, everything=everything, containing=containing)
+    return await topics.with_message_types(session, listed)
 
 
 @reads(
@@ -113,7 +122,7 @@ async def route(session: Session, topic: TopicArgument) -> Result[TopicHome]:
     "TopicConfig",
     (
         "CLUSTER=cluster", "BROKER=broker", "READ QUEUES=readQueues", "WRITE QUEUES=writeQueues", "PERM=perm",
-        "+UNIT=unit", "+UNIT SUBSCRIBED=unitSubscribed", "+ORDERED=ordered",
+        "MESSAGES=messageType", "+UNIT=unit", "+UNIT SUBSCRIBED=unitSubscribed", "+ORDERED=ordered",
     ),
 )  # fmt: skip
 async def config(session: Session, topic: TopicArgument) -> Result[TopicConfiguration]:
@@ -198,6 +207,7 @@ async def create(
     ] = False,
     unit: Unit = None,
     unit_subscribed: UnitSubscribed = None,
+    message_type: MessageTypeOption = None,
     brokers: Brokers = None,
 ) -> Plan:
     """Create a topic at every master, or at some. By default with 8 read and 8 write queues, and RW.
@@ -208,10 +218,11 @@ async def create(
     Examples:
       orbitmq topic create Orders --queues 16
       orbitmq topic create Audit --queues 4 --broker broker-a
+      orbitmq topic create Payments --type fifo
     """
     from orbitmq.admin import topic_changes
 
-    wanted = topic_changes.wanted_of(queues, read_queues, write_queues, perm, unit, unit_subscribed)
+    wanted = topic_changes.wanted_of(queues, read_queues, write_queues, perm, unit, unit_subscribed, message_type)
     return await topic_changes.plan_create(session, topic, wanted, brokers=brokers or (), ordered=ordered)
 
 
@@ -225,6 +236,7 @@ async def alter(
     perm: Perm = None,
     unit: Unit = None,
     unit_subscribed: UnitSubscribed = None,
+    message_type: MessageTypeOption = None,
     brokers: Brokers = None,
 ) -> Plan:
     """Change a topic at every broker that has it, or at some. What you do not give stays as it is.
@@ -238,7 +250,7 @@ async def alter(
     """
     from orbitmq.admin import topic_changes
 
-    wanted = topic_changes.wanted_of(queues, read_queues, write_queues, perm, unit, unit_subscribed)
+    wanted = topic_changes.wanted_of(queues, read_queues, write_queues, perm, unit, unit_subscribed, message_type)
     return await topic_changes.plan_alter(session, topic, wanted, brokers=brokers or ())
 
 

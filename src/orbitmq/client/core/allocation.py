@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageQueue
+from orbitmq.message.shares import average_share, circle_share
 from orbitmq.message.topics import RETRY_PREFIX
 
 T = TypeVar("T")
@@ -60,10 +61,7 @@ class AllocateAveragely:
         self, _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
         """As `AllocateStrategy.allocate`."""
-        own = client_ids.index(client_id)
-        share, left_over = divmod(len(queues), len(client_ids))
-        start = own * share + min(own, left_over)
-        return list(queues[start : start + share + (own < left_over)])
+        return average_share(queues, client_ids.index(client_id), len(client_ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ class AllocateByCircle:
         self, _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
         """As `AllocateStrategy.allocate`."""
-        return list(queues[client_ids.index(client_id) :: len(client_ids)])
+        return circle_share(queues, client_ids.index(client_id), len(client_ids))
 
 
 @dataclass(frozen=True, slots=True)

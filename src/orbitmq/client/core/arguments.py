@@ -13,7 +13,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import PurePath
 from types import FunctionType, MethodType
 from typing import Any, TypeVar, cast
@@ -267,6 +267,7 @@ KINDS: Mapping[str, ArgumentKind] = {
     "float": NUMBER,
     "bool": Is(bool, "true or false"),
     "datetime": Is(datetime, "a datetime"),
+    "timedelta": Is(timedelta, "a timedelta"),
     "object": Anything("anything"),
     "A": Anything("anything"),
     "A_contra": Anything("anything"),
@@ -274,6 +275,7 @@ KINDS: Mapping[str, ArgumentKind] = {
     "Iterable[str]": Each(TEXT, "several texts"),
     "Message": Is(Message, "a Message"),
     "MessageExt": Is(MessageExt, "a MessageExt"),
+    "MessageFactory": IsFunction("time", may_wait=False),
     "MessageQueue": QUEUE,
     "Iterable[MessageQueue]": Each(QUEUE, "several MessageQueues"),
     "Mapping[MessageQueue, int]": Pairs(QUEUE, "a mapping from MessageQueue to whole numbers"),
@@ -282,6 +284,8 @@ KINDS: Mapping[str, ArgumentKind] = {
     "ConsumeFromWhere": Is(ConsumeFromWhere, "a ConsumeFromWhere"),
     "LocalTransactionState": Is(LocalTransactionState, "a LocalTransactionState"),
     "HalfMessage": Named("orbitmq.client.transactions.HalfMessage", "a HalfMessage, as `prepare` returns it"),
+    "Producer": Named("orbitmq.client.producer.Producer", "an orbitmq.client.Producer"),
+    "sync.Producer": Named("orbitmq.client.sync.Producer", "an orbitmq.client.sync.Producer"),
     "Outbox": Named("orbitmq.client.outbox.outbox.Outbox", "an orbitmq.client.outbox.Outbox"),
     "sync.Outbox": Named("orbitmq.client.outbox.sync.Outbox", "an orbitmq.client.outbox.sync.Outbox"),
     "Path": Is(PurePath, "a path"),

@@ -42,6 +42,8 @@ class SendResult:
     """Whether the broker requests traces of this message."""
     transaction_id: str | None = None
     """The broker's id of the transaction, for a half message."""
+    recall_handle: str | None = None
+    """Of a message with a time to deliver: what `recall` needs; None for others, and from brokers without it."""
 
 
 class LocalTransactionState(Enum):

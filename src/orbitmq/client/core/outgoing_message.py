@@ -14,11 +14,13 @@ from orbitmq.client.core.outgoing import Outgoing
 from orbitmq.errors import MessageIllegal
 from orbitmq.message.batch import encode_batch
 from orbitmq.message.compression import COMPRESSION_FLAGS, DEFAULT_LEVEL, ZLIB, compress
+from orbitmq.message.expiry import with_expiry
 from orbitmq.message.flags import COMPRESSED, TRANSACTION_PREPARED
 from orbitmq.message.model import Message
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.properties import (
     DELAY,
+    EXPIRES_AFTER_MS,
     INSTANCE_ID,
     MAX_RECONSUME_TIMES,
     MSG_TYPE,
@@ -26,6 +28,7 @@ from orbitmq.message.properties import (
     PAIR_END,
     PROPERTIES_SIZE_MAX,
     RECONSUME_TIME,
+    TIMES,
     TRAN_MSG,
     UNIQ_KEY,
     UNPAIRED,
@@ -38,6 +41,7 @@ from orbitmq.message.topics import RETRY_PREFIX, check_send_allowed, check_topic
 
 REPLY = "reply"  # the MSG_TYPE of a reply
 _DELAYED = DELAY + NAME_END
+_TIMED = "TIMER_DEL"  # how the name of each property of TIMES begins
 _NO_WAIT = f"{WAIT}{NAME_END}false"
 
 
@@ -50,6 +54,8 @@ class Packing:
     kind: str = ZLIB
     level: int = DEFAULT_LEVEL
     namespace: Namespace = NO_NAMESPACE
+    now_ms: Callable[[], int] | None = None
+    """The time, for messages that expire after a span."""
 
 
 def check_message(message: object, size_max: int) -> Message:
@@ -100,7 +106,7 @@ _TYPES: Sequence[tuple[str, type[Any], str]] = (
 def outgoing(unchecked: object, new_id: Callable[[], str], packing: Packing) -> Outgoing:
     """The message, checked and encoded. MessageIllegal if it breaks a rule or its properties are too long."""
     message = check_message(unchecked, packing.size_max)
-    properties = message.properties
+    properties = _dated(message.properties, packing)
     msg_id = properties.get(UNIQ_KEY)
     if msg_id is None:
         msg_id = new_id()
@@ -133,6 +139,12 @@ def outgoing(unchecked: object, new_id: Callable[[], str], packing: Packing) -> 
     )
 
 
+def _dated(properties: dict[str, str], packing: Packing) -> dict[str, str]:
+    if EXPIRES_AFTER_MS not in properties or packing.now_ms is None:
+        return properties
+    return with_expiry(properties, packing.now_ms())
+
+
 def _taken(properties: dict[str, str], name: str) -> int | None:
     text: object = properties.pop(name, None)
     if text is None:
@@ -162,7 +174,7 @@ def outgoing_batch(unchecked: Sequence[object], new_id: Callable[[], str], packi
     messages = [check_message(one, packing.size_max) for one in unchecked]
     for message in messages:
         ids.append(message.properties.get(UNIQ_KEY) or new_id())
-        properties = {**message.properties, UNIQ_KEY: ids[-1], **instance}
+        properties = {**_dated(message.properties, packing), UNIQ_KEY: ids[-1], **instance}
         items.append((message.flag, message.body, _text(properties)))
     _check_batch(messages)
     body = encode_batch(items)
@@ -185,7 +197,10 @@ def joins(first: Outgoing, message: Outgoing) -> bool:
 def _is_plain(message: Outgoing) -> bool:
     if message.sys_flag or message.batch or message.topic.startswith(RETRY_PREFIX):
         return False
-    return _DELAYED not in message.properties or DELAY not in decode_properties(message.properties)
+    text = message.properties
+    if _DELAYED not in text and _TIMED not in text:
+        return True
+    return not {DELAY, *TIMES}.intersection(decode_properties(text))
 
 
 def _waits(message: Outgoing) -> bool:
@@ -220,7 +235,7 @@ def _check_batch(messages: Sequence[Message]) -> None:
             raise MessageIllegal(f"the messages of a batch must have one topic, not {first.topic} and {message.topic}")
         if message.wait_store_ok != first.wait_store_ok:
             raise MessageIllegal("the messages of a batch must agree in wait_store_ok")
-        if message.delay_level:
+        if message.delay_level or not TIMES.isdisjoint(message.properties):
             raise MessageIllegal("a delayed message cannot go in a batch")
 
 

@@ -41,6 +41,11 @@ class ProcessQueue:
         """Distance between the smallest and the largest cached offset."""
         return max(self._messages) - self._smallest() if self._messages else 0
 
+    @property
+    def taken_count(self) -> int:
+        """Messages that are taken and not committed."""
+        return len(self._taken)
+
     def bounds(self) -> tuple[int, int]:
         """The smallest and the largest cached offset, 0 and 0 without any."""
         return (self._smallest(), max(self._messages)) if self._messages else (0, 0)

@@ -17,6 +17,7 @@ from orbitmq.admin.evidence import gather
 from orbitmq.admin.group_evidence import GroupEvidence
 from orbitmq.admin.groups import RULES, GroupRules, plan_alter, plan_delete
 from orbitmq.admin.groups import rules as rules_at
+from orbitmq.admin.in_flight_messages import in_flight_messages
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.progress import GroupProgress, GroupQueue, QueueState, progress
 from orbitmq.admin.results import Result
@@ -34,6 +35,7 @@ from orbitmq.errors import BadField, NotFound
 
 MEMBERS_WAIT_SECONDS = 2.5
 """How long to wait for the reports of members: a broker alone waits 10 s for one that does not respond."""
+IN_FLIGHT_ROWS = 200
 STATES = {
     QueueState.CAUGHT_UP: "caught up",
     QueueState.BEHIND: "behind",
@@ -152,6 +154,13 @@ async def why(request: DashboardRequest) -> PageContent:
     found = [(finding, evidence_of(finding), remedies(finding, name)) for finding in snapshot.findings]
     values = {"name": name, "findings": found}
     return PageContent(values, snapshot.found, age_seconds=cached.age_seconds)
+
+
+@shows("groups/{group}/in-flight", "in_flight.html")
+async def in_flight(request: DashboardRequest) -> PageContent:
+    name = request.path["group"]
+    found = await in_flight_messages(request.session, name, None, IN_FLIGHT_ROWS)
+    return PageContent({"name": name, "messages": found.items, "rows_max": IN_FLIGHT_ROWS}, found)
 
 
 @plans("groups/{group}/change", Role.ADMIN, back="groups/{group}")

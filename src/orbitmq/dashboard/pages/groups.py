@@ -23,7 +23,7 @@ ROSTER_SECONDS = 0.02
 """Lifetime of the roster, for each group: limits its requests to fifty per second for a broker."""
 ROSTER_WAIT_SECONDS = 0.2
 """How long to wait for the roster; the list itself needs time, too, and members may follow a moment later."""
-FLAGS = tuple(name for name in RULES if name.endswith("_enable"))
+FLAGS = tuple(name for name in RULES if name.endswith(("_enable", "_orderly")))
 """Settings that are on or off."""
 LOWEST = {"retry_max_times": -1}
 HIGHEST = {"retry_queue_nums": 1024}

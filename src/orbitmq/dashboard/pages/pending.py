@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orbitmq.admin import message_pages
-from orbitmq.admin.delays import delayed
+from orbitmq.admin.delays import delayed, plan_recall, timers
 from orbitmq.admin.half_messages import pending, plan_resume
 from orbitmq.admin.message_pages import Paged
 from orbitmq.admin.plans import Plan
@@ -16,12 +16,26 @@ from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_CHECK
 
 ROWS = 200  # half messages on the page; if there are more, look at their producer first
 GIVEN_UP_ROWS = 50
+TIMER_ROWS = 100
+HANDLE_CHARS_MAX = 1024  # of base64: topic, broker name and unique id are shorter together
 
 
 @shows("delayed", "delayed.html")
 async def delays(request: DashboardRequest) -> PageContent:
     found = await delayed(request.session, request.now_ms)
-    return PageContent({"levels": found.items, "topic": SCHEDULE_TOPIC}, found)
+    if not any(one.level is None for one in found.items):
+        return PageContent({"levels": found.items, "timers": [], "topic": SCHEDULE_TOPIC}, found)
+    waiting = await timers(request.session, TIMER_ROWS)
+    values = {"levels": found.items, "timers": waiting.items, "rows_max": TIMER_ROWS, "topic": SCHEDULE_TOPIC}
+    return PageContent(values, found, waiting)
+
+
+@plans("delayed/{handle}/recall", Role.OPERATOR, back="delayed")
+async def recall(request: DashboardRequest) -> Plan:
+    """Have a message not be delivered that waits for its time."""
+    if len(request.path["handle"]) > HANDLE_CHARS_MAX:
+        raise NotFound("this is not a recall handle")
+    return await plan_recall(request.session, request.path["handle"], request.now_ms)
 
 
 @shows("half", "half.html")

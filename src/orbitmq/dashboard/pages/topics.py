@@ -11,13 +11,14 @@ from orbitmq.admin import topics as admin
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.progress import skew
 from orbitmq.admin.results import Result
-from orbitmq.admin.topic_changes import QUEUES_MAX, TopicChanges
+from orbitmq.admin.topic_changes import MESSAGE_TYPES, QUEUES_MAX, TopicChanges
 from orbitmq.admin.topic_summaries import TopicSummary, TopicVolume
 from orbitmq.admin.topics import TopicType
 from orbitmq.dashboard.choices import registered_names
 from orbitmq.dashboard.lists import Column, listing
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, plans, shows
+from orbitmq.message.topic_types import MessageType
 
 SNAPSHOT_FRESH_SECONDS = 10.0
 """How long the page may use results: for them brokers sum up the lag of all groups."""
@@ -103,11 +104,15 @@ async def topic(request: DashboardRequest) -> PageContent:
         "is_whole": is_whole,
         "skew": skew([row.messages for row in status.items]) if is_whole else None,
         "configurations": configurations.items,
-        "differs": len({(one.read_queues, one.write_queues, one.perm) for one in configurations.items}) > 1,
+        "differs": len(
+            {(one.read_queues, one.write_queues, one.perm, one.message_type) for one in configurations.items}
+        )
+        > 1,
         "groups": [row for row in flow.items if row.group is not None],
         "flow": first,
         "order": ordered,
         "perms": PERMS,
+        "message_types": MESSAGE_TYPES,
         "queues_max": QUEUES_MAX,
     }
     return PageContent(values, route, status, configurations, flow)
@@ -116,7 +121,13 @@ async def topic(request: DashboardRequest) -> PageContent:
 @shows("new-topic", "topic_new.html", Role.ADMIN)
 async def new_topic(request: DashboardRequest) -> PageContent:
     masters = await request.session.masters()
-    values = {"masters": masters, "new": topic_changes.NEW, "perms": PERMS, "queues_max": QUEUES_MAX}
+    values = {
+        "masters": masters,
+        "new": topic_changes.NEW,
+        "perms": PERMS,
+        "message_types": MESSAGE_TYPES,
+        "queues_max": QUEUES_MAX,
+    }
     return PageContent(values)
 
 
@@ -140,10 +151,12 @@ async def alter(request: DashboardRequest) -> Plan:
 def _wanted(request: DashboardRequest) -> TopicChanges:
     form = request.form
     perm = form.choice("perm", ["", *PERMS])
+    message_type = form.choice("message_type", ["", *MESSAGE_TYPES])
     return TopicChanges(
         read_queues=form.optional("read_queues", low=1, high=QUEUES_MAX),
         write_queues=form.optional("write_queues", low=1, high=QUEUES_MAX),
         perm=topic_changes.perm_of(perm) if perm else None,
+        message_type=MessageType(message_type) if message_type else None,
     )
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType, StructField, StructType
 
@@ -20,6 +20,7 @@ from orbitmq.message.topics import (
     HALF_TOPIC,
     OP_HALF_TOPIC,
     SCHEDULE_TOPIC,
+    TIMER_TOPIC,
     TOOLS_CONSUMER_GROUP,
     TRANSACTION_GROUP,
 )
@@ -29,6 +30,7 @@ from orbitmq.pipeline.audit.backlog import GroupOffset
 from orbitmq.pipeline.audit.facts import QUEUE, facts, within, wrong_checksum
 from orbitmq.pipeline.audit.messages import Bounds
 from orbitmq.pipeline.audit.options import ALL, BACKLOG, DAMAGE, DUPLICATES, OF_MESSAGES, AuditJob
+from orbitmq.pipeline.audit.overdue import waiting_timers
 from orbitmq.pipeline.shared_options import connection, expected, ranges, time_ms, times
 from orbitmq.runtime.files import load_with_backup
 from orbitmq.spark.channel import Channel
@@ -45,7 +47,7 @@ from orbitmq.spark.stores.source import StoreSource
 from orbitmq.spark.stores.splits import checked
 from orbitmq.spark.topic_names import topic_names
 from orbitmq.spark.versions import read_batch
-from orbitmq.wire.bodies import ConsumerOffsetTable, DelayOffsetTable
+from orbitmq.wire.bodies import ConsumerOffsetTable, DelayOffsetTable, TimerProgress
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.objects import decode
 from orbitmq.wire.requests import RequestCode
@@ -56,6 +58,7 @@ RETRIES = Retries(3, 1000)
 LEVELS = "messageDelayLevel"
 _EVERYTHING = StructType([*MESSAGES.fields, StructField(STORED_SIZE, IntegerType())])
 WAITING_COLUMNS = ("brokerName", "queueId", "queueOffset", "msgId", "properties", "bornTimestamp", "storeTimestamp")
+TIMER_COLUMNS = (*WAITING_COLUMNS, "physOffset")
 OP_COLUMNS = ("brokerName", "queueId", "queueOffset", "body")
 T = TypeVar("T")
 
@@ -91,7 +94,7 @@ class AuditInput(Protocol):
         ...
 
     def delayed(self) -> DataFrame:
-        """Delayed messages that are not delivered, with `due`."""
+        """Delayed messages that are not delivered, with `due` and `level`; timer messages among them, without one."""
         ...
 
 
@@ -203,9 +206,13 @@ class ClusterInput:
         bounds = self._bounds_of(found)
         wanted: dict[MessageQueue, tuple[int, int]] = {}
         delays: list[tuple[str, int, int]] = []
+        timers: dict[str, TimerProgress] = {}
         for name, queues in by_broker(found).items():
             place = found[queues[0]]
-            done = decode(DelayOffsetTable, self._request(name, place, RequestCode.GET_ALL_DELAY_OFFSET)).offset_table
+            table = decode(DelayOffsetTable, self._request(name, place, RequestCode.GET_ALL_DELAY_OFFSET))
+            if table.timers is not None:  # before the messages are read: what is delivered meanwhile is not late
+                timers[name] = table.timers
+            done = table.offset_table
             levels = self._levels(name, place)
             for queue in queues:
                 low, high = bounds[queue]
@@ -213,9 +220,15 @@ class ClusterInput:
                 known = queue.queue_id < len(levels)
                 delays.append((name, queue.queue_id, levels[queue.queue_id] if known else UNKNOWN_LEVEL_DELAY_MS))
         frame = self._read(wanted, WAITING_COLUMNS, failOnDataLoss="false")
-        table = self._spark.createDataFrame(delays, "brokerName STRING, queueId INT, delay BIGINT")
-        return frame.join(f.broadcast(table), ["brokerName", "queueId"]).withColumn(
-            "due", f.unix_millis("storeTimestamp") + f.col("delay")
+        known_delays = self._spark.createDataFrame(delays, "brokerName STRING, queueId INT, delay BIGINT")
+        waiting = frame.join(f.broadcast(known_delays), ["brokerName", "queueId"]).select(
+            *WAITING_COLUMNS, (f.unix_millis("storeTimestamp") + f.col("delay")).alias("due"), _level()
+        )
+        if not timers:
+            return waiting
+        queues_of_timers = self._bounds_of(self._queues_of(TIMER_TOPIC))
+        return waiting.unionByName(
+            waiting_timers(self._read(queues_of_timers, TIMER_COLUMNS, failOnDataLoss="false"), timers)
         )
 
     def _levels(self, name: str, place: BrokerAddresses) -> Sequence[int]:
@@ -281,6 +294,10 @@ class ClusterInput:
 
         (response,) = self._cluster.call_broker(name, place.addresses, requests)
         return bytes(succeeded(f"{code.name} of {name}", response).body)
+
+
+def _level() -> Column:
+    return (f.col("queueId") + 1).alias("level")
 
 
 def _addresses(queues: Mapping[MessageQueue, BrokerAddresses]) -> dict[MessageQueue, tuple[str, ...]]:
@@ -352,16 +369,19 @@ class StoreInput:
         return frames[0], frames[1]
 
     def delayed(self) -> DataFrame:
-        done = {}
+        done, timers = {}, dict[str, TimerProgress]()
         for broker in self._stores:
             saved = self._saved(broker, "delayOffset.json", DelayOffsetTable) or DelayOffsetTable()
+            if (progress := self._saved(broker, "timerProgress.json", TimerProgress)) is not None:
+                timers[broker] = progress
             done[broker] = {level - 1: offset for level, offset in saved.offset_table.items()}
         frame = self._behind(self._read([*WAITING_COLUMNS], topics=SCHEDULE_TOPIC), done)
         entries = self._read(
             ["brokerName", "queueId", "queueOffset", "tagsCode"], scan="consumequeue", topics=SCHEDULE_TOPIC
         )
         due = entries.withColumnRenamed("tagsCode", "due")  # as brokers deliver by it
-        return frame.join(due, ["brokerName", "queueId", "queueOffset"])
+        waiting = frame.join(due, ["brokerName", "queueId", "queueOffset"]).select(*WAITING_COLUMNS, "due", _level())
+        return waiting.unionByName(waiting_timers(self._read([*TIMER_COLUMNS], topics=TIMER_TOPIC), timers))
 
     def _behind(self, frame: DataFrame, done: Mapping[str, Mapping[int, int]]) -> DataFrame:
         """Messages at or after the offsets that are done."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
@@ -12,12 +12,17 @@ from orbitmq.message.properties import (
     PGROUP,
     REAL_QID,
     REAL_TOPIC,
+    TIMER_DEL_UNIQKEY,
+    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
     TRAN_PREPARED_QUEUE_OFFSET,
     TRANSACTION_CHECK_TIMES,
+    UNIQ_KEY,
 )
 from orbitmq.pipeline.audit.options import DELAYED, HALF, AuditJob
 from orbitmq.pipeline.audit.results import AuditFinding, Field, Section, Table, counted
 from orbitmq.pipeline.audit.tables import Tables
+from orbitmq.wire.bodies import TimerProgress
 
 PLACE = ("brokerName", "queueId", "queueOffset")
 NUMBER = r"^\d{1,18}$"
@@ -76,10 +81,35 @@ def half_messages(half: DataFrame, op: DataFrame, options: AuditJob, tables: Tab
     )
 
 
+def waiting_timers(frame: DataFrame, progress: Mapping[str, TimerProgress]) -> DataFrame:
+    """The timer messages that wait, with `due`, and `level`, which they have none of. Not those that were delivered,
+    moved to the end of the log, or recalled, nor the recalls, which are no messages.
+
+    `frame` is a read of the timer topic with PLACE, `physOffset` and `properties`; brokers without progress are left
+    out.
+    """
+    done = frame.sparkSession.createDataFrame(
+        [(name, one.known, one.done_due_ms, list(one.late), one.moved) for name, one in progress.items()],
+        "brokerName STRING, known BIGINT, doneDue BIGINT, late ARRAY<BIGINT>, moved BIGINT",
+    )
+    exact = f.coalesce(_number(TIMER_DELIVER_MS), f.lit(0))
+    each = frame.withColumn("due", f.greatest(_number(TIMER_OUT_MS) + 1, exact)).join(f.broadcast(done), "brokerName")
+    place, late = f.col("physOffset"), f.expr("array_contains(late, physOffset)")
+    is_done = (place < f.col("moved")) | ((place < f.col("known")) & (f.col("due") <= f.col("doneDue")) & ~late)
+    open_ = each.where(~is_done).drop("known", "doneDue", "late", "moved", "physOffset")
+    recalled = _text(TIMER_DEL_UNIQKEY)
+    names = open_.where(recalled.isNotNull()).select("brokerName", "due", recalled.alias("name")).distinct()
+    named = open_.where(recalled.isNull()).withColumn("name", f.concat(_text(REAL_TOPIC), f.lit("+"), _text(UNIQ_KEY)))
+    waiting = named.join(names, ["brokerName", "due", "name"], "left_anti").drop("name")
+    return waiting.withColumn("level", f.lit(None).cast("int"))
+
+
 def delayed_messages(frame: DataFrame, options: AuditJob, tables: Tables, now_ms: int) -> Section:
-    """`frame` has the undelivered delayed messages: PLACE, `msgId`, `properties` and `due` (epoch milliseconds)."""
+    """`frame` has the undelivered delayed messages: PLACE, `level`, `msgId`, `properties` and `due` (epoch
+    milliseconds). Timer messages have no level.
+    """
     waiting = frame.select(
-        *PLACE, (f.col("queueId") + 1).alias("level"), "msgId", _text(REAL_TOPIC).alias("topic"),
+        *PLACE, "level", "msgId", _text(REAL_TOPIC).alias("topic"),
         _text(REAL_QID).alias("toQueue"), _text(KEYS).alias("keys"), "due",
         f.floor((now_ms - f.col("due")) / 1000).alias("seconds"),
     )  # fmt: skip

@@ -9,15 +9,15 @@ import pyarrow.compute as pc
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from orbitmq.errors import SourceError
-from orbitmq.message.properties import REAL_QID, REAL_TOPIC
-from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from orbitmq.message.properties import REAL_QID, REAL_TOPIC, TIMER_DEL_UNIQKEY
+from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from orbitmq.spark.cluster_options import bad_option
 from orbitmq.spark.columns import PROPERTIES, PROPERTIES_TYPES, MessageColumn
 from orbitmq.spark.forms import TOPIC_COLUMNS
 from orbitmq.spark.units import Units
 
 BODY = "body"
-HIDING_TOPICS = pa.array([SCHEDULE_TOPIC, HALF_TOPIC])  # with messages for other topics
+HIDING_TOPICS = pa.array([SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC])  # with messages for other topics
 
 LOG_COLUMNS = TOPIC_COLUMNS
 QUEUE_COLUMNS: dict[str, DataType] = {
@@ -40,19 +40,26 @@ INDEX_COLUMNS: dict[str, DataType] = {
 }
 
 
-def resolved_topics(units: Units) -> pa.StringArray:
-    """Topics. A delayed or half message has its real topic."""
+def _hidden(units: Units) -> pa.BooleanArray:
+    """Which are messages for other topics. The recall of a timer message names a topic, and is no message for it."""
     topics = units.topics()
     hidden = pc.is_in(topics, HIDING_TOPICS)
+    if not pc.any(pc.equal(topics, TIMER_TOPIC)).as_py():
+        return hidden
+    return pc.and_(hidden, pc.is_null(units.properties.column(TIMER_DEL_UNIQKEY)))
+
+
+def resolved_topics(units: Units) -> pa.StringArray:
+    """Topics. A message that waits for its time, or a half message, has its real topic."""
+    topics, hidden = units.topics(), _hidden(units)
     if not pc.any(hidden).as_py():
         return topics
     return pc.if_else(hidden, pc.coalesce(units.properties.column(REAL_TOPIC), topics), topics)
 
 
 def resolved_queue_ids(units: Units) -> pa.Int32Array:
-    """Queue ids. A delayed or half message has its real queue."""
-    queue_ids = pa.array(units.field("queue_id"))
-    hidden = pc.is_in(units.topics(), HIDING_TOPICS)
+    """Queue ids. A message that waits for its time, or a half message, has its real queue."""
+    queue_ids, hidden = pa.array(units.field("queue_id")), _hidden(units)
     if not pc.any(hidden).as_py():
         return queue_ids
     real = units.properties.column(REAL_QID)

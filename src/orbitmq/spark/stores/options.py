@@ -95,7 +95,7 @@ class ScanOptions(RowOptions):
     resolve_system_topics: bool = option(
         "resolveSystemTopics",
         False,
-        "Show delayed and half messages under their real topic and queue.",
+        "Show delayed, timer and half messages under their real topic and queue.",
     )
     rows_max: int = option(
         "maxRowsPerTrigger",

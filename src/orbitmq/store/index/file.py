@@ -44,6 +44,10 @@ class IndexShape:
     slots: int
     entries: int
 
+    def __reduce__(self) -> tuple[type[IndexShape], tuple[int, int]]:
+        """For jobs of a rebuild: of a compiled class, pickle would set the attributes one by one, which are frozen."""
+        return IndexShape, (self.slots, self.entries)
+
     @property
     def entries_start(self) -> int:
         return HEADER.size + NUMBER.size * self.slots

@@ -144,7 +144,8 @@ class QueueCheck:
                 self._lack("extension", queue_offset)
                 return
             field = extension.code
-        if field != code and not self.is_schedule:  # when a delayed message is due depends on the broker's levels
+        # When a delayed message is due depends on the broker's levels; RocketMQ 5 has hashes in the topic of timers.
+        if field != code and not self.is_schedule:
             self._lack("hash", queue_offset)
 
     def _extension(self, address: int) -> Extension | None:

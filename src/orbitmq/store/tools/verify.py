@@ -16,7 +16,7 @@ from orbitmq.message.flags import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from orbitmq.message.java_hash import tags_code
 from orbitmq.message.javajson import loads
 from orbitmq.message.properties import NAME_END, TAGS, find_property
-from orbitmq.message.topics import LMQ_PREFIX, SCHEDULE_TOPIC, is_lmq, is_system_topic
+from orbitmq.message.topics import LMQ_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC, is_lmq, is_system_topic
 from orbitmq.message.unit import Unit
 from orbitmq.runtime.files import load_with_backup
 from orbitmq.store.checkpoint import FIELDS
@@ -92,7 +92,7 @@ def load_queues(fs: Files, root: Path, report: Report) -> Iterator[tuple[tuple[s
                 report.remark(queues / topic / name, 0, "is no queue; brokers leave it alone")
                 continue
             check = QueueCheck(fs, queues / topic / name, extended / topic / name, report)
-            check.is_schedule = topic == SCHEDULE_TOPIC
+            check.is_schedule = topic in (SCHEDULE_TOPIC, TIMER_TOPIC)
             yield (topic, int(name)), check
 
 

@@ -23,11 +23,12 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * without a delivery), --linger-ms (stay that long after the expected ones, so that surplus ones show), --fail-every k
  * (the first delivery of every k-th index is failed), --fail-below n (deliveries are failed until n retries were made),
  * --max-reconsume (retries before a message is dead), --from FIRST|LAST, --trace true, --instance (the name of each
- * instance, before its number), --namespace, --offsets (the directory of a broadcasting consumer's offsets).
+ * instance, before its number), --namespace, --offsets (the directory of a broadcasting consumer's offsets),
+ * --assigned true (the broker assigns queues, 5.x), --invisible-ms (of messages that are delivered, 5.x).
  * Rows: event assigned whenever the queues of a consumer change, event message for each delivery, event end.
  */
 final class Consume {
-    private static final long SHUTDOWN_MS = 10_000; // a delivery under way ends before the driver does
+    private static final long SHUTDOWN_MS = 10_000; // a delivery in flight ends before the driver does
 
     private final Arguments arguments;
     private final String topic;
@@ -73,6 +74,10 @@ final class Consume {
         consumer.setConsumeMessageBatchMaxSize(arguments.number("batch", 1));
         consumer.setMaxReconsumeTimes(arguments.number("max-reconsume", -1));
         setModel(consumer, arguments.text("model", "CLUSTERING"));
+        if (arguments.is("assigned")) {
+            set(consumer, "setClientRebalance", boolean.class, false);
+            set(consumer, "setPopInvisibleTime", long.class, (long) arguments.number("invisible-ms", 60_000));
+        }
         consumer.setAwaitTerminationMillisWhenShutdown(SHUTDOWN_MS);
         consumer.subscribe(topic, Messages.selector(arguments));
         listen(consumer, number);
@@ -85,6 +90,11 @@ final class Consume {
     private static void setModel(DefaultMQPushConsumer consumer, String name) throws Exception {
         Class type = DefaultMQPushConsumer.class.getMethod("getMessageModel").getReturnType();
         DefaultMQPushConsumer.class.getMethod("setMessageModel", type).invoke(consumer, Enum.valueOf(type, name));
+    }
+
+    /** Properties that 4.9 does not have. */
+    private static void set(DefaultMQPushConsumer consumer, String name, Class<?> type, Object value) throws Exception {
+        DefaultMQPushConsumer.class.getMethod(name, type).invoke(consumer, value);
     }
 
     private void listen(DefaultMQPushConsumer consumer, int number) {
