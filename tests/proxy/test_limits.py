@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from orbitmq.errors import StatusError
-from orbitmq.proxy.checks import BATCH_MAX, REQUEST_SIZE_MAX, checked_topic_of_send, parsed
-from orbitmq.proxy.front import SEND_SIZE_MAX
+from orbitmq.proxy.checks import BATCH_MAX, REQUEST_SIZE_MAX, SEND_SIZE_MAX, checked_topic_of_send, parsed
 from orbitmq.proxy.routes import ADDRESSES_MAX, endpoints_of
 from orbitmq.proxy.telemetry import SETTINGS_SIZE_MAX
 from orbitmq.wire.v2 import messages as v2

@@ -150,8 +150,15 @@ async def test_the_front_renews_what_a_push_consumer_works_on(tmp_path: Path) ->
         assert not len(renewals), "after so long it is not renewed any more"
 
 
+def fails_at_once(*arguments: Any) -> object:
+    waiter = arguments[-1]
+    waiter.set_exception(RemotingTimeout("no response"))
+    return waiter
+
+
+@pytest.mark.parametrize("is_at_once", [True, False])
 async def test_an_acknowledgement_that_failed_is_made_again_by_the_same_handle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_at_once: bool
 ) -> None:
     clock = ManualClock()
     async with front(tmp_path, clock) as (broker, made):
@@ -164,6 +171,7 @@ async def test_an_acknowledgement_that_failed_is_made_again_by_the_same_handle(
         clock.advance(55_000)
         await broker.front.receiving.renewal.look()
         with monkeypatch.context() as patched:
+            patched.setattr(pops, "start_acknowledge", fails_at_once if is_at_once else lambda *_: None)
             patched.setattr(pops, "acknowledge", AsyncMock(side_effect=RemotingTimeout("no response")))
             assert (await client.ack(GROUP, TOPIC, got)).status.code == Code.PROXY_TIMEOUT
         assert len(broker.front.receiving.renewal) == 1, "it is still renewed"

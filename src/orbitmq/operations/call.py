@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from orbitmq.errors import BrokerError
-from orbitmq.net.remoting import Remoting
+from orbitmq.net.connection import Waiter
+from orbitmq.net.remoting import Remoting, RequestInFlight
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.header import Header
@@ -26,7 +27,19 @@ async def call(
     accept: Collection[int] = SUCCESS,
 ) -> Command:
     """Send a request, return the response. BrokerError unless its code is in `accept`; RemotingError."""
-    response = await remoting.call(address, _command(code, header, body), timeout_ms)
+    return checked(await remoting.call(address, _command(code, header, body), timeout_ms), address, accept)
+
+
+def start_call(
+    remoting: Remoting, address: str, code: RequestCode, header: Header, body: bytes = b"", *, timeout_ms: float,
+    waiter: Waiter,
+) -> RequestInFlight | None:  # fmt: skip
+    """`call` if that needs no wait, None otherwise. `waiter` gets the response, for `checked`."""
+    return remoting.start_call(address, _command(code, header, body), timeout_ms, waiter)
+
+
+def checked(response: Command, address: str, accept: Collection[int] = SUCCESS) -> Command:
+    """The response; BrokerError unless its code is in `accept`."""
     if response.code not in accept:
         raise BrokerError(response.code, response.remark, address)
     return response

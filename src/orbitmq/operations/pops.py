@@ -14,8 +14,9 @@ from orbitmq.message.model import MessageExt
 from orbitmq.message.pop import FIRST_POP_TIME, NORMAL, POP_CK, Receipt
 from orbitmq.message.properties import decode_properties
 from orbitmq.message.unit import Unit, decode_units
-from orbitmq.net.remoting import Remoting
-from orbitmq.operations.call import SUCCESS, call
+from orbitmq.net.connection import Waiter
+from orbitmq.net.remoting import Remoting, RequestInFlight
+from orbitmq.operations.call import SUCCESS, call, start_call
 from orbitmq.wire.bodies_pop import InFlightList
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers_pop import (
@@ -144,6 +145,13 @@ def _starts(text: str) -> Mapping[int, int]:
 async def acknowledge(remoting: Remoting, address: str, header: AckMessageHeader, *, timeout_ms: float = 3000) -> None:
     """ACK_MESSAGE. BrokerError, RemotingError."""
     await call(remoting, address, RequestCode.ACK_MESSAGE, header, timeout_ms=timeout_ms)
+
+
+def start_acknowledge(
+    remoting: Remoting, address: str, header: AckMessageHeader, timeout_ms: float, waiter: Waiter
+) -> RequestInFlight | None:
+    """`acknowledge` if that needs no wait, None otherwise. `waiter` gets the response, for `call.checked`."""
+    return start_call(remoting, address, RequestCode.ACK_MESSAGE, header, timeout_ms=timeout_ms, waiter=waiter)
 
 
 async def change_invisible_time(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from orbitmq.errors import BrokerError
 from orbitmq.message.properties import MSG_TYPE, NAME_END
 from orbitmq.net.connection import Waiter
 from orbitmq.net.remoting import Remoting, RequestInFlight
-from orbitmq.operations.call import LANGUAGE, call, oneway
+from orbitmq.operations.call import LANGUAGE, call, checked, oneway, start_call
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import (
@@ -60,14 +59,12 @@ def start_send(
     remoting: Remoting, address: str, header: SendMessageV2Header, body: bytes, timeout_ms: float, waiter: Waiter
 ) -> RequestInFlight | None:
     """`send` if that needs no wait, None otherwise. `waiter` gets the response, which `reply_of` reads."""
-    return remoting.start_call(address, request(_code(header), header, body, language=LANGUAGE), timeout_ms, waiter)
+    return start_call(remoting, address, _code(header), header, body, timeout_ms=timeout_ms, waiter=waiter)
 
 
 def reply_of(response: Command, address: str) -> SendReply:
     """The response of `start_send`. BrokerError as in `send`."""
-    if response.code not in STORED:
-        raise BrokerError(response.code, response.remark, address)
-    return _reply(response)
+    return _reply(checked(response, address, STORED))
 
 
 async def send_oneway(remoting: Remoting, address: str, header: SendMessageV2Header, body: bytes) -> None:

@@ -33,6 +33,7 @@ RESERVED: Final[frozenset[str]] = names.RESERVED | {
 
 SERVED_CLIENTS: Final = frozenset((ClientType.PRODUCER, ClientType.PUSH_CONSUMER, ClientType.SIMPLE_CONSUMER))
 KNOWS_ILLEGAL_POLLING_TIME: Final = "5.0.3"  # the first client version that does; versions are compared as texts
+SEND_SIZE_MAX: Final = 6 << 20  # bytes: of the largest body, its properties, and what a batch has besides
 REQUEST_SIZE_MAX: Final = 1 << 20  # bytes of a request that has no message: thousands of names or receipt handles
 BATCH_MAX: Final = 1024  # messages or handles of one request: their checks take 20 ms of the event loop
 SHOWN_MAX: Final = 40  # characters of a peer's text in an error
@@ -66,6 +67,13 @@ def parsed(kind: Any, data: bytes, size_max: int = REQUEST_SIZE_MAX) -> Any:
         return kind.FromString(data)
     except DecodeError as error:
         raise StatusError(Code.BAD_REQUEST, f"this is no {kind.__name__}") from error
+
+
+def parsed_send(kind: Any, data: bytes) -> Any:
+    """`parsed` of the request that may be large."""
+    if len(data) > SEND_SIZE_MAX:
+        raise StatusError(Code.MESSAGE_BODY_TOO_LARGE, f"a send of {len(data)} bytes, at most {SEND_SIZE_MAX}")
+    return parsed(kind, data, SEND_SIZE_MAX)
 
 
 def resource_name(resource: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from orbitmq.errors import StatusError
@@ -16,7 +16,7 @@ from orbitmq.net.grpc_server import GrpcServer
 from orbitmq.net.remoting import split_address
 from orbitmq.net.tls import ServerTls
 from orbitmq.proxy.backend import Backend
-from orbitmq.proxy.checks import check_client_id, check_client_type, parsed
+from orbitmq.proxy.checks import check_client_id, check_client_type, parsed, parsed_send
 from orbitmq.proxy.receiving import Receiving
 from orbitmq.proxy.renewal import LOOK_SECONDS
 from orbitmq.proxy.routes import endpoints_of, query_assignment, query_route
@@ -40,9 +40,11 @@ CLIENT_ID: Final = "x-mq-client-id"
 GRACE_SECONDS: Final = 3.0  # for calls in flight
 SILENCE_SCAN_SECONDS: Final = 5.0
 FORGOTTEN_AT_ONCE: Final = 100  # clients: a broker that does not respond takes 3 s for each
-SEND_SIZE_MAX: Final = 6 << 20  # bytes: of the largest body, its properties, and what a batch has besides
-Reply = Callable[[Any], bytes]
-Work = Callable[[Session, Any], Awaitable[bytes]]
+Work = Callable[[Session, Any], Coroutine[Any, Any, bytes]]
+Start = Callable[[Call, Session, Any], bool]
+"""Begins the work of a call, if it needs no wait: whether it did. StatusError."""
+Parse = Callable[[Any, bytes], Any]
+"""Class and bytes of a request -> the request. StatusError."""
 
 
 class Front:
@@ -100,35 +102,51 @@ class Front:
             await session.remoting.close()
 
     def _methods(self) -> dict[str, Method]:
+        sending, receiving = self.sending, self.receiving
         found = {
-            "SendMessage": Method(self._send),
+            "SendMessage": self._method("SendMessage", sending.send, sending.start, parsed_send),
             "ReceiveMessage": Method(self._receive),
             "Telemetry": Method(self.telemetry.open, is_stream_of_requests=True),
             "QueryRoute": self._method("QueryRoute", self._route),
             "QueryAssignment": self._method("QueryAssignment", self._assignment),
-            "AckMessage": self._method("AckMessage", self.receiving.acknowledge),
-            "ChangeInvisibleDuration": self._method("ChangeInvisibleDuration", self.receiving.change),
-            "ForwardMessageToDeadLetterQueue": self._method("ForwardMessageToDeadLetterQueue", self.receiving.forward),
-            "EndTransaction": self._method("EndTransaction", self.sending.end_transaction),
-            "RecallMessage": self._method("RecallMessage", self.sending.recall),
+            "AckMessage": self._method("AckMessage", receiving.acknowledge, receiving.start_acknowledge),
+            "ChangeInvisibleDuration": self._method("ChangeInvisibleDuration", receiving.change),
+            "ForwardMessageToDeadLetterQueue": self._method("ForwardMessageToDeadLetterQueue", receiving.forward),
+            "EndTransaction": self._method("EndTransaction", sending.end_transaction),
+            "RecallMessage": self._method("RecallMessage", sending.recall),
             "Heartbeat": self._method("Heartbeat", self._heartbeat),
             "NotifyClientTermination": self._method("NotifyClientTermination", self._terminated),
         }
         return {f"/{SERVICE}/{name}": method for name, method in found.items()}
 
-    def _method(self, name: str, work: Work) -> Method:
-        """A method with one response."""
+    def _method(
+        self, name: str, work: Work, start: Start = lambda _call, _session, _request: False, parse: Parse = parsed
+    ) -> Method:
+        """A method with one response: what `start` does not take is the work of a task."""
         request_class, response_class = getattr(v2, f"{name}Request"), getattr(v2, f"{name}Response")
 
-        async def respond(call: Call, data: bytes) -> None:
-            try:
-                found = await work(self._session(call), parsed(request_class, data))
-            except Exception as error:
-                found = bytes(response_class(status=await status_in_time(error, name)).SerializeToString())
-            if not call.is_over:
-                call.reply(found)
+        def refuse(call: Call, error: Exception) -> None:
+            call.reply(bytes(response_class(status=status_of(error, name)).SerializeToString()))
 
-        return Method(lambda call, data: self._start(respond(call, data)))
+        async def respond(call: Call, session: Session, request: Any) -> None:
+            try:
+                call.reply(await work(session, request))
+            except Exception as error:
+                refuse(call, error)
+
+        def handle(call: Call, data: bytes) -> None:
+            try:
+                session, request = self._session(call), parse(request_class, data)
+                is_started = start(call, session, request)
+            except StatusError as error:
+                call.connection.loop.call_later(error.delay_s, refuse, call, error)
+            except Exception as error:
+                refuse(call, error)
+            else:
+                if not is_started:
+                    self._start(respond(call, session, request))
+
+        return Method(handle)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -172,38 +190,7 @@ class Front:
             connection.loop.call_later(REST_SECONDS, connection.close)
         return StatusError(Code.UNAUTHORIZED, reason, late_s)
 
-    # ------------------------------------------------------------------------------------------- send and receive
-
-    def _send(self, call: Call, data: bytes) -> None:
-        """Without a task if nothing has to be waited for."""
-        try:
-            if len(data) > SEND_SIZE_MAX:
-                raise StatusError(Code.MESSAGE_BODY_TOO_LARGE, f"a send of {len(data)} bytes, at most {SEND_SIZE_MAX}")
-            session, request = self._session(call), parsed(v2.SendMessageRequest, data, SEND_SIZE_MAX)
-            if self.sending.start(call, session, request):
-                return
-        except Exception as error:
-            if isinstance(error, StatusError) and error.delay_s:
-                self._start(self._refuse_later(call, error))
-            else:
-                self._refuse(call, status_of(error, "SendMessage"))
-            return
-        self._start(self._send_later(call, session, request))
-
-    async def _send_later(self, call: Call, session: Session, request: Any) -> None:
-        try:
-            answer = await self.sending.send(session, request)
-        except Exception as error:
-            self._refuse(call, status_of(error, "SendMessage"))
-        else:
-            call.reply(answer)
-
-    async def _refuse_later(self, call: Call, error: StatusError) -> None:
-        self._refuse(call, await status_in_time(error, "SendMessage"))
-
-    @staticmethod
-    def _refuse(call: Call, said: Any) -> None:
-        call.reply(bytes(v2.SendMessageResponse(status=said).SerializeToString()))
+    # -------------------------------------------------------------------------------------------------- receive
 
     def _receive(self, call: Call, data: bytes) -> None:
         self._start(self._receive_later(call, data))

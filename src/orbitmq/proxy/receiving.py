@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from orbitmq.message.model import MASTER_ID
 from orbitmq.message.pop import MAX_MESSAGES, NORMAL, Receipt, pop_retry_topic
 from orbitmq.net.grpc import Call
 from orbitmq.operations import pops, sends
+from orbitmq.operations.call import checked
 from orbitmq.operations.pops import Popped
 from orbitmq.proxy.backend import Backend
 from orbitmq.proxy.checks import (
@@ -28,12 +29,13 @@ from orbitmq.proxy.checks import (
 )
 from orbitmq.proxy.handles import Handle, check_log_offset, valid_handle
 from orbitmq.proxy.messages import outgoing_message
-from orbitmq.proxy.renewal import Renewal
+from orbitmq.proxy.renewal import Renewal, Renewed
 from orbitmq.proxy.routes import address_of, require_route
 from orbitmq.proxy.sessions import Session, subscription_of
 from orbitmq.proxy.statuses import OK, common, status_of
 from orbitmq.runtime.clock import Clock
 from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.command import Command
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader
 from orbitmq.wire.headers_pop import AckMessageHeader, ChangeInvisibleTimeHeader, PopMessageHeader
 from orbitmq.wire.v2 import messages as v2
@@ -190,18 +192,36 @@ class Receiving:
 
     # ---------------------------------------------------------------------------------------- acknowledge and change
 
+    def start_acknowledge(self, call: Call, session: Session, request: Any) -> bool:
+        """Acknowledge the one message of a request if that needs no wait; False, and nothing is done, otherwise."""
+        if len(request.entries) != 1:
+            return False
+        topic, group, entry = checked_topic(request.topic), checked_group(request.group), request.entries[0]
+        route = self._backend.known(topic)
+        if route is None:
+            return False
+        renewed = self.renewal.take_at_once(session, entry.message_id, entry.receipt_handle)
+        waiter = _Acknowledging(self, call, session, entry, renewed)
+        try:
+            if renewed is None or renewed.renewing is None:
+                handle = valid_handle(entry.receipt_handle, self._clock.now_ms()) if renewed is None else renewed.handle
+                waiter.address = address_of(route, handle.receipt.broker_name)
+                header = _acknowledgement(handle.receipt, topic, group)
+                if pops.start_acknowledge(session.remoting, waiter.address, header, CALL_MS, waiter) is not None:
+                    return True
+        except StatusError:  # of the entry: `acknowledge` says so
+            pass
+        waiter.restore()
+        return False
+
     async def acknowledge(self, session: Session, request: Any) -> bytes:
         topic, group = checked_topic(request.topic), checked_group(request.group)
         if not request.entries:
             raise StatusError(Code.INTERNAL_SERVER_ERROR, "the request has no entry")
         if len(request.entries) > BATCH_MAX:
             raise StatusError(Code.PAYLOAD_TOO_LARGE, f"{len(request.entries)} entries, at most {BATCH_MAX} are taken")
-        answer = v2.AckMessageResponse()
         statuses = await asyncio.gather(*(self._ack(session, group, topic, entry) for entry in request.entries))
-        for entry, said in zip(request.entries, statuses, strict=True):
-            answer.entries.add(message_id=entry.message_id, receipt_handle=entry.receipt_handle).status.CopyFrom(said)
-        answer.status.CopyFrom(common(statuses))
-        return bytes(answer.SerializeToString())
+        return _acknowledged(request.entries, statuses)
 
     async def _ack(self, session: Session, group: str, topic: str, entry: Any) -> Any:
         try:
@@ -229,11 +249,7 @@ class Receiving:
             raise
 
     async def _acknowledge(self, session: Session, group: str, topic: str, address: str, receipt: Receipt) -> None:
-        header = AckMessageHeader(
-            group, _topic_of(receipt, topic, group), receipt.queue_id, receipt.encode(), receipt.offset,
-            broker_name=receipt.broker_name,
-        )  # fmt: skip
-        await pops.acknowledge(session.remoting, address, header, timeout_ms=CALL_MS)
+        await pops.acknowledge(session.remoting, address, _acknowledgement(receipt, topic, group), timeout_ms=CALL_MS)
 
     async def change(self, session: Session, request: Any) -> bytes:
         topic, group = checked_topic(request.topic), checked_group(request.group)
@@ -284,6 +300,57 @@ class Receiving:
             max_reconsume_times=0,
         )
         await sends.send_back(session.remoting, address, header, timeout_ms=CALL_MS)
+
+
+class _Acknowledging:
+    """Turns the broker's response to an acknowledgement into that of the call, without a task."""
+
+    def __init__(self, receiving: Receiving, call: Call, session: Session, entry: Any, renewed: Renewed | None) -> None:
+        self.address = ""
+        self._receiving = receiving
+        self._call = call
+        self._session = session
+        self._entry = entry
+        self._renewed = renewed
+
+    def done(self) -> bool:
+        return False  # also when the client waits no longer: a message that is kept has to be renewed again
+
+    def set_result(self, response: Command) -> None:
+        try:
+            checked(response, self.address)
+        except BrokerError as error:
+            self.set_exception(error)
+        else:
+            self._reply(OK)
+
+    def set_exception(self, error: Exception) -> None:
+        self.restore()
+        self._reply(status_of(error, "AckMessage"))
+
+    def restore(self) -> None:
+        """The message is not acknowledged."""
+        if self._renewed is not None:
+            self._receiving.renewal.restore(
+                self._session, self._entry.message_id, self._entry.receipt_handle, self._renewed
+            )
+
+    def _reply(self, said: Any) -> None:
+        self._call.reply(_acknowledged([self._entry], [said]))
+
+
+def _acknowledged(entries: Sequence[Any], statuses: list[Any]) -> bytes:
+    answer = v2.AckMessageResponse(status=common(statuses))
+    for entry, said in zip(entries, statuses, strict=True):
+        answer.entries.add(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=said)
+    return bytes(answer.SerializeToString())
+
+
+def _acknowledgement(receipt: Receipt, topic: str, group: str) -> AckMessageHeader:
+    return AckMessageHeader(
+        group, _topic_of(receipt, topic, group), receipt.queue_id, receipt.encode(), receipt.offset,
+        broker_name=receipt.broker_name,
+    )  # fmt: skip
 
 
 def _topic_of(receipt: Receipt, topic: str, group: str) -> str:

@@ -70,11 +70,15 @@ class Renewal:
 
     async def take(self, session: Session, message_id: str, text: str) -> Renewed | None:
         """End the renewal of a message, which has its newest handle; None if it was not renewed."""
-        handles = self._all.get(session)
-        found = None if handles is None else handles.pop((message_id, text), None)
+        found = self.take_at_once(session, message_id, text)
         if found is not None and found.renewing is not None:  # its handle is about to be void
             await asyncio.shield(found.renewing)
         return found
+
+    def take_at_once(self, session: Session, message_id: str, text: str) -> Renewed | None:
+        """`take` that does not wait: if it is `renewing`, its handle is about to be void."""
+        handles = self._all.get(session)
+        return None if handles is None else handles.pop((message_id, text), None)
 
     def restore(self, session: Session, message_id: str, text: str, one: Renewed) -> None:
         """Go on renewing what was taken, if the client is still there: it knows only the handle by which it was."""
