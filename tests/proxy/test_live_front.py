@@ -198,6 +198,21 @@ async def test_messages_of_a_consumer_that_leaves_are_others_soon(tmp_path: Path
         assert got.system_properties.delivery_attempt == 2
 
 
+async def test_a_consumer_without_subscriptions_is_a_member_where_its_topics_are(tmp_path: Path) -> None:
+    """As Rust's client is, whose settings name no topic."""
+    async with front(tmp_path) as (broker, made):
+        client = Five(made)
+        settings = v2.Settings(client_type=ClientType.SIMPLE_CONSUMER)
+        settings.subscription.group.name = GROUP
+        await client.settle(settings)
+        assert members(broker) == 0, "nobody knows yet where"
+        answer = await client.call("QueryRoute", v2.QueryRouteRequest(topic=v2.Resource(name=TOPIC)))
+        assert answer.status.code == Code.OK
+        await until(lambda: members(broker) == 1, "its membership")
+        await client.call("NotifyClientTermination", v2.NotifyClientTerminationRequest())
+        assert members(broker) == 0
+
+
 async def test_a_silent_client_is_forgotten(tmp_path: Path) -> None:
     clock = ManualClock()
     async with front(tmp_path, clock) as (broker, made):

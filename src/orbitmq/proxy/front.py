@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from orbitmq.errors import StatusError
+from orbitmq.errors import OrbitMQError, StatusError
 from orbitmq.net.brake import LATE_S, REST_SECONDS, RESTS, TOO_OFTEN, SignatureBrake
 from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.grpc import Call, Method
@@ -16,7 +16,7 @@ from orbitmq.net.grpc_server import GrpcServer
 from orbitmq.net.remoting import split_address
 from orbitmq.net.tls import ServerTls
 from orbitmq.proxy.backend import Backend
-from orbitmq.proxy.checks import check_client_id, check_client_type, parsed, parsed_send
+from orbitmq.proxy.checks import check_client_id, check_client_type, parsed, parsed_send, resource_name
 from orbitmq.proxy.receiving import Receiving
 from orbitmq.proxy.renewal import LOOK_SECONDS
 from orbitmq.proxy.routes import endpoints_of, query_assignment, query_route
@@ -203,8 +203,18 @@ class Front:
 
     # ------------------------------------------------------------------------------------------------- the others
 
-    async def _route(self, _session: Session, request: Any) -> bytes:
-        return await query_route(self._backend, request, endpoints_of(request.endpoints, self.port, self._host))
+    async def _route(self, session: Session, request: Any) -> bytes:
+        answer = await query_route(self._backend, request, endpoints_of(request.endpoints, self.port, self._host))
+        if session.note_route(resource_name(request.topic)):
+            self._start(self._introduce(session))
+        return answer
+
+    @staticmethod
+    async def _introduce(session: Session) -> None:
+        try:
+            await session.heartbeat()
+        except OrbitMQError as error:  # the client's next heartbeat is told
+            _log.info("event=client_not_registered client=%.300s error=%s", session.client_id, error)
 
     async def _assignment(self, _session: Session, request: Any) -> bytes:
         return await query_assignment(self._backend, request, endpoints_of(request.endpoints, self.port, self._host))

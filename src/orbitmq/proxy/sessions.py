@@ -38,6 +38,7 @@ SILENCE_MS: Final = 120_000  # Rust's clients send a heartbeat every 30 s
 DEAD_MS: Final = 300_000  # with an open stream, which a client without power leaves behind
 SESSIONS_MAX: Final = 20_000  # some 20 KiB each
 CALL_MS: Final = 3000
+ROUTED_MAX: Final = 200  # topics of a client; each of its heartbeats looks them up
 # Clients send these names; brokers know only the languages of RocketMQ's own list.
 LANGUAGES: Final = {
     "JAVA": "JAVA", "CPP": "CPP", "DOTNET": "DOTNET", "DOT_NET": "DOTNET", "PYTHON": "PYTHON", "RUBY": "RUBY",
@@ -59,6 +60,7 @@ class Session:
         self.settings: Any = None
         self.telemetry: Call | None = None
         self.last_heard_ms = clock.now_ms()
+        self._routed: dict[str, None] = {}  # what a consumer without subscriptions has asked routes of
         self.router = Router("gRPC client")
         self.remoting = backend.remoting(self.router, peer, access_key)
         self._backend = backend
@@ -91,12 +93,23 @@ class Session:
         return int(self.settings.backoff_policy.max_attempts) if self.settings is not None else 0
 
     def topics(self) -> list[str]:
-        """Those it publishes or subscribes to."""
+        """Those it publishes or subscribes to. The settings of Rust's consumers name none: then those that it has asked
+        routes of, as it does before it receives.
+        """
         if self.settings is None:
             return []
         if self.settings.WhichOneof("pub_sub") == "publishing":
             return [resource_name(one) for one in self.settings.publishing.topics]
-        return [resource_name(one.topic) for one in self.settings.subscription.subscriptions]
+        return [resource_name(one.topic) for one in self.settings.subscription.subscriptions] or list(self._routed)
+
+    def note_route(self, topic: str) -> bool:
+        """The client has asked the route of a topic. Whether brokers have to be told of the client now."""
+        if self.kind not in CONSUMERS or self.settings.subscription.subscriptions:
+            return False
+        if topic in self._routed or len(self._routed) >= ROUTED_MAX:
+            return False
+        self._routed[topic] = None
+        return True
 
     def subscription(self, topic: str) -> SubscriptionData | None:
         """What it has subscribed to of a topic."""
