@@ -10,8 +10,8 @@ LOCKED = $(PIP) install --quiet --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup develop installed tools data java clients services check static format bytecode platform wheel test \
-	test-interpreted test-pythons test-spark-versions test-orchestration bench spark-kills bench-abuse bench-frozen \
-	bench-dashboard bench-spark bench-growth bench-turns bench-cold bench-cores bench-timers bench-grpc \
+	test-interpreted test-pythons test-spark-versions test-orchestration test-rust-client bench spark-kills bench-abuse \
+	bench-frozen bench-dashboard bench-spark bench-growth bench-turns bench-cold bench-cores bench-timers bench-grpc \
 	fuzz soak soak-steady demo screenshots \
 	reference site diagrams lock audit release
 
@@ -25,6 +25,7 @@ help:
 	@echo "make test-pythons   the same tests, compiled, with every supported CPython of this machine"
 	@echo "make test-spark-versions   the tests of Spark with 4.2, 4.1, 4.0 and 3.5; an hour, and 2 GB of downloads"
 	@echo "make test-orchestration   Airflow and dbt with a lake; installs both, and is no part of make test"
+	@echo "make test-rust-client   the official Rust client of RocketMQ 5; needs cargo, and is no part of make test"
 	@echo "make bench      orbitmq and Apache RocketMQ under the same load, and their clients and those on PyPI"
 	@echo "make bench-growth  both with more topics, connections, backlog, groups; results and plots in docs/performance"
 	@echo "make bench-abuse   latency of a well-behaved client while others are abusive; three minutes"
@@ -209,6 +210,12 @@ test-spark-versions: installed tools java
 # The DAG and the project of dbt that users copy, run by Airflow and dbt themselves.
 test-orchestration: installed tools .venv/airflow/.installed .venv/dbt/.installed
 	ORBITMQ_ORCHESTRATION=$(CURDIR)/.venv $(BIN)/pytest -q tests/orchestration
+
+# The scenarios of the other official clients, at RocketMQ and at orbitmq. Cargo builds 250 crates for it at first.
+test-rust-client: export ORBITMQ_GRPC_CLIENTS := rust
+test-rust-client: installed tools java platform
+	$(BIN)/python -m tests.support.grpc_clients
+	$(SHIPPED) $(BIN)/pytest -q tests/interop/test_grpc_clients.py
 
 # Jobs that need one core run two at a time. Tests run three at a time, because they often wait for a broker.
 test: installed tools services diagrams

@@ -16,7 +16,7 @@ from orbitmq.wire.v2 import messages as v2
 from orbitmq.wire.v2.enums import Code, MessageType, TransactionResolution
 from tests.interop import test_grpc_clients as scenarios
 from tests.interop.conftest import DECISIONS_AT_ONCE, OPTIONS_OF_FRONTS
-from tests.interop.test_grpc_clients import Case, Slow
+from tests.interop.test_grpc_clients import Case, Scenario
 from tests.support.five import Five, channel
 from tests.support.fronts import Fronted, Place, create_topic, ends, stored
 from tests.support.grpc_clients import GrpcDriver
@@ -39,12 +39,13 @@ SCENARIOS = (
     scenarios.an_unacknowledged_message_comes_again,
     scenarios.a_message_that_always_fails_is_dead_after_its_attempts,
     scenarios.transactions_are_decided_by_their_producer_or_when_it_is_asked,
-    scenarios.delayed_messages_come_when_due_unless_recalled,
+    scenarios.a_delayed_message_comes_when_due,
+    scenarios.a_recalled_message_does_not_come,
 )
 
 
 @pytest.fixture(scope="module", params=PAIRS)
-def begun(request: pytest.FixtureRequest) -> Iterator[dict[Slow, Future[None]]]:
+def begun(request: pytest.FixtureRequest) -> Iterator[dict[Scenario, Future[None]]]:
     """All scenarios at once: most of them is waiting."""
     with PAIRS[request.param]() as front, GrpcDriver(CLIENT) as driver, ThreadPoolExecutor(len(SCENARIOS)) as pool:
         case = Case(front, CLIENT, driver)
@@ -53,7 +54,7 @@ def begun(request: pytest.FixtureRequest) -> Iterator[dict[Slow, Future[None]]]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__.removeprefix("test_"))
-def test_proxy(begun: dict[Slow, Future[None]], scenario: Slow) -> None:
+def test_proxy(begun: dict[Scenario, Future[None]], scenario: Scenario) -> None:
     begun[scenario].result()
 
 

@@ -1,17 +1,18 @@
-"""The official clients of RocketMQ 5 in Java, Python and Node.js as processes that obey the commands of
+"""The official clients of RocketMQ 5 in Java, Python, Node.js and Rust as processes that obey the commands of
 tests/grpc_clients/README.md, and calls with any content that a broken client might make.
 
     with GrpcDriver("python") as driver:
         producer = driver.start_producer(front.endpoint, topics=["orders"])
         producer.send("orders", b"one", tag="new")
 
-`python -m tests.support.grpc_clients` installs all of them, and the proxy of RocketMQ that they are tested with.
+`python -m tests.support.grpc_clients` installs those of CLIENTS, and the proxy of RocketMQ that they are tested with.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -30,7 +31,21 @@ from bench.proxy import class_path as proxy_class_path
 from tests.support.java_rocketmq import SMALL_JVM
 from tests.support.process import ChildProcess, ProcessFailed
 
-CLIENTS = ("java", "python", "node")
+# What is tested; the build of Rust's takes minutes, so it is tested on demand.
+CLIENTS = tuple(os.environ.get("ORBITMQ_GRPC_CLIENTS", "java python node").split())
+# What a client cannot do, and why a test that needs it is skipped.
+_OWN_CERTIFICATE = "it refuses a certificate that the server has made itself"
+LACKS: dict[str, dict[str, str]] = {
+    "java": {},
+    "python": {"encryption": _OWN_CERTIFICATE},
+    "node": {"encryption": _OWN_CERTIFICATE},
+    "rust": {
+        "encryption": _OWN_CERTIFICATE,
+        "push": "it has no push consumer",
+        "recall": "it cannot recall a message",
+        "change_invisible_duration": "it cannot change an invisible duration",
+    },
+}
 HOME = Path(__file__).parents[1] / "grpc_clients"
 CALL_TIMEOUT_S = 60
 _JAVA_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classpath"
@@ -84,10 +99,18 @@ def _node() -> list[str]:
     return ["node", str(module / "driver.js")]
 
 
+@cache
+def _rust() -> list[str]:
+    module = HOME / "rust"
+    _run(["cargo", "build", "--quiet", "--locked", "--manifest-path", module / "Cargo.toml"])
+    return [str(module / "target" / "debug" / "driver")]
+
+
 _COMMANDS: dict[str, Callable[[], list[str]]] = {
     "java": _java,
     "python": _python,
     "node": _node,
+    "rust": _rust,
     "raw": lambda: _python("raw.py"),
 }
 
@@ -361,11 +384,13 @@ def _subscribed(endpoints: str, group: str, topic: str, fields: dict[str, object
 
 def main() -> None:
     def with_maven() -> None:
-        _java()
         proxy_class_path()
+        if "java" in CLIENTS:
+            _java()
 
+    others = [_COMMANDS[kind] for kind in CLIENTS if kind != "java"]
     with ThreadPoolExecutor() as pool:
-        for done in [pool.submit(install) for install in (with_maven, _python, _node)]:
+        for done in [pool.submit(install) for install in (with_maven, *others)]:
             done.result()
 
 
