@@ -555,6 +555,49 @@ async def test_a_sender_learns_when_there_is_room_again(both_loops: LoopFactory)
         await peer.until_kind(frames.HEADERS)
 
 
+@pytest.mark.parametrize("way", ["reset", "lost", "deadline"])
+async def test_a_handler_learns_what_was_not_sent_of_a_call_that_it_has_ended(
+    both_loops: LoopFactory, way: str
+) -> None:
+    desk = Desk()
+    async with serving(desk) as (_, address), bare(address, {frames.INITIAL_WINDOW_SIZE: 40}) as peer:
+        deadline = [("grpc-timeout", "200m")] if way == "deadline" else []
+        peer.send(headers(1, HOLD, *deadline) + data(1, b"x"))
+        await until(lambda: bool(desk.held))
+        [call] = desk.held
+        for _ in range(4):
+            call.send(bytes(10))
+        call.end()
+        assert (desk.over, call.sent_count) == ([], 2)
+        peer.send(frames.window_update(1, 10))
+        await until(lambda: call.sent_count == 3)
+        if way == "reset":
+            peer.send(frames.rst_stream(1, frames.CANCEL))
+        elif way == "lost":
+            peer.writer.close()
+        await until(lambda: bool(desk.over))
+        await asyncio.sleep(0.01)
+        assert (desk.over, call.sent_count) == ([call], 3)
+
+
+async def test_a_handler_hears_nothing_of_a_call_that_was_sent(both_loops: LoopFactory) -> None:
+    desk = Desk()
+    async with serving(desk) as (server, address), bare(address, {frames.INITIAL_WINDOW_SIZE: 10}) as peer:
+        peer.send(headers(1, HOLD) + data(1, b"x"))
+        await until(lambda: bool(desk.held))
+        [call] = desk.held
+        call.send(bytes(10))
+        call.end()
+        peer.send(frames.window_update(1, 10))
+        await peer.until_kind(frames.HEADERS)
+        await until(lambda: call.is_sent)
+        assert call.on_over is None
+        [connection] = server.connections
+        connection.abort()
+        await until(lambda: not server.connections)
+        assert desk.over == []
+
+
 async def test_a_call_that_ended_leaves_when_its_time_has_passed(both_loops: LoopFactory) -> None:
     """Though the peer takes none of its last bytes."""
     async with serving() as (server, address), bare(address, {frames.INITIAL_WINDOW_SIZE: 0}) as peer:

@@ -18,11 +18,16 @@ from orbitmq.runtime.clock import ManualClock
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_pop import PopMessageHeader
+from orbitmq.wire.http2 import frames
 from orbitmq.wire.http2.frames import CANCEL
 from orbitmq.wire.v2.enums import ClientType, Code
+from orbitmq.wire.v2.methods import SERVICE
+from tests.net.test_grpc import bare, data, headers
 from tests.proxy.test_live_front import GROUP, TOPIC, begin, front, topic
 from tests.support.five import Five
 from tests.support.loops import until
+
+RECEIVE = f"/{SERVICE}/ReceiveMessage"
 
 
 class Full:
@@ -71,6 +76,30 @@ async def test_messages_after_one_that_was_not_taken_are_given_back(
         await until(lambda: len(broker.journal.in_flight) == 1, "the others to be redelivered")
         got = await client.receive(GROUP, TOPIC, renew=True)
         assert sorted(one.body for one in got) == [b"1", b"2", b"3"]
+
+
+async def test_messages_that_wait_for_a_client_are_given_back_when_it_goes(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with front(tmp_path, clock) as (broker, made):
+        client = Five(made)
+        await client.consume(GROUP, TOPIC, kind=ClientType.PUSH_CONSUMER)
+        begin(broker)
+        for number in range(4):
+            await client.send(TOPIC, b"%d" % number * 1000)
+        five = broker.front
+        assert five is not None
+        window = {frames.INITIAL_WINDOW_SIZE: 2000}  # the status, one message and a part of the next
+        async with bare(f"127.0.0.1:{five.port}", window) as peer:
+            request = client.to_receive(GROUP, TOPIC, renew=True).SerializeToString()
+            peer.send(headers(1, RECEIVE, *client.metadata) + data(1, request))
+            await until(lambda: len(five.receiving.renewal) == 4, "all to be delivered")
+            peer.send(frames.rst_stream(1, frames.CANCEL))
+            await until(lambda: len(five.receiving.renewal) == 1, "renewal of what was not sent to end")
+        await until(lambda: not five._tasks, "the others to be given back")
+        clock.advance(GIVEN_BACK_MS + 10)
+        await until(lambda: len(broker.journal.in_flight) == 1, "the others to be redelivered")
+        got = await client.receive(GROUP, TOPIC, renew=True)
+        assert sorted(one.body[:1] for one in got) == [b"1", b"2", b"3"]
 
 
 async def test_a_client_in_order_is_told_how_often_it_had_a_message(tmp_path: Path) -> None:

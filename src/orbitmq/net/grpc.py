@@ -51,6 +51,7 @@ class Call:
         self._message: bytes | None = None  # the only one of a request, until the peer has ended its stream
         self._has_headers = False  # whether those of the response are sent
         self._waits_for_room = False
+        self._count = 0  # of messages passed to `send`
         self.path = stream.path
         """`/package.Service/Method`."""
         self.metadata = stream.headers
@@ -60,8 +61,8 @@ class Call:
         self.is_over = False
         """Whether nothing can be sent any more: then all methods do nothing."""
         self.on_over: Callable[[], None] | None = None
-        """Called once if the call ends before its handler has ended it: the peer has cancelled it, its connection is
-        lost, or its time has passed."""
+        """Called once if the call ends before its handler has ended it, or before the peer was sent everything: it has
+        cancelled the call, its connection is lost, or its time has passed."""
         self.on_message: Callable[[bytes], None] | None = None
         """Called with each message of a stream of requests."""
         self.on_half_close: Callable[[], None] | None = None
@@ -89,6 +90,11 @@ class Call:
         """Bytes that wait because the peer does not take more now."""
         return self._stream.unsent_size + self._connection.unread_size
 
+    @property
+    def sent_count(self) -> int:
+        """How many of the messages passed to `send` the peer was sent whole, also once the call is over."""
+        return self._count - self._stream.unsent_count
+
     def reply(self, message: bytes) -> None:
         """The only message of the response, and its successful end."""
         if self.is_over:
@@ -108,6 +114,7 @@ class Call:
         if not self._has_headers:
             self._has_headers = True
             http.send_headers(stream, RESPONSE_HEADERS, is_last=False)
+        self._count += 1
         if not http.send_data(stream, prefixed(message)):
             self._connection.note_unread(stream)
             self.cut_off()
@@ -129,12 +136,15 @@ class Call:
 
     def _close(self) -> None:
         self.is_over = True
-        self._message = self.on_over = self.on_message = self.on_half_close = self.on_room = None
+        self._message = self.on_message = self.on_half_close = self.on_room = None
         self._connection.release(self)
         if self._stream.is_over:
-            self._stream.owner = None  # otherwise each would hold the other until the next collection
+            self._let_go()
         else:
             self.incomplete_since = self._connection.now  # its last bytes wait
+
+    def _let_go(self) -> None:
+        self.on_over = self._stream.owner = None  # otherwise each would hold the other until the next collection
 
     @property
     def is_sent(self) -> bool:
@@ -206,13 +216,9 @@ class Call:
         self.end(INTERNAL, f"{type(error).__name__}: {error}")
 
     def cut_off(self) -> None:
-        """The call is over, and its handler did not end it."""
-        if not self.is_over:
-            on_over = self.on_over
-            self._close()
-            self._tell_over(on_over)
-
-    def _tell_over(self, on_over: Callable[[], None] | None) -> None:
+        """Nothing more is sent, though the handler did not end the call or some of the response waits."""
+        on_over, self.on_over = self.on_over, None
+        self._close()
         if on_over is not None:
             try:
                 on_over()
@@ -221,22 +227,20 @@ class Call:
 
     def end_for(self, code: int, text: str) -> None:
         """End the call for a reason that its handler does not know yet."""
-        if self.is_over:
-            self._connection.http.reset(self._stream, CANCEL)  # its last bytes wait in vain
-            self._connection.write_soon()
-            return
         on_over = self.on_over
         if self._stream.unsent_size:
             self._connection.http.reset(self._stream, CANCEL)  # what waits is of no use any more
-            self._close()
         else:
             self.end(code, text)
-        self._tell_over(on_over)
+        self.on_over = on_over
+        self.cut_off()
 
     def tell_room(self) -> None:
         """The peer has taken bytes."""
         if self.is_over:
             self.incomplete_since = self._connection.now
+            if self._stream.is_over:
+                self._let_go()
         if self._waits_for_room and self.unsent <= ROOM_FROM:
             self._waits_for_room = False
             if self.on_room is not None:

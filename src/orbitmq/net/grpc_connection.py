@@ -185,12 +185,10 @@ class GrpcConnection:
             self._begin(stream, is_last=event.is_last)
         elif stream.owner is not None:
             call = cast("Call", stream.owner)
-            if call.is_over:
-                return
-            if event.kind == CONTENT:
-                call.take(event.data, is_last=event.is_last)
-            else:
+            if event.kind != CONTENT:
                 call.cut_off()
+            elif not call.is_over:
+                call.take(event.data, is_last=event.is_last)
 
     def _begin(self, stream: Stream, *, is_last: bool) -> None:
         """Begin a call, or say why there is none."""

@@ -59,7 +59,7 @@ class Front:
         self._refusals = refusals
         self._brake = SignatureBrake()
         self.sending = Sending(backend, clock)
-        self.receiving = Receiving(backend, clock)
+        self.receiving = Receiving(backend, clock, self._start)
         self.sessions = Sessions(backend, clock)
         self.telemetry = Telemetry(backend, clock, self.sending, self._session)
         self.server = GrpcServer(self._methods(), tls=tls, limits=limits, refusals=refusals)

@@ -149,7 +149,7 @@ def _set_sent(system: Any, properties: Mapping[str, str], unit: Unit, now_ms: in
         system.tag = tag
     if (keys := get(KEYS)) is not None:
         system.keys.extend([key for key in keys.split(KEY_SEPARATOR) if key])
-    system.message_id = get(UNIQ_KEY) or offset_message_id(unit.store_host, unit.physical_offset)
+    system.message_id = message_id_of(unit, properties)
     system.message_type = stored_type(properties)
     if (group := get(SHARDING_KEY)) is not None:
         system.message_group = group
@@ -159,6 +159,11 @@ def _set_sent(system: Any, properties: Mapping[str, str], unit: Unit, now_ms: in
         set_time(system.delivery_timestamp, delivery_ms)
     set_time(system.born_timestamp, unit.born_timestamp)
     system.born_host = get(BORN_HOST) or decode_host(unit.born_host)[0]
+
+
+def message_id_of(unit: Unit, properties: Mapping[str, str]) -> str:
+    """What its consumers know the message by."""
+    return properties.get(UNIQ_KEY) or offset_message_id(unit.store_host, unit.physical_offset)
 
 
 def _set_stored(system: Any, properties: Mapping[str, str], unit: Unit) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from orbitmq.errors import BrokerError, OrbitMQError, RemotingError, StatusError
 from orbitmq.message.flags import PERM_READ
 from orbitmq.message.model import MASTER_ID
 from orbitmq.message.pop import MAX_MESSAGES, NORMAL, Receipt, pop_retry_topic
+from orbitmq.message.properties import decode_properties
 from orbitmq.net.grpc import Call
 from orbitmq.operations import pops, sends
 from orbitmq.operations.call import checked
@@ -28,7 +29,7 @@ from orbitmq.proxy.checks import (
     polling_ms,
 )
 from orbitmq.proxy.handles import Handle, check_log_offset, valid_handle
-from orbitmq.proxy.messages import outgoing_message
+from orbitmq.proxy.messages import message_id_of, outgoing_message
 from orbitmq.proxy.renewal import Renewal, Renewed
 from orbitmq.proxy.routes import address_of, require_route
 from orbitmq.proxy.sessions import Session, subscription_of
@@ -53,12 +54,16 @@ ALL_QUEUES: Final = -1
 LIMITS: Final = Limits()
 
 
-class Receiving:
-    """Receives of all clients."""
+Start = Callable[[Coroutine[Any, Any, None]], None]
 
-    def __init__(self, backend: Backend, clock: Clock) -> None:
+
+class Receiving:
+    """Receives of all clients. `start` has work done beside the calls."""
+
+    def __init__(self, backend: Backend, clock: Clock, start: Start) -> None:
         self._backend = backend
         self._clock = clock
+        self._start = start
         self._turn = 0
         self.renewal = Renewal(clock, self._change)
 
@@ -101,26 +106,36 @@ class Receiving:
             return
         if not kept:
             raise StatusError(Code.MESSAGE_NOT_FOUND, "no match message" if found else "no new message")
+        call.on_over = lambda: self._start(self._take_back(call, session, group, topic, address, kept))
         call.send(bytes(v2.ReceiveMessageResponse(status=OK).SerializeToString()))
-        taken = self._deliver(call, session, group, topic, address, kept, is_renewed=request.auto_renew)
-        await self._give_back(session, group, topic, address, kept[taken:])
+        self._deliver(call, session, group, topic, address, kept, is_renewed=request.auto_renew)
 
     def _deliver(
         self, call: Call, session: Session, group: str, topic: str, address: str, found: list[Popped], *,
         is_renewed: bool,
-    ) -> int:  # fmt: skip
-        """How many of the messages the call has taken: it is over when its peer reads too little."""
+    ) -> None:  # fmt: skip
+        """Send messages until the call is over, as it is when its peer reads too little."""
         now_ms = self._clock.now_ms()
-        for count, (unit, receipt) in enumerate(found):
+        for unit, receipt in found:
+            if call.is_over:
+                return
             handle = Handle(receipt, unit.physical_offset)
             message = outgoing_message(unit, topic, handle.encode(), now_ms)
-            call.send(bytes(v2.ReceiveMessageResponse(message=message).SerializeToString()))
-            if call.is_over:
-                return count
             if is_renewed:
                 self.renewal.add(session, group, topic, message.system_properties.message_id, address, handle)
+            call.send(bytes(v2.ReceiveMessageResponse(message=message).SerializeToString()))
         self.finish(call)
-        return len(found)
+
+    async def _take_back(
+        self, call: Call, session: Session, group: str, topic: str, address: str, found: list[Popped]
+    ) -> None:
+        """End the renewal of the messages that were not sent, and give them back."""
+        lost = []
+        for unit, receipt in found[max(0, call.sent_count - 1) :]:  # the first that is sent is the status
+            handle = Handle(receipt, unit.physical_offset).encode()
+            renewed = await self.renewal.take(session, message_id_of(unit, decode_properties(unit.properties)), handle)
+            lost.append(Popped(unit, receipt if renewed is None else renewed.handle.receipt))
+        await self._give_back(session, group, topic, address, lost)
 
     async def _pop(self, session: Session, address: str, header: PopMessageHeader) -> list[Popped]:
         name = header.broker_name or ""

@@ -87,6 +87,7 @@ class Stream:
         self.has_ended = False  # the peer sends nothing more
         self.is_over = False  # nothing more is sent or received
         self.unsent: deque[bytes] | None = None
+        self.unsent_count = 0  # pieces that are not wholly sent; those that were lost if the stream was reset
         self.unsent_at = 0  # bytes of the first piece that are sent
         self.unsent_size = 0
         self.last_headers = NO_DATA  # the frame that ends the stream, once everything is sent
@@ -524,6 +525,7 @@ class Http2Connection:
         if stream.unsent is None:
             stream.unsent = deque()
         stream.unsent.append(data)
+        stream.unsent_count += 1
         stream.unsent_size += len(data)
         self.unsent_size += len(data)
         self._line_up(stream)
@@ -621,6 +623,7 @@ class Http2Connection:
             size -= count
             if at + count == len(piece):
                 pieces.popleft()
+                stream.unsent_count -= 1
                 stream.unsent_at = 0
             else:
                 stream.unsent_at = at + count
