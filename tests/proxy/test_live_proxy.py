@@ -82,8 +82,8 @@ class Cluster:
 
 
 @asynccontextmanager
-async def _proxy(names: str, clock: ManualClock, secrets: Any = None, **pairs: str) -> AsyncIterator[Proxy]:
-    made = Proxy(_options(names, **pairs), clock=clock, secrets=secrets)
+async def _proxy(names: str, clock: ManualClock, accounts: Any = None, **pairs: str) -> AsyncIterator[Proxy]:
+    made = Proxy(_options(names, **pairs), clock=clock, accounts=accounts)
     await made.start()
     try:
         yield made
@@ -117,8 +117,8 @@ async def cluster(
         stack.push_async_callback(_stop_all, made.brokers)
         made.topic(TOPIC)
         await made.announced()
-        secrets = None if accounts is None else await stack.enter_async_context(accounts_of(accounts))
-        made.proxy = await stack.enter_async_context(_proxy(names.address, made.clock, secrets, **pairs))
+        found = None if accounts is None else await stack.enter_async_context(accounts_of(accounts))
+        made.proxy = await stack.enter_async_context(_proxy(names.address, made.clock, found, **pairs))
         made.channel = await stack.enter_async_context(channel(made.proxy.port))
         yield made
 
@@ -437,6 +437,22 @@ async def test_accounts_may_what_they_may_at_the_brokers(tmp_path: Path) -> None
             assert asyncio.get_running_loop().time() < deadline, "the file to be read again"
             await asyncio.sleep(0.1)
         assert (await client.send(TOPIC, b"x")).status.code == Code.UNAUTHORIZED
+
+
+async def test_a_producer_is_asked_only_about_topics_that_its_account_may_send_to(tmp_path: Path) -> None:
+    _write_accounts(tmp_path, "first-secret")
+    acl = {"aclEnable": "true", "rocketmqHome": str(tmp_path)}
+    own = {**acl, "accessKey": "proxy-account", "secretKey": "proxy-secret"}
+    accounts = ProxyOptions.parse({"namesrvAddr": "unused:1", **own})
+    async with cluster(tmp_path, accounts, broker=acl.items(), **own) as made:
+        made.topic("Other", "TRANSACTION")
+        await made.announced()
+        client = Five(made.channel, **signed("sender-account", "first-secret"))
+        await client.produce(TOPIC)
+        curious = Five(made.channel, **signed("sender-account", "first-secret"))
+        with pytest.raises(grpc.aio.AioRpcError, match="may not send to topic Other"):
+            await curious.produce("Other")
+        assert not any(broker.producers.groups.get("Other") for broker in made.brokers)
 
 
 async def test_without_accounts_brokers_refuse(tmp_path: Path) -> None:

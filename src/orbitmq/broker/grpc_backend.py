@@ -20,7 +20,6 @@ from orbitmq.proxy.backend import Peer, TopicRoute
 from orbitmq.proxy.settings import GroupRules, group_rules
 from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
 from orbitmq.wire.command import Command
-from orbitmq.wire.request import PUB
 from orbitmq.wire.signature import Credentials, sign
 
 LOOPBACK = "127.0.0.1"
@@ -87,15 +86,11 @@ class LocalBackend:
         return Remoting(router, sign=None if access_key is None else sign_as, dial=dial)
 
     def secret(self, access_key: str) -> str | None:
-        account = None if self._access is None else self._access.policy.accounts.get(access_key)
-        return None if account is None else account.secret.decode()
+        return None if self._access is None else self._access.secret(access_key)
 
     def may_send(self, access_key: str | None, topic: str) -> bool:
         """Without an account the address decides, which the broker looks at."""
-        if self._access is None or access_key is None:
-            return True
-        account = self._access.policy.accounts.get(access_key)
-        return account is not None and account.missing([(topic, PUB)]) is None
+        return self._access is None or access_key is None or self._access.may_send(access_key, topic)
 
     @property
     def has_accounts(self) -> bool:

@@ -198,15 +198,15 @@ async def _proxy(options: ProxyOptions, tls: TlsOptions, limits: ConnectionOptio
     from orbitmq.proxy.proxy import Proxy
 
     async with (
-        accounts_of(options) as secrets,
-        _running(Proxy(options, tls=tls, connections=limits, secrets=secrets)) as daemon,
+        accounts_of(options) as accounts,
+        _running(Proxy(options, tls=tls, connections=limits, accounts=accounts)) as daemon,
     ):
         await serve(stopped.wait(), _address("gRPC", daemon.address))
 
 
 @asynccontextmanager
-async def accounts_of(options: ProxyOptions) -> AsyncIterator[Callable[[str], str | None] | None]:
-    """Finds the secret of an account in the file of the accounts, which is read again when it changes."""
+async def accounts_of(options: ProxyOptions) -> AsyncIterator[AccessControl | None]:
+    """The accounts of the file that the options name, which is read again when it changes."""
     if not options.acl_enable:
         yield None
         return
@@ -214,13 +214,8 @@ async def accounts_of(options: ProxyOptions) -> AsyncIterator[Callable[[str], st
     access = AccessControl(AclPlaces(home / options.acl_file, home / "conf" / "acl"), {}, lambda _: None, SystemClock())
     await asyncio.to_thread(access.load)
     access.start()
-
-    def secret(access_key: str) -> str | None:
-        account = access.policy.accounts.get(access_key)
-        return None if account is None else account.secret.decode()
-
     try:
-        yield secret
+        yield access
     finally:
         await access.stop()
 

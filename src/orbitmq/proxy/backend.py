@@ -22,6 +22,16 @@ class TopicRoute:
     message_type: MessageType
 
 
+class Accounts(Protocol):
+    """The accounts of clients."""
+
+    def secret(self, access_key: str) -> str | None:
+        """The secret key of an account, None if there is none."""
+
+    def may_send(self, access_key: str, topic: str) -> bool:
+        """Whether an account may send to a topic."""
+
+
 class Backend(Protocol):
     """Brokers, their topics, groups and accounts."""
 

@@ -14,7 +14,7 @@ from orbitmq.message.topic_types import MessageType, type_of
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.operations import groups, routes, topics
-from orbitmq.proxy.backend import Peer, TopicRoute
+from orbitmq.proxy.backend import Accounts, Peer, TopicRoute
 from orbitmq.proxy.settings import GroupRules, group_rules
 from orbitmq.runtime.clock import Clock
 from orbitmq.wire.bodies import TopicRouteData
@@ -25,7 +25,6 @@ from orbitmq.wire.signature import Credentials, sign
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Secrets = Callable[[str], str | None]
 
 FRESH_MS: Final = 20_000  # as RocketMQ's proxy keeps them
 AGAIN_MS: Final = 2000  # between lookups while no name server responds, each of which may take seconds
@@ -102,9 +101,8 @@ class _Lookups(Generic[T]):
 
 
 class ClusterBackend:
-    """Implements `proxy.backend.Backend`. `secrets` finds the secret key of an access key; without it signatures are
-    not checked. `credentials` are the account by which the front asks brokers itself.
-    """
+    """Implements `proxy.backend.Backend`. Without `accounts` signatures are not checked. `credentials` are
+    the account by which the front asks brokers itself."""
 
     def __init__(
         self,
@@ -112,13 +110,13 @@ class ClusterBackend:
         clock: Clock,
         *,
         delay_max_ms: int,
-        secrets: Secrets | None = None,
+        accounts: Accounts | None = None,
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._name_servers = list(name_servers)
         self.delay_max_ms = delay_max_ms
-        self._secrets = secrets
+        self._accounts = accounts
         self._tls = tls
         own = None if credentials is None else (lambda command: sign(command, credentials))
         self._remoting = Remoting(sign=own, tls=tls)
@@ -202,15 +200,15 @@ class ClusterBackend:
         return Remoting(router, sign=None if access_key is None else sign_as, tls=self._tls)
 
     def secret(self, access_key: str) -> str | None:
-        return None if self._secrets is None else self._secrets(access_key)
+        return None if self._accounts is None else self._accounts.secret(access_key)
 
-    def may_send(self, _access_key: str | None, _topic: str) -> bool:
-        """Only brokers know."""
-        return True
+    def may_send(self, access_key: str | None, topic: str) -> bool:
+        """Without an account, brokers decide what an unsigned request may."""
+        return self._accounts is None or access_key is None or self._accounts.may_send(access_key, topic)
 
     @property
     def has_accounts(self) -> bool:
-        return self._secrets is not None
+        return self._accounts is not None
 
     async def stop(self) -> None:
         await self._routes.stop()

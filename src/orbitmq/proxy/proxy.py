@@ -9,7 +9,8 @@ from orbitmq.message.hosts import address_text
 from orbitmq.net.connection_options import ConnectionOptions
 from orbitmq.net.tls import ServerTls, client_context
 from orbitmq.net.tls_options import TlsOptions
-from orbitmq.proxy.cluster import ClusterBackend, Secrets
+from orbitmq.proxy.backend import Accounts
+from orbitmq.proxy.cluster import ClusterBackend
 from orbitmq.proxy.front import Front
 from orbitmq.proxy.options import ProxyOptions
 from orbitmq.runtime.clock import Clock, SystemClock
@@ -21,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Proxy:
-    """Serves until stopped. `secrets` finds the secret key of an account; without it signatures are not checked."""
+    """Serves until stopped. Without `accounts` signatures are not checked."""
 
     def __init__(
         self,
@@ -30,7 +31,7 @@ class Proxy:
         clock: Clock | None = None,
         tls: TlsOptions | None = None,
         connections: ConnectionOptions | None = None,
-        secrets: Secrets | None = None,
+        accounts: Accounts | None = None,
     ) -> None:
         if not options.name_servers:
             raise ConfigurationError("option namesrvAddr: name at least one name server of the cluster, host:port")
@@ -39,7 +40,7 @@ class Proxy:
         own = Credentials(options.access_key, options.secret_key) if options.access_key else None
         clock = clock or SystemClock()
         self._backend = ClusterBackend(
-            options.name_servers, clock, delay_max_ms=options.max_delay_time_ms, secrets=secrets, credentials=own,
+            options.name_servers, clock, delay_max_ms=options.max_delay_time_ms, accounts=accounts, credentials=own,
             tls=client_context(tls) if tls is not None and tls.uses_tls else None,
         )  # fmt: skip
         self.front = Front(

@@ -27,7 +27,7 @@ from orbitmq.runtime.clock import Clock
 from orbitmq.runtime.refusals import Limit
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
-from orbitmq.wire.request import Request
+from orbitmq.wire.request import PUB, Request
 from orbitmq.wire.signature import ACCESS_KEY, signed_fields
 
 _log = logging.getLogger(__name__)
@@ -106,6 +106,16 @@ class AccessControl:
         main = (file.version for file in self._policy.files if file.path == self._places.main)
         version = next(main, DataVersion())
         return version if version.timestamp else DataVersion(0, self._loaded_ms)
+
+    def secret(self, access_key: str) -> str | None:
+        """The secret key of an account, None if there is none."""
+        account = self._policy.accounts.get(access_key)
+        return None if account is None else account.secret.decode()
+
+    def may_send(self, access_key: str, topic: str) -> bool:
+        """Whether an account has PUB on a topic."""
+        account = self._policy.accounts.get(access_key)
+        return account is not None and account.missing([(topic, PUB)]) is None
 
     # -------------------------------------------------------------------------------------------------------- files
 
