@@ -477,6 +477,28 @@ async def test_an_account_may_what_it_may_over_remoting(tmp_path: Path) -> None:
         assert (await stolen.send(TOPIC, b"x")).status.code == Code.UNAUTHORIZED, "the id belongs to another account"
 
 
+async def test_an_account_that_may_send_may_end_its_transactions(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
+    pairs = {"aclEnable": "true", "rocketmqHome": str(tmp_path)}
+    async with front(tmp_path / "store", **pairs) as (broker, made):
+        topic(broker, TOPIC, "TRANSACTION")
+        client = Five(made, **signed("sender-account", "sender-secret"))
+        (entry,) = (await client.send(TOPIC, b"half", message_type=MessageType.TRANSACTION)).entries
+        assert broker.front is not None
+        broker.front.sending._halves.clear()  # as after a restart
+        request = v2.EndTransactionRequest(
+            message_id=entry.message_id, transaction_id=entry.transaction_id, resolution=TransactionResolution.COMMIT
+        )
+        request.topic.name = "Other"
+        topic(broker, "Other", "TRANSACTION")
+        refused = await client.call("EndTransaction", request)
+        assert refused.status.code == Code.INTERNAL_SERVER_ERROR, "there is none of this topic"
+        request.topic.name = TOPIC
+        assert (await client.call("EndTransaction", request)).status.code == Code.OK
+        await until(lambda: broker.store.max_offset(TOPIC, 0) == 1, "the decision")
+
+
 async def test_who_guesses_secrets_waits_and_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orbitmq.proxy.front.REST_SECONDS", 0.2)
     (tmp_path / "conf").mkdir()

@@ -439,6 +439,22 @@ async def test_accounts_may_what_they_may_at_the_brokers(tmp_path: Path) -> None
         assert (await client.send(TOPIC, b"x")).status.code == Code.UNAUTHORIZED
 
 
+async def test_an_account_that_may_send_may_end_its_transactions(tmp_path: Path) -> None:
+    _write_accounts(tmp_path, "first-secret")
+    acl = {"aclEnable": "true", "rocketmqHome": str(tmp_path)}
+    own = {**acl, "accessKey": "proxy-account", "secretKey": "proxy-secret"}
+    accounts = ProxyOptions.parse({"namesrvAddr": "unused:1", **own})
+    async with cluster(tmp_path, accounts, broker=acl.items(), **own) as made:
+        made.topic(TOPIC, "TRANSACTION")
+        client = Five(made.channel, **signed("sender-account", "first-secret"))
+        sent = await client.send(TOPIC, b"half", message_type=MessageType.TRANSACTION)
+        assert sent.status.code == Code.OK
+        made.proxy.front.sending._halves.clear()  # as after a restart
+        ended = await client.call("EndTransaction", _end(sent.entries[0], "COMMIT", TOPIC))
+        assert ended.status.code == Code.OK, ended
+        await until(lambda: not any(map(undecided, made.brokers)), "the decision")
+
+
 async def test_a_producer_is_asked_only_about_topics_that_its_account_may_send_to(tmp_path: Path) -> None:
     _write_accounts(tmp_path, "first-secret")
     acl = {"aclEnable": "true", "rocketmqHome": str(tmp_path)}

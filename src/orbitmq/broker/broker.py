@@ -194,7 +194,8 @@ class Broker:
         self.producers, self.consumers = self.presence.producers, self.presence.consumers
         self.router = Router("broker")
         self._access = self._make_access(store_options) if options.acl_enable else None
-        backend = LocalBackend(self.topics, self.groups, self.identity, options, self._access)
+        backend = LocalBackend(
+            self.topics, self.groups, self.identity, options, self._access, self.store, self._clock)
         serves_five = options.grpc_server_port >= 0 and not store_options.is_slave
         self.front = self._make_front(backend, tls, limits) if serves_five else None
         # A signature covers every field as it was sent, so nothing is read straight into typed headers then.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from orbitmq.broker.access.control import AccessControl
@@ -12,12 +13,15 @@ from orbitmq.broker.topics import Topics
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import MASTER_ID
 from orbitmq.message.topic_types import type_of
+from orbitmq.message.topics import HALF_TOPIC
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
 from orbitmq.net.server import Server
 from orbitmq.proxy.backend import Peer, TopicRoute
 from orbitmq.proxy.settings import GroupRules, group_rules
+from orbitmq.runtime.clock import Clock
+from orbitmq.store.engine import MessageStore
 from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
 from orbitmq.wire.command import Command
 from orbitmq.wire.signature import Credentials, sign
@@ -30,7 +34,7 @@ class LocalBackend:
 
     def __init__(
         self, topics: Topics, groups: Groups, identity: AdvertisedBroker, options: BrokerOptions,
-        access: AccessControl | None,
+        access: AccessControl | None, store: MessageStore, clock: Clock,
     ) -> None:  # fmt: skip
         self.server: Server | None = None
         """Where the requests go to; set before the first one."""
@@ -39,6 +43,8 @@ class LocalBackend:
         self._identity = identity
         self._options = options
         self._access = access
+        self._store = store
+        self._clock = clock
         self.delay_max_ms = options.max_delay_time_ms
         self._routes: dict[str, tuple[TopicConfig, int, TopicRoute]] = {}
 
@@ -71,6 +77,11 @@ class LocalBackend:
     async def group(self, name: str) -> GroupRules | None:
         found = self._groups.table.get(name)
         return None if found is None else group_rules(found)
+
+    async def half_messages(self, _address: str, transaction_id: str) -> bytes:
+        count, end_ms = self._store.options.default_query_max_num, self._clock.now_ms()
+        found = await asyncio.to_thread(self._store.query, HALF_TOPIC, transaction_id, count, 0, end_ms)
+        return b"".join(found.buffers)
 
     def remoting(self, router: Router, peer: Peer, access_key: str | None) -> Remoting:
         async def dial(make: Callable[[], Connection], _address: str) -> Connection:

@@ -50,6 +50,12 @@ class Backend(Protocol):
     async def group(self, name: str) -> GroupRules | None:
         """What the configuration of a consumer group says, None if it has none. RemotingError, BrokerError."""
 
+    async def half_messages(self, address: str, transaction_id: str) -> bytes:
+        """The half messages at a broker that have this id, and perhaps others, as they are stored, the oldest first.
+        The front asks for itself: clients need no permission for the topic of all half messages. RemotingError,
+        BrokerError.
+        """
+
     def remoting(self, router: Router, peer: Peer, access_key: str | None) -> Remoting:
         """Connections of a client's own: brokers know it by them. They have the address `peer` where that can be, and
         sign with the account of `access_key`.

@@ -11,9 +11,10 @@ from typing import Any, Final, Generic, TypeVar
 from orbitmq.errors import BrokerError, ConnectError, RemotingError
 from orbitmq.message.model import MASTER_ID
 from orbitmq.message.topic_types import MessageType, type_of
+from orbitmq.message.topics import HALF_TOPIC
 from orbitmq.net.remoting import Remoting
 from orbitmq.net.routing import Router
-from orbitmq.operations import groups, routes, topics
+from orbitmq.operations import groups, queries, routes, topics
 from orbitmq.proxy.backend import Accounts, Peer, TopicRoute
 from orbitmq.proxy.settings import GroupRules, group_rules
 from orbitmq.runtime.clock import Clock
@@ -29,6 +30,7 @@ T = TypeVar("T")
 FRESH_MS: Final = 20_000  # as RocketMQ's proxy keeps them
 AGAIN_MS: Final = 2000  # between lookups while no name server responds, each of which may take seconds
 KEPT_MAX: Final = 100_000  # topics and groups, some 2 KiB each
+HALVES_MAX: Final = 32  # messages of one id; a broker sets its own number
 UNKNOWN_CODES: Final = (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.NO_PERMISSION)
 
 
@@ -101,8 +103,9 @@ class _Lookups(Generic[T]):
 
 
 class ClusterBackend:
-    """Implements `proxy.backend.Backend`. Without `accounts` signatures are not checked. `credentials` are
-    the account by which the front asks brokers itself."""
+    """Implements `proxy.backend.Backend`. Without `accounts` signatures are not checked. `credentials`
+    are the account by which the front asks brokers itself.
+    """
 
     def __init__(
         self,
@@ -115,6 +118,7 @@ class ClusterBackend:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._name_servers = list(name_servers)
+        self._clock = clock
         self.delay_max_ms = delay_max_ms
         self._accounts = accounts
         self._tls = tls
@@ -191,6 +195,13 @@ class ClusterBackend:
         if unreachable is not None and not has_answer:
             raise unreachable
         return None
+
+    async def half_messages(self, address: str, transaction_id: str) -> bytes:
+        now_ms = self._clock.now_ms()
+        found = await queries.query_messages(
+            self._remoting, address, HALF_TOPIC, transaction_id, HALVES_MAX, 0, now_ms, unique=True
+        )
+        return found.body
 
     def remoting(self, router: Router, _peer: Peer, access_key: str | None) -> Remoting:
         def sign_as(command: Command) -> None:

@@ -18,11 +18,10 @@ from orbitmq.message.flags import (
 from orbitmq.message.ids import decode_offset_message_id
 from orbitmq.message.message_loops import decode_messages
 from orbitmq.message.model import MASTER_ID, MessageExt
-from orbitmq.message.properties import TIMER_DELIVER_MS, UNIQ_KEY, encode_properties
+from orbitmq.message.properties import REAL_TOPIC, TIMER_DELIVER_MS, UNIQ_KEY, encode_properties
 from orbitmq.message.timers import RecallHandle
-from orbitmq.message.topics import HALF_TOPIC
 from orbitmq.net.grpc import Call
-from orbitmq.operations import queries, sends
+from orbitmq.operations import sends
 from orbitmq.operations.sends import SendReply
 from orbitmq.operations.transactions import end_transaction_oneway
 from orbitmq.proxy.backend import Backend, TopicRoute
@@ -181,7 +180,7 @@ class Sending:
     async def end_transaction(self, session: Session, request: Any) -> bytes:
         topic, transaction_id = checked_topic(request.topic), request.transaction_id
         check_transaction_id(transaction_id)
-        half = self._halves.pop((topic, transaction_id), None) or await self._found(session, topic, transaction_id)
+        half = self._halves.pop((topic, transaction_id), None) or await self._found(topic, transaction_id)
         header = EndTransactionHeader(
             producer_group=topic,
             tran_state_table_offset=half.queue_offset,
@@ -194,7 +193,7 @@ class Sending:
         await end_transaction_oneway(session.remoting, half.address, header)
         return bytes(v2.EndTransactionResponse(status=OK).SerializeToString())
 
-    async def _found(self, session: Session, topic: str, transaction_id: str) -> Half:
+    async def _found(self, topic: str, transaction_id: str) -> Half:
         """A half message that was sent by way of another front, or before a restart."""
         route = await require_route(self._backend, topic)
         failure: RemotingError | None = None
@@ -202,7 +201,7 @@ class Sending:
             if (address := broker.addresses.get(MASTER_ID)) is None:
                 continue
             try:
-                half = await self._half_at(session, address, transaction_id)
+                half = await self._half_at(address, topic, transaction_id)
             except RemotingError as error:  # it may be at another broker
                 failure = error
                 continue
@@ -214,12 +213,11 @@ class Sending:
             Code.INTERNAL_SERVER_ERROR, f"no pending transaction {transaction_id[:300]} of topic {topic[:300]}"
         )
 
-    async def _half_at(self, session: Session, address: str, transaction_id: str) -> MessageExt | None:
-        reply = await queries.query_messages(
-            session.remoting, address, HALF_TOPIC, transaction_id, 32, 0, self._clock.now_ms(), unique=True
-        )
-        found = [one for one in decode_messages(reply.body, "") if one.properties.get(UNIQ_KEY) == transaction_id]
-        return found[-1] if found else None
+    async def _half_at(self, address: str, topic: str, transaction_id: str) -> MessageExt | None:
+        found = decode_messages(await self._backend.half_messages(address, transaction_id), "")
+        wanted = transaction_id, topic
+        matching = [one for one in found if (one.properties.get(UNIQ_KEY), one.properties.get(REAL_TOPIC)) == wanted]
+        return matching[-1] if matching else None
 
     # -------------------------------------------------------------------------------------------------------- recall
 
