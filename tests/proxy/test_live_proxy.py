@@ -26,6 +26,7 @@ from orbitmq.operations import routes
 from orbitmq.proxy.cluster import FRESH_MS
 from orbitmq.proxy.options import ProxyOptions
 from orbitmq.proxy.proxy import Proxy
+from orbitmq.proxy.receiving import GIVEN_BACK_MS
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.wire.v2 import messages as v2
 from orbitmq.wire.v2.enums import ClientType, Code, MessageType, TransactionResolution
@@ -164,6 +165,25 @@ async def test_messages_go_to_all_queues_and_are_acknowledged_where_they_are(tmp
         of_a[0].system_properties.receipt_handle = changed.receipt_handle
         assert (await client.ack(GROUP, TOPIC, *of_a)).status.code == Code.OK
         assert made.in_flight() == [0, 0]
+
+
+async def test_what_nobody_is_there_to_take_is_given_back(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as made:
+        client = Five(made.channel)
+        await client.consume(GROUP, TOPIC)
+        made.begin()
+        waiting = asyncio.create_task(client.receive(GROUP, TOPIC, poll_s=20, broker=NAMES[0]))
+        popping = made.brokers[0]._popping
+        await until(lambda: len(popping.waiting) == 1, "it to wait")
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        for number in range(4):
+            await client.send(TOPIC, b"%d" % number)
+        soon_ms = made.clock.now_ms() + GIVEN_BACK_MS + 10
+        due_ms = made.brokers[0].journal.in_flight.next_due_ms
+        await until(lambda: (due_ms() or soon_ms + 1) <= soon_ms, "it to be popped and given back")
+        made.clock.advance(GIVEN_BACK_MS + 10)
+        assert sorted(one.body for one in await receive_all(client, 4)) == [b"0", b"1", b"2", b"3"]
 
 
 async def test_a_receive_names_its_broker(tmp_path: Path) -> None:

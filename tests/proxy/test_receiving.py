@@ -11,7 +11,7 @@ import pytest
 from orbitmq.errors import BrokerError
 from orbitmq.message.config import SubscriptionGroup
 from orbitmq.net.grpc import Call
-from orbitmq.operations.pops import pop_units
+from orbitmq.operations.pops import pop_request, pop_units
 from orbitmq.proxy.receiving import GIVEN_BACK_MS
 from orbitmq.proxy.statuses import status_of
 from orbitmq.runtime.clock import ManualClock
@@ -41,7 +41,7 @@ async def test_a_client_waits_when_too_many_wait_at_the_broker() -> None:
     header = PopMessageHeader("g", "t", -1, 1, 30_000, 5000, 0, 1)
     full: Any = Full()
     with pytest.raises(BrokerError) as raised:
-        await pop_units(full, "a:1", header, "a", timeout_ms=1000)
+        await pop_units(full, "a:1", header, pop_request(header), timeout_ms=1000)
     assert status_of(raised.value, "ReceiveMessage").code == Code.TOO_MANY_REQUESTS
 
 

@@ -194,7 +194,7 @@ class Broker:
         self.producers, self.consumers = self.presence.producers, self.presence.consumers
         self.router = Router("broker")
         self._access = self._make_access(store_options) if options.acl_enable else None
-        backend = LocalBackend(
+        backend = self._backend = LocalBackend(
             self.topics, self.groups, self.identity, options, self._access, self.store, self._clock)
         serves_five = options.grpc_server_port >= 0 and not store_options.is_slave
         self.front = self._make_front(backend, tls, limits) if serves_five else None
@@ -241,6 +241,7 @@ class Broker:
         self._popping = PopHandler(
             self.journal, self._orders, self.store, self._writing, self.topics, self.groups, self.offsets,
             self._filters, options, clock, self.statistics, self._cold, refusals)
+        self._backend.waiting = self._popping.waiting
         self.revival = Revival(
             self.journal, self.store, self._writing, self.topics, self.groups, clock, self._cold.fetch)
         self._slow_groups = SlowGroups(self.store, self.offsets, self.consumers, self.groups, options)

@@ -9,6 +9,7 @@ from orbitmq.broker.access.control import AccessControl
 from orbitmq.broker.advertised import AdvertisedBroker
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.pop.waiting import WaitingPops
 from orbitmq.broker.topics import Topics
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import MASTER_ID
@@ -38,6 +39,8 @@ class LocalBackend:
     ) -> None:  # fmt: skip
         self.server: Server | None = None
         """Where the requests go to; set before the first one."""
+        self.waiting: WaitingPops | None = None
+        """Where those for messages wait; set before the first one."""
         self._topics = topics
         self._groups = groups
         self._identity = identity
@@ -95,6 +98,12 @@ class LocalBackend:
                 sign(command, Credentials(access_key, secret))
 
         return Remoting(router, sign=None if access_key is None else sign_as, dial=dial)
+
+    def drop_pop(self, remoting: Remoting, address: str, number: int) -> bool:
+        connection = remoting.connection(address)
+        if connection is None or connection.transport is None or self.waiting is None:
+            return False
+        return self.waiting.drop(connection.transport.get_extra_info("other_end"), number)
 
     def secret(self, access_key: str) -> str | None:
         return None if self._access is None else self._access.secret(access_key)

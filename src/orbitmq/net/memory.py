@@ -20,7 +20,7 @@ class _Pipe:
         self.high, self.low = HIGH, HIGH // 4
         self.size = 0  # bytes that are written and not received
         self.is_paused = self.is_ended = False
-        self._reader = reader
+        self.reader = reader
         self._writer = writer
         self._loop = asyncio.get_running_loop()
         self._held: list[bytes] = []
@@ -61,7 +61,7 @@ class _Pipe:
             return
         self._is_busy = True
         try:
-            self._reader.data_received(data)
+            self.reader.data_received(data)
         except Exception as error:  # as of a socket: the connection ends, the writer goes on
             self._loop.call_exception_handler({"message": "a protocol failed to receive", "exception": error})
             self.fail()
@@ -75,18 +75,18 @@ class _Pipe:
             self._held.clear()
             self.size = 0
             try:
-                self._reader.connection_lost(None)
+                self.reader.connection_lost(None)
             except Exception as error:  # the other end must lose its connection all the same
                 self._loop.call_exception_handler({"message": "a protocol failed to end", "exception": error})
 
 
 class MemoryTransport(asyncio.Transport):
-    """One end."""
+    """One end. Its extra information has the protocol of the other one as `other_end`."""
 
     def __init__(
         self, protocol: asyncio.Protocol, incoming: _Pipe, outgoing: _Pipe, own: Address, peer: Address
     ) -> None:
-        super().__init__({"sockname": own, "peername": peer})
+        super().__init__({"sockname": own, "peername": peer, "other_end": outgoing.reader})
         self._protocol = protocol
         self._incoming = incoming
         self._outgoing = outgoing

@@ -16,9 +16,10 @@ from orbitmq.message.properties import decode_properties
 from orbitmq.message.unit import Unit, decode_units
 from orbitmq.net.connection import Waiter
 from orbitmq.net.remoting import Remoting, RequestInFlight
-from orbitmq.operations.call import SUCCESS, call, start_call
+from orbitmq.operations.call import LANGUAGE, SUCCESS, call, checked, start_call
 from orbitmq.wire.bodies_pop import InFlightList
 from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers_pop import (
     AckMessageHeader,
     ChangeInvisibleTimeHeader,
@@ -64,17 +65,22 @@ async def pop(
     return messages
 
 
+def pop_request(header: PopMessageHeader) -> Command:
+    """The request of `pop_units`."""
+    return request(RequestCode.POP_MESSAGE, header, language=LANGUAGE)
+
+
 async def pop_units(
-    remoting: Remoting, address: str, header: PopMessageHeader, broker_name: str, *, timeout_ms: float
+    remoting: Remoting, address: str, header: PopMessageHeader, command: Command, *, timeout_ms: float
 ) -> list[Popped]:
     """`pop` for who passes the messages on: as they are stored, each with its receipt. BrokerError also when too many
     wait already: to ask again at once would be of no use.
     """
-    response = await call(remoting, address, RequestCode.POP_MESSAGE, header, timeout_ms=timeout_ms, accept=WAITED)
+    response = checked(await remoting.call(address, command, timeout_ms), address, WAITED)
     if response.code != ResponseCode.SUCCESS:
         return []
     found = response.header(PopMessageResponseHeader)
-    receipts, units = _Receipts(found, broker_name), decode_units(response.body)
+    receipts, units = _Receipts(found, header.broker_name or ""), decode_units(response.body)
     if header.order and (counts := _counts(found.order_count_info or "")):
         units = [_counted(unit, counts) for unit in units]
     return [Popped(unit, receipts.of(unit.queue_id, unit.queue_offset, _given(unit))) for unit in units]

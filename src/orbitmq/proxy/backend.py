@@ -61,6 +61,9 @@ class Backend(Protocol):
         sign with the account of `access_key`.
         """
 
+    def drop_pop(self, remoting: Remoting, address: str, number: int) -> bool:
+        """Have a broker forget a POP_MESSAGE that waits there, by its number; whether it will never respond."""
+
     def secret(self, access_key: str) -> str | None:
         """The secret key of an account, None if there is none."""
 

@@ -210,6 +210,10 @@ class ClusterBackend:
 
         return Remoting(router, sign=None if access_key is None else sign_as, tls=self._tls)
 
+    def drop_pop(self, _remoting: Remoting, _address: str, _number: int) -> bool:
+        """The protocol has no request for it: what is popped for nobody is given back."""
+        return False
+
     def secret(self, access_key: str) -> str | None:
         return None if self._accounts is None else self._accounts.secret(access_key)
 

@@ -99,7 +99,7 @@ class Receiving:
             attempt_id=request.attempt_id if request.HasField("attempt_id") else None,
             broker_name=broker_name,
         )
-        found = await self._pop(session, address, header)
+        found = await self._pop(call, session, address, header)
         kept = [one for one in found if await self._is_kept(session, group, topic, address, one)]
         if call.is_over:  # the client has gone, or has waited too long
             await self._give_back(session, group, topic, address, kept)
@@ -137,19 +137,28 @@ class Receiving:
             lost.append(Popped(unit, receipt if renewed is None else renewed.handle.receipt))
         await self._give_back(session, group, topic, address, lost)
 
-    async def _pop(self, session: Session, address: str, header: PopMessageHeader) -> list[Popped]:
-        name = header.broker_name or ""
+    async def _pop(self, call: Call, session: Session, address: str, header: PopMessageHeader) -> list[Popped]:
+        if call.is_over:
+            return []
+        command = pops.pop_request(header)
+        receiving = asyncio.current_task()
+
+        def drop() -> None:
+            if self._backend.drop_pop(session.remoting, address, command.opaque or 0) and receiving is not None:
+                receiving.cancel()  # no response comes any more
+
+        call.on_over = drop
         timeout_ms = header.poll_time + BEYOND_POLL_MS
         try:
-            return await pops.pop_units(session.remoting, address, header, name, timeout_ms=timeout_ms)
+            return await pops.pop_units(session.remoting, address, header, command, timeout_ms=timeout_ms)
         except RemotingError:  # it may have stopped
             self._backend.doubt(header.topic)
             raise
         except BrokerError as error:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
-            text = f"broker {name} knows no POP consumption, as of RocketMQ 4: consume with a client of RocketMQ 4"
-            raise StatusError(Code.NOT_IMPLEMENTED, text) from error
+            text = "knows no POP consumption, as of RocketMQ 4: consume with a client of RocketMQ 4"
+            raise StatusError(Code.NOT_IMPLEMENTED, f"broker {header.broker_name} {text}") from error
 
     @staticmethod
     def _polling_ms(call: Call, session: Session, request: Any) -> int:

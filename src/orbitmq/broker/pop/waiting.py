@@ -93,6 +93,14 @@ class WaitingPops:
         for waiting in list(self._of.get(connection, ())):
             self._leave(waiting)
 
+    def drop(self, connection: Connection, number: int) -> bool:
+        """Nobody wants the response to this request of a connection any more; whether it has waited here."""
+        for waiting in self._of.get(connection, ()):
+            if waiting.command.opaque == number:
+                self._leave(waiting)
+                return True
+        return False
+
     def arrived(self, topic: str, queue_id: int, codes: Iterable[int]) -> None:
         """Messages can be read, with these hashes of tags. Costs one lookup while nothing waits for their topic."""
         keys = self._by_topic.get(topic)
