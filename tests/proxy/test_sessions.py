@@ -180,6 +180,16 @@ async def test_a_stream_ends_although_its_account_is_gone(tmp_path: Path) -> Non
         await until(lambda: session.telemetry is None, "the stream to be gone")
 
 
+async def test_a_stream_without_settings_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry, "SETTINGS_SECONDS", 0.2)
+    async with front(tmp_path) as (_, made):
+        client = Five(made)
+        await client.consume(GROUP, TOPIC)
+        silent = Five(made).open()
+        assert (await asyncio.wait_for(silent.code(), 10)).name == "DEADLINE_EXCEEDED"
+        assert (await client.consume(GROUP, TOPIC)).subscription.group.name == GROUP, "the stream with settings stays"
+
+
 async def test_a_client_that_is_dead_is_forgotten_although_its_stream_is_open(tmp_path: Path) -> None:
     clock = ManualClock()
     async with front(tmp_path, clock) as (broker, made):

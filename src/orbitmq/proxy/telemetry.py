@@ -35,7 +35,10 @@ from orbitmq.wire.v2.enums import ClientType, Code
 
 _log = logging.getLogger(__name__)
 
-INVALID_ARGUMENT, RESOURCE_EXHAUSTED, INTERNAL = 3, 8, 13  # statuses of gRPC
+INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL = 3, 4, 8, 13  # statuses of gRPC
+SETTINGS_SECONDS: Final = (
+    60.0  # for the first settings: clients send them at once, and looking up a group takes seconds
+)
 SETTINGS_MAX: Final = (
     16  # of one stream that wait: clients send them again every 5 min, and when a subscription changes
 )
@@ -59,8 +62,14 @@ class _Stream:
     def __init__(self, call: Call) -> None:
         self.call = call
         self.session: Session | None = None
+        self.time: asyncio.TimerHandle | None = None  # until settings were taken
         self.settings: deque[Any] = deque()
         self.is_busy = False
+
+    def end_time(self) -> None:
+        if self.time is not None:
+            self.time.cancel()
+            self.time = None
 
 
 class Telemetry:
@@ -81,6 +90,11 @@ class Telemetry:
         call.on_message = lambda data: self._received(stream, data)
         call.on_half_close = lambda: self._closed(stream)
         call.on_over = lambda: self._lost(stream)
+        stream.time = asyncio.get_running_loop().call_later(SETTINGS_SECONDS, self._give_up, stream)
+
+    def _give_up(self, stream: _Stream) -> None:
+        stream.call.end(DEADLINE_EXCEEDED, f"no settings were taken from this client within {SETTINGS_SECONDS:g} s")
+        self._lost(stream)
 
     def _received(self, stream: _Stream, data: bytes) -> None:
         call = stream.call
@@ -139,6 +153,7 @@ class Telemetry:
             return
         former, session.telemetry = session.telemetry, call
         stream.session = session
+        stream.end_time()
         if former is not None and former is not call and not former.is_over:
             former.end()
         call.send(bytes(v2.TelemetryCommand(status=OK, settings=session.settings).SerializeToString()))
@@ -185,6 +200,7 @@ class Telemetry:
 
     @staticmethod
     def _lost(stream: _Stream) -> None:
+        stream.end_time()
         session = stream.session
         if session is not None and session.telemetry is stream.call:
             session.telemetry = None
