@@ -17,17 +17,21 @@ import pytest
 
 from orbitmq.broker.broker import Broker
 from orbitmq.cli.daemons import accounts_of
-from orbitmq.errors import ConfigurationError
+from orbitmq.errors import ConfigurationError, RemotingTimeout
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.topics import HALF_TOPIC
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
+from orbitmq.net.remoting import Remoting
 from orbitmq.operations import routes
 from orbitmq.proxy.cluster import FRESH_MS
 from orbitmq.proxy.options import ProxyOptions
 from orbitmq.proxy.proxy import Proxy
 from orbitmq.proxy.receiving import GIVEN_BACK_MS
+from orbitmq.proxy.sending import AVOIDED_MS
 from orbitmq.runtime.clock import ManualClock
+from orbitmq.wire.command import Command
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.v2 import messages as v2
 from orbitmq.wire.v2.enums import ClientType, Code, MessageType, TransactionResolution
 from tests.proxy.test_live_front import signed
@@ -263,6 +267,37 @@ async def test_a_stopped_broker_is_left_out(tmp_path: Path) -> None:
         assert {place(one) for one in late} == {"broker-a"}, "the broker that is named is gone"
         heartbeat = await client.call("Heartbeat", v2.HeartbeatRequest(client_type=ClientType.SIMPLE_CONSUMER))
         assert heartbeat.status.code == Code.OK
+
+
+async def test_sends_avoid_a_broker_that_does_not_respond(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster(tmp_path) as made:
+        ordered = made.topic("Ordered", "FIFO")
+        await made.announced()
+        client = Five(made.channel)
+        await client.send(ordered, b"x", message_group="customer")
+        (of_group,) = (name for name, queues in zip(NAMES, made.stored(ordered), strict=True) if sum(queues))
+        at = NAMES.index(of_group)
+        address, call, start_call = made.brokers[at].address, Remoting.call, Remoting.start_call
+
+        async def late(remoting: Remoting, to: str, command: Command, timeout_ms: float) -> Command:
+            if to == address and command.code == RequestCode.SEND_MESSAGE_V2:
+                raise RemotingTimeout("frozen")
+            return await call(remoting, to, command, timeout_ms)
+
+        def start_late(remoting: Remoting, to: str, *rest: Any) -> Any:
+            return None if to == address else start_call(remoting, to, *rest)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Remoting, "call", late)
+            patched.setattr(Remoting, "start_call", start_late)
+            codes = [(await client.send(TOPIC, b"x")).status.code for _ in range(8)]
+            assert sorted(codes) == [Code.OK] * 7 + [Code.PROXY_TIMEOUT]
+            of_a_group = await client.send(ordered, b"x", message_group="customer")
+            assert of_a_group.status.code == Code.PROXY_TIMEOUT, "a message group stays where it is"
+        made.clock.advance(AVOIDED_MS)
+        for _ in range(4):
+            assert (await client.send(TOPIC, b"x")).status.code == Code.OK
+        assert sum(made.stored()[at]) == 2, "it is tried again"
 
 
 async def test_clients_come_and_go_while_a_broker_in_the_route_is_down(tmp_path: Path) -> None:

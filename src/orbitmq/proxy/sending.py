@@ -42,6 +42,7 @@ from orbitmq.wire.v2.messages import status
 SEND_MS: Final = 3000
 TEMPLATE: Final = "TBW102"  # RocketMQ's topic that others are made from; the route says that this one exists
 HALVES_MAX: Final = 100_000  # some 300 bytes each; the others are found in the broker's index
+AVOIDED_MS: Final = 10_000  # after a failure, as RocketMQ 5.3 avoids a broker
 UNKNOWN: Final = TRANSACTION_NOT
 _DECISIONS: Final = {
     TransactionResolution.COMMIT: TRANSACTION_COMMIT,
@@ -67,6 +68,7 @@ class Sending:
         self._clock = clock
         self._limits = Limits(delay_max_ms=backend.delay_max_ms)
         self._turn = 0  # of the queue for the next message without a group
+        self._avoided: dict[str, int] = {}  # brokers that did not respond, and until when others are preferred
         self._halves: OrderedDict[tuple[str, str], Half] = OrderedDict()  # by topic and transaction id
 
     # --------------------------------------------------------------------------------------------------------- sends
@@ -105,12 +107,13 @@ class Sending:
         try:
             reply = await sends.send(session.remoting, address, header, body, timeout_ms=SEND_MS)
         except RemotingError:
-            self.doubt(topic)
+            self.doubt(topic, broker_name)
             raise
         return self.response(messages, reply, broker_name, address)
 
-    def doubt(self, topic: str) -> None:
-        """A broker did not respond: it may have stopped, and the next send go to another."""
+    def doubt(self, topic: str, broker_name: str) -> None:
+        """A broker did not respond: it may have stopped, and the next sends go to others."""
+        self._avoided[broker_name] = self._clock.now_ms() + AVOIDED_MS
         self._backend.doubt(topic)
 
     def _message(self, session: Session, topic: str, message: Any) -> IncomingMessage:
@@ -124,14 +127,18 @@ class Sending:
         writable = [
             (one, broker)
             for one in route.data.queue_datas
-            if one.perm & PERM_WRITE
+            if one.perm & PERM_WRITE and one.write_queues
             for broker in route.data.broker_datas
             if broker.broker_name == one.broker_name and MASTER_ID in broker.addresses
         ]
-        queues = sum(one.write_queues for one, _ in writable)
-        if not queues:
+        if not writable:
             raise StatusError(Code.FORBIDDEN, f"topic {message.topic[:300]} has no writable queue")
         group = message.message_group
+        if self._avoided and not group:  # which has its queue on one broker
+            now_ms = self._clock.now_ms()
+            self._avoided = {name: until_ms for name, until_ms in self._avoided.items() if now_ms < until_ms}
+            writable = [one for one in writable if one[0].broker_name not in self._avoided] or writable
+        queues = sum(one.write_queues for one, _ in writable)
         number = queue_of_group(group, queues) if group else self._turn % queues
         for data, broker in writable:
             if number < data.write_queues:
@@ -257,7 +264,7 @@ class _Waiter:
 
     def set_exception(self, error: Exception) -> None:
         if isinstance(error, RemotingError):
-            self._sending.doubt(self._message.topic)
+            self._sending.doubt(self._message.topic, self._broker_name)
         failed = status_of(error, "SendMessage")
         self._call.reply(bytes(v2.SendMessageResponse(status=failed).SerializeToString()))
 
