@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from orbitmq.metrics.model import Metric
 from orbitmq.metrics.table_exporter import CLUSTER, OWN, RUNTIME
-from orbitmq.metrics.table_native import BROKER, NAMESRV, NODE_LABELS, PROCESS
+from orbitmq.metrics.table_native import BROKER, NAMESRV, NODE_LABELS, PROCESS, PROXY
 
 _HEAD = """\
 # Metrics
@@ -25,6 +25,11 @@ _NAMESRV_HEAD = """
 ## Name servers
 
 Served by a name server with `metricsExporterType=PROM`, with the same labels before the others; `cluster` is empty.
+"""
+_PROXY_HEAD = """
+## Proxies
+
+Served by `orbitmq proxy` with `metricsExporterType=PROM`, with the same labels before the others; `cluster` is empty.
 """
 _EXPORTER_HEAD = """
 ## The exporter
@@ -56,6 +61,8 @@ def metrics_page() -> str:
             _rows(BROKER),
             _NAMESRV_HEAD,
             _rows(NAMESRV),
+            _PROXY_HEAD,
+            _rows(PROXY),
             _PROCESS_HEAD,
             _EXPORTER_HEAD,
             _rows(CLUSTER),

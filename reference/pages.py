@@ -196,7 +196,7 @@ def options_page() -> str:
             _option_table(ConnectionOptions),
             "\n## TLS of all three\n",
             _option_table(TlsOptions),
-            "\n## Metrics of broker and name server\n",
+            "\n## Metrics of all three\n",
             _option_table(MetricsOptions),
             _FOREIGN_HEAD,
             _table(("key", "why"), ((f"`{key}`", why) for key, why in sorted(WITHOUT_EFFECT.items()))),

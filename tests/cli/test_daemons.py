@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -288,7 +289,11 @@ def test_a_proxy_serves_a_cluster_and_stops_cleanly(tmp_path: Path, number: sign
     with started(tmp_path, "up", *up_at(tmp_path), "--grpc-port", 0) as up:
         names = address(up, "namesrv")
         create_topic(names)
-        with started(tmp_path, "proxy", "-n", names, "--port", 0, "--log-level", "warning") as process:
+        metrics = "--set", "metricsExporterType=PROM", "--set", "metricsPromExporterPort=0"
+        with started(tmp_path, "proxy", "-n", names, "--port", 0, *metrics, "--log-level", "warning") as process:
+            page = re.search(r"^ *figures +(\S+)/metrics$", process.output(), re.MULTILINE)
+            assert page is not None
+            assert urlopen(f"{page[1]}/healthz").read() == b"ok\n"
             assert asyncio.run(sent_and_received(address(process, "proxy"))) == [b"hello"]
             process.signal(number)
             assert process.wait(30) == 0

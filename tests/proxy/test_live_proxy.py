@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import grpc
 import pytest
@@ -20,6 +21,9 @@ from orbitmq.cli.daemons import accounts_of
 from orbitmq.errors import ConfigurationError, RemotingTimeout
 from orbitmq.message.config import SubscriptionGroup, TopicConfig
 from orbitmq.message.topics import HALF_TOPIC
+from orbitmq.metrics.daemons import parts_of, served
+from orbitmq.metrics.options import MetricsOptions
+from orbitmq.metrics.table_native import PROCESS, PROXY
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
 from orbitmq.net.remoting import Remoting
@@ -38,6 +42,7 @@ from tests.proxy.test_live_front import signed
 from tests.support.five import Five, channel
 from tests.support.live import made_broker
 from tests.support.loops import until
+from tests.support.scraped import Scraped
 
 TOPIC, GROUP = "Orders", "billing"
 NAMES = ("broker-a", "broker-b")
@@ -541,6 +546,29 @@ async def test_without_accounts_brokers_refuse(tmp_path: Path) -> None:
 def test_a_proxy_needs_a_name_server() -> None:
     with pytest.raises(ConfigurationError, match="namesrvAddr"):
         Proxy(_options(" ; "))
+
+
+async def test_its_metrics_are_those_of_the_table(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as made:
+        options = MetricsOptions(exporter_type="PROM", port=0)
+        async with served(options, parts_of(options, made.proxy)) as page:
+            assert page is not None
+            client = Five(made.channel)
+            await client.produce(TOPIC)
+            for _ in range(3):
+                await client.send(TOPIC, b"x")
+            pages = (page, page.replace("/metrics", "/healthz"))
+            text, health = [await asyncio.to_thread(lambda at=at: urlopen(at).read().decode()) for at in pages]
+        found = Scraped(text)
+        node = {"cluster": "", "node_type": "proxy", "node_id": made.proxy.address}
+        assert found.value("orbitmq_proxy_calls_total", method="SendMessage", **node) == 3
+        assert found.value("orbitmq_proxy_calls_total", method="Telemetry") == 1
+        assert found.value("orbitmq_proxy_calls_total", method="AckMessage") == 0
+        assert (found.value("orbitmq_proxy_connections"), found.value("orbitmq_proxy_clients")) == (1, 1)
+        assert set(found.values("orbitmq_proxy_refusals_total")) == {0}
+        names = {metric.name.removesuffix("_total") for metric in (*PROXY, *PROCESS)}
+        assert found.families.keys() == names
+        assert health == "ok\n"
 
 
 async def test_it_stops_while_clients_wait(tmp_path: Path) -> None:

@@ -183,25 +183,29 @@ def proxy(
 
     with one_line_errors("proxy"):
         flags = {"namesrvAddr": namesrv_addresses, "grpcServerPort": None if port is None else str(port)}
-        known = (ProxyOptions, ConnectionOptions, TlsOptions)
+        known = (ProxyOptions, ConnectionOptions, TlsOptions, MetricsOptions)
         pairs, remarks = configuration.read(config, flags, *known, settings=settings)
         pairs = with_tls_file({"namesrvAddr": os.environ.get("NAMESRV_ADDR", ""), **_rocketmq_home(), **pairs})
-        options, tls, limits = ProxyOptions.parse(pairs), TlsOptions.parse(pairs), ConnectionOptions.parse(pairs)
+        options, tls, metrics = ProxyOptions.parse(pairs), TlsOptions.parse(pairs), MetricsOptions.parse(pairs)
+        limits = ConnectionOptions.parse(pairs)
         _warn(remarks)
         if print_only:
-            _print_config(options, limits, tls)
+            _print_config(options, limits, tls, metrics)
         else:
-            run_until_stopped(lambda stopped: _proxy(options, tls, limits, stopped), log_level)
+            run_until_stopped(lambda stopped: _proxy(options, tls, limits, metrics, stopped), log_level)
 
 
-async def _proxy(options: ProxyOptions, tls: TlsOptions, limits: ConnectionOptions, stopped: asyncio.Event) -> None:
+async def _proxy(
+    options: ProxyOptions, tls: TlsOptions, limits: ConnectionOptions, metrics: MetricsOptions, stopped: asyncio.Event
+) -> None:
     from orbitmq.proxy.proxy import Proxy
 
     async with (
         accounts_of(options) as accounts,
         _running(Proxy(options, tls=tls, connections=limits, accounts=accounts)) as daemon,
+        served(metrics, parts_of(metrics, daemon)) as page,
     ):
-        await serve(stopped.wait(), _address("gRPC", daemon.address))
+        await serve(stopped.wait(), _address("gRPC", daemon.address), *_page(page))
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Metrics of the memory of connections, of refusals and of event loop delay, for both daemons. Knows no daemon."""
+"""Metrics of the memory of connections, of refusals and of event loop delay, for all daemons. Knows no daemon."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from orbitmq.broker.broker import Broker
 from orbitmq.message.hosts import address_text
@@ -15,21 +16,28 @@ from orbitmq.metrics.broker import BrokerMetrics
 from orbitmq.metrics.namesrv import NamesrvMetrics
 from orbitmq.metrics.options import MetricsOptions
 from orbitmq.metrics.source import MetricsSection
-from orbitmq.metrics.table_native import BROKER, NAMESRV
+from orbitmq.metrics.table_native import BROKER, NAMESRV, PROXY
 from orbitmq.namesrv.server import NameServer
+
+if TYPE_CHECKING:
+    from orbitmq.proxy.proxy import Proxy
 
 _log = logging.getLogger(__name__)
 
 
-def parts_of(options: MetricsOptions, *daemons: Broker | NameServer) -> tuple[MetricsSection, ...]:
-    """The metrics of brokers; create them before the brokers start, to count everything. Empty if off."""
+def parts_of(options: MetricsOptions, *daemons: Broker | NameServer | Proxy) -> tuple[MetricsSection, ...]:
+    """The metrics of daemons; create them before the brokers start, to count everything. Empty if off."""
     return tuple(_part(options, daemon) for daemon in daemons) if options.is_on else ()
 
 
-def _part(options: MetricsOptions, daemon: Broker | NameServer) -> MetricsSection:
+def _part(options: MetricsOptions, daemon: Broker | NameServer | Proxy) -> MetricsSection:
     if isinstance(daemon, Broker):
         return MetricsSection("broker", BROKER, BrokerMetrics(daemon, options.queue_series))
-    return MetricsSection("namesrv", NAMESRV, NamesrvMetrics(daemon))
+    if isinstance(daemon, NameServer):
+        return MetricsSection("namesrv", NAMESRV, NamesrvMetrics(daemon))
+    from orbitmq.metrics.proxy import ProxyMetrics  # it needs Protobuf, as the proxy does
+
+    return MetricsSection("proxy", PROXY, ProxyMetrics(daemon))
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Options of the metrics that a broker or a name server serves itself. Keys are those of RocketMQ 5."""
+"""Options of the metrics that a broker, a name server or a proxy serves itself. Keys are those of RocketMQ 5."""
 
 from __future__ import annotations
 

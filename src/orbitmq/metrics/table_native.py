@@ -253,6 +253,27 @@ NAMESRV: tuple[Metric, ...] = (
     ),
 )  # fmt: skip
 
+PROXY: tuple[Metric, ...] = (
+    gauge("orbitmq_proxy_connections", "", "connections", "Connections of clients.", "the server", rocketmq=False),
+    gauge(
+        "orbitmq_proxy_clients", "", "clients", "Clients, by their ids.", "those that have sent something of late",
+        rocketmq=False,
+    ),
+    counter(
+        "orbitmq_proxy_calls_total", "method", "calls", "Calls that clients have begun.", "counted at each",
+        rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_proxy_connection_memory_bytes", "kind", "bytes", "Memory of connections, as for a broker.",
+        "as of a broker", rocketmq=False,
+    ),
+    counter(
+        "orbitmq_proxy_refusals_total", "limit", "refusals",
+        "Calls and connections refused because a limit is reached.",
+        "counted at each; see docs/security.md for the limits", rocketmq=False,
+    ),
+)  # fmt: skip
+
 PROCESS: tuple[Metric, ...] = (
     gauge("orbitmq_build_info", "version python form", "",
           "Always 1; the labels hold the versions, and whether the message path is compiled or interpreted.",

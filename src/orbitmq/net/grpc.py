@@ -38,6 +38,8 @@ class Method:
     def __init__(self, handler: Callable[..., object], is_stream_of_requests: bool = False) -> None:
         self.handler = handler
         self.is_stream_of_requests = is_stream_of_requests
+        self.count = 0
+        """How many calls of it have begun."""
 
 
 class Call:

@@ -198,6 +198,7 @@ class GrpcConnection:
         if refusal or method is None:
             self.http.send_headers(stream, refusal, is_last=True)
             return
+        method.count += 1
         call = Call(self, stream, method, stream.headers.get("grpc-encoding", IDENTITY))
         stream.owner = call
         timeout = stream.headers.get("grpc-timeout")

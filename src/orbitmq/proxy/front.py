@@ -62,7 +62,9 @@ class Front:
         self.receiving = Receiving(backend, clock, self._start)
         self.sessions = Sessions(backend, clock)
         self.telemetry = Telemetry(backend, clock, self.sending, self._session)
-        self.server = GrpcServer(self._methods(), tls=tls, limits=limits, refusals=refusals)
+        self.methods = self._methods()  # by name
+        by_path = {f"/{SERVICE}/{name}": method for name, method in self.methods.items()}
+        self.server = GrpcServer(by_path, tls=tls, limits=limits, refusals=refusals)
         self.port = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._periodic = Periodic()
@@ -103,7 +105,7 @@ class Front:
 
     def _methods(self) -> dict[str, Method]:
         sending, receiving = self.sending, self.receiving
-        found = {
+        return {
             "SendMessage": self._method("SendMessage", sending.send, sending.start, parsed_send),
             "ReceiveMessage": Method(self._receive),
             "Telemetry": Method(self.telemetry.open, is_stream_of_requests=True),
@@ -117,7 +119,6 @@ class Front:
             "Heartbeat": self._method("Heartbeat", self._heartbeat),
             "NotifyClientTermination": self._method("NotifyClientTermination", self._terminated),
         }
-        return {f"/{SERVICE}/{name}": method for name, method in found.items()}
 
     def _method(
         self, name: str, work: Work, start: Start = lambda _call, _session, _request: False, parse: Parse = parsed
