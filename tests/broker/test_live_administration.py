@@ -198,7 +198,7 @@ async def test_a_group_that_is_none_is_refused(tmp_path: Path, body: bytes) -> N
 
 
 @pytest.mark.parametrize("kind", list(SerializeType))
-@pytest.mark.parametrize("code", [13, 22, 105, 209, 301, 371, 402, 3001, 200_056])
+@pytest.mark.parametrize("code", [13, 22, 105, 209, 301, 371, 403, 3001, 200_056])
 async def test_a_code_nobody_handles_is_answered_as_not_supported(
     tmp_path: Path, code: int, kind: SerializeType
 ) -> None:

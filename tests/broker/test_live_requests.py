@@ -124,6 +124,7 @@ def test_what_a_broker_refuses_without_serving_is_spelled_out() -> None:
         code.GET_ALL_TOPIC_CONFIG,
         code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
         code.RECALL_MESSAGE,
+        code.GET_ALL_MESSAGE_REQUEST_MODE,
         *changes_of_five,
     }
     assert by_fence[Fenced.EVERYWHERE] == {
@@ -143,6 +144,7 @@ def test_what_a_broker_refuses_without_serving_is_spelled_out() -> None:
         code.GET_ALL_DELAY_OFFSET,
         code.PEEK_MESSAGE,
         code.NOTIFICATION,
+        code.GET_ALL_CONSUMER_ORDER,
     }
 
 

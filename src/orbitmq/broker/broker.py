@@ -259,7 +259,7 @@ class Broker:
             self.transactions,
             Recalling(self._writing, self._sending, self.topics, self.options, self._clock),
             TimerListing(self.timers),
-            InFlightListing(self.journal),
+            InFlightListing(self.journal, self._orders),
             self._popping,
             AssignmentHandler(self._modes, topics, self.consumers, self.options, self._remoting),
             AckHandler(
@@ -534,7 +534,7 @@ class Broker:
             self._remoting,
             self._clock,
             configuration,
-            (self.topics, self.groups, self.offsets, self._delayed, self.timers),
+            (self.topics, self.groups, self.offsets, self._delayed, self.timers, self._modes, self._orders),
             refusal=self._sending.refusal,
             register=self._register_now,
             serving_changed=self._serving_changed,

@@ -12,6 +12,8 @@ from orbitmq.broker.mastership.record import MastershipRecord
 from orbitmq.broker.mastership.watch import MasterWatch
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.pop.assignment_handler import RequestModes
+from orbitmq.broker.pop.ordering import Orders
 from orbitmq.broker.slave.metadata import MetadataCopy
 from orbitmq.broker.slave.promotion import Promotion
 from orbitmq.broker.slave.readiness import Readiness
@@ -87,7 +89,7 @@ class SlaveRole:
         remoting: Remoting,
         clock: Clock,
         configuration: Path | None,
-        tables: tuple[Topics, Groups, ConsumerOffsets, DelayedDelivery, TimerDelivery],
+        tables: tuple[Topics, Groups, ConsumerOffsets, DelayedDelivery, TimerDelivery, RequestModes, Orders],
         *,
         refusal: Callable[[Command, int, str], Command],
         register: Callable[[], Awaitable[None]],

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.call import call
+from orbitmq.operations.call import SUCCESS, call
 from orbitmq.wire.bodies import ConsumerOffsetTable, DelayOffsetTable, SubscriptionGroupTable
+from orbitmq.wire.bodies_pop import RequestModeTable
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.objects import decode
 from orbitmq.wire.requests import RequestCode
+
+IF_KNOWN = (*SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)  # what RocketMQ 4.9, or any RocketMQ, does not have
 
 
 async def all_groups(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> SubscriptionGroupTable:
@@ -35,3 +39,17 @@ async def all_delay_offsets(remoting: Remoting, address: str, *, timeout_ms: flo
     """GET_ALL_DELAY_OFFSET: how far delayed messages have been delivered."""
     response = await call(remoting, address, RequestCode.GET_ALL_DELAY_OFFSET, timeout_ms=timeout_ms)
     return decode(DelayOffsetTable, response.body)
+
+
+async def all_request_modes(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> RequestModeTable | None:
+    """GET_ALL_MESSAGE_REQUEST_MODE: how groups read topics; None from a broker without POP."""
+    code = RequestCode.GET_ALL_MESSAGE_REQUEST_MODE
+    response = await call(remoting, address, code, timeout_ms=timeout_ms, accept=IF_KNOWN)
+    return decode(RequestModeTable, response.body) if response.code == ResponseCode.SUCCESS else None
+
+
+async def all_orders(remoting: Remoting, address: str, *, timeout_ms: float = 6000) -> str | None:
+    """GET_ALL_CONSUMER_ORDER: what orderly groups have in flight, as in consumerOrderInfo.json. Only orbitmq has it."""
+    code = RequestCode.GET_ALL_CONSUMER_ORDER
+    response = await call(remoting, address, code, timeout_ms=timeout_ms, accept=IF_KNOWN)
+    return bytes(response.body).decode() if response.code == ResponseCode.SUCCESS else None

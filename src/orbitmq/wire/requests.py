@@ -542,6 +542,9 @@ class RequestCode(Request, ReprEnum):
         401, "Sets whether a group pulls the messages of a topic, or has them delivered.", has_body=True,
         access=_OWN_ADMIN, slave=Slave.REFUSES_CHANGE, fenced=Fenced.AT_MASTER,
     )
+    GET_ALL_MESSAGE_REQUEST_MODE = Request(
+        402, "Returns what `SET_MESSAGE_REQUEST_MODE` has set; 5.x slaves.", access=_OWN_ADMIN, fenced=Fenced.AT_MASTER,
+    )
     POP_MESSAGE = Request(
         200050, "Delivers messages, which are redelivered unless they are acknowledged in time; 5.x clients.",
         PopMessageHeader, access=_POP, slave=Slave.REFUSES_CHANGE, fenced=Fenced.AT_MASTER, queue=Queue.PULL,
@@ -591,6 +594,10 @@ class RequestCode(Request, ReprEnum):
     GET_PENDING_TIMERS = Request(
         30004, "Returns the messages that wait for their time, the next ones first; specific to orbitmq.",
         PendingTimersHeader, access=_OWN_ADMIN,
+    )
+    GET_ALL_CONSUMER_ORDER = Request(
+        30006, "Returns what all groups that consume in order have in flight, for slaves; specific to orbitmq.",
+        access=_OWN_ADMIN, fenced=Fenced.EVERYWHERE,
     )
     # fmt: on
 

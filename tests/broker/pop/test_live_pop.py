@@ -176,6 +176,28 @@ async def test_a_promoted_slave_hands_out_what_its_master_did_not_get_back(tmp_p
         assert bodies((await pop(client, poll_time=30_000))[1]) == [b"1", b"2"]
 
 
+async def test_a_promoted_slave_knows_what_an_orderly_group_has_in_flight(tmp_path: Path) -> None:
+    """And how groups read topics."""
+    mode = {"topic": TOPIC, "consumerGroup": GROUP, "mode": "POP", "popShareQueueNum": 2}
+    async with running(made_broker(tmp_path / "master")) as master, client_of(master) as at_master:
+        await filled(at_master, 3)
+        answer, units = await pop(at_master, 2, order=True, attempt_id="a", invisible_time=3_600_000)
+        await ack(at_master, answer, units[0])
+        assert (await at_master.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=json.dumps(mode).encode())).code == 0
+        async with running(made_slave(tmp_path / "slave", master)) as slave:
+            following = slave.following
+            assert following is not None
+            await until(lambda: following.state.tables_at is not None, "the tables")
+            await caught_up(slave, master)
+    made = made_broker(tmp_path / "slave", brokerRole="ASYNC_MASTER")
+    async with running(made) as promoted, client_of(promoted) as client:
+        assert (await pop(client, order=True, attempt_id="b"))[0].code == 210, "one of its messages is in flight"
+        await ack(client, answer, units[1])
+        assert bodies((await pop(client, order=True))[1]) == [b"2"]
+        modes = loads((await client.ask(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)).body)
+        assert modes == {"messageRequestModeMap": {TOPIC: {GROUP: mode}}}
+
+
 async def test_an_order_outlives_a_stop(tmp_path: Path) -> None:
     async with running(made_broker(tmp_path)) as first, client_of(first) as client:
         await filled(client, 3)

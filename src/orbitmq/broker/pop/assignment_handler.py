@@ -77,8 +77,18 @@ class RequestModes:
         self.file.mark()
         await self.file.flush()
 
+    @property
+    def table(self) -> RequestModeTable:
+        return RequestModeTable(self._table)
+
+    def take(self, found: RequestModeTable) -> None:
+        """Of a slave: the modes of its master."""
+        if found != self.table:
+            self._table = {topic: dict(groups) for topic, groups in found.table.items()}
+            self.file.mark()
+
     def _text(self) -> str:
-        return dumps_pretty(plain(RequestModeTable(self._table)))
+        return dumps_pretty(plain(self.table))
 
 
 class AssignmentHandler:
@@ -97,6 +107,7 @@ class AssignmentHandler:
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.QUERY_ASSIGNMENT, self.query)
         router.add(RequestCode.SET_MESSAGE_REQUEST_MODE, self.set_mode)
+        router.add(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, self.all_modes)
 
     async def set_mode(self, _connection: Connection, command: Command) -> Command:
         """By which kind of request a group reads a topic."""
@@ -107,6 +118,10 @@ class AssignmentHandler:
             raise RequestRejected(ResponseCode.TOPIC_NOT_EXIST, f"topic {asked.topic} does not exist")
         await self._modes.put(asked)
         return command.response(ResponseCode.SUCCESS)
+
+    def all_modes(self, _connection: Connection, command: Command) -> Command:
+        """The modes that were set, for slaves."""
+        return command.response(ResponseCode.SUCCESS, body=encode(self._modes.table))
 
     async def query(self, _connection: Connection, command: Command) -> Command:
         """The queues of one member. None at all, instead of an empty list, if they are not known: it keeps its own."""

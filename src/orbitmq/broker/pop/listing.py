@@ -1,4 +1,4 @@
-"""For tools: the messages of a group that were delivered and are not acknowledged."""
+"""The messages that were delivered and are not acknowledged: of a group for tools, of orderly groups for slaves."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 from orbitmq.broker.pop.in_flight import Checkpoint
 from orbitmq.broker.pop.journal import Journal
+from orbitmq.broker.pop.ordering import Orders
 from orbitmq.message.pop import pop_retry_topic
 from orbitmq.net.connection import Connection
 from orbitmq.net.routing import Router
@@ -23,13 +24,20 @@ LOOKED_AT_ONCE: Final = 10_000  # checkpoints before other work gets its turn: s
 
 
 class InFlightListing:
-    """The handler."""
+    """The handlers."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, orders: Orders) -> None:
         self._journal = journal
+        self._orders = orders
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.GET_IN_FLIGHT, self.in_flight)
+        router.add(RequestCode.GET_ALL_CONSUMER_ORDER, self.all_orders)
+
+    async def all_orders(self, _connection: Connection, command: Command) -> Command:
+        """The table of orderly consumption, in the form of its file."""
+        text = await asyncio.to_thread(self._orders.text())
+        return command.response(ResponseCode.SUCCESS, body=text.encode())
 
     async def in_flight(self, _connection: Connection, command: Command) -> Command:
         """A page of them, the next to be redelivered first."""

@@ -7,6 +7,7 @@ may be redelivered then, in order.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -72,6 +73,17 @@ class Orders:
     def load(self) -> None:
         self.table = self.file.load(_parsed) or {}
 
+    def text(self) -> Callable[[], str]:
+        """A function that makes the content of the file; it may be called off the event loop."""
+        return partial(_rendered, [(key, _plain(order)) for key, order in self.table.items()])
+
+    async def take(self, text: str) -> None:
+        """Of a slave, which delivers nothing: the orders of its master. BodyError."""
+        found = await asyncio.to_thread(_parsed, text)
+        if found != self.table:
+            self.table, self._is_changed = found, True
+            self.save_soon()
+
     def save_soon(self) -> None:
         if self._is_changed:
             self.file.mark()
@@ -133,7 +145,7 @@ class Orders:
 
     def _text(self) -> Callable[[], str]:
         self._is_changed = False
-        return partial(_rendered, [(key, _plain(order)) for key, order in self.table.items()])
+        return self.text()
 
 
 def _rendered(rows: list[tuple[QueueKey, dict[str, Any]]]) -> str:

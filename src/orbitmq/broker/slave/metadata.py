@@ -1,4 +1,5 @@
-"""Copies the master's tables to a slave: topics, groups, consumer offsets, progress of delayed messages.
+"""Copies the master's tables to a slave: topics, groups, consumer offsets, progress of delayed messages,
+and what POP consumption keeps in files: request modes and the orders of orderly groups.
 
 A table that cannot be copied does not prevent the others. Offsets that consumers committed here while the master was
 down are reported to it first, if they are greater than its own; otherwise the copy would undo a group's progress.
@@ -14,6 +15,8 @@ from collections.abc import Awaitable, Callable
 from orbitmq.broker.delay import DelayedDelivery
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.offsets import SEPARATOR, ConsumerOffsets
+from orbitmq.broker.pop.assignment_handler import RequestModes
+from orbitmq.broker.pop.ordering import Orders
 from orbitmq.broker.timers.delivery import TimerDelivery
 from orbitmq.broker.topics import Topics
 from orbitmq.errors import OrbitMQError
@@ -21,7 +24,13 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import TRANSACTION_GROUP
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.offsets import update_consumer_offset
-from orbitmq.operations.tables import all_consumer_offsets, all_delay_offsets, all_groups
+from orbitmq.operations.tables import (
+    all_consumer_offsets,
+    all_delay_offsets,
+    all_groups,
+    all_orders,
+    all_request_modes,
+)
 from orbitmq.operations.topics import all_topics
 from orbitmq.replication.agreement import log_limits
 from orbitmq.replication.slave import FollowingState
@@ -56,6 +65,8 @@ class MetadataCopy:
         offsets: ConsumerOffsets,
         delayed: DelayedDelivery,
         timers: TimerDelivery,
+        modes: RequestModes,
+        orders: Orders,
         state: FollowingState,
         look: Callable[[], Awaitable[None]],
         copied: Callable[[], int],
@@ -68,6 +79,8 @@ class MetadataCopy:
         self._offsets = offsets
         self._delayed = delayed
         self._timers = timers
+        self._modes = modes
+        self._orders = orders
         self._is_silent = False
         self._task: asyncio.Task[None] | None = None
         self._state = state
@@ -116,6 +129,7 @@ class MetadataCopy:
         steps: tuple[Callable[[str], Awaitable[None]], ...] = (
             self._copy_topics,
             self._copy_groups,
+            self._copy_modes,
             self._copy_progress,
             lambda _address: self._look(),
         )
@@ -146,6 +160,11 @@ class MetadataCopy:
         if found.data_version != self._groups.version:
             await self._groups.take(found)
 
+    async def _copy_modes(self, address: str) -> None:
+        found = await all_request_modes(self._remoting, address, timeout_ms=TIMEOUT_MS)
+        if found is not None:
+            self._modes.take(found)
+
     async def _copy_progress(self, address: str) -> None:
         """Offsets of consumers, of transactions and of delayed messages.
 
@@ -154,6 +173,7 @@ class MetadataCopy:
         """
         asked_at = asyncio.get_running_loop().time()
         offsets = await all_consumer_offsets(self._remoting, address, timeout_ms=TIMEOUT_MS)
+        orders = await all_orders(self._remoting, address, timeout_ms=TIMEOUT_MS)
         delayed = await all_delay_offsets(self._remoting, address, timeout_ms=TIMEOUT_MS)
         _, end = await log_limits(self._remoting, address)
         await self._hand_back(address, offsets, asked_at)
@@ -162,6 +182,8 @@ class MetadataCopy:
             if has_all or not key.endswith(SEPARATOR + TRANSACTION_GROUP):
                 self._offsets.replace(key, found)
         self._offsets.save_soon()
+        if orders is not None:
+            await self._orders.take(orders)
         if has_all:
             self._delayed.take(dict(delayed.offset_table))
             if delayed.timers is not None:
