@@ -5,6 +5,7 @@ is dead. That is also how a running cluster moves from RocketMQ to orbitmq, and 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +14,12 @@ import pytest
 
 from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, Message, MessageExt, PushConsumer
 from orbitmq.client import sync as threads
+from orbitmq.message.javajson import loads
 from orbitmq.net.remoting import Remoting
 from orbitmq.replication.agreement import log_limits
+from tests.scenarios.test_promotion import promote
 from tests.support.delivery import assert_each_once, messages
-from tests.support.java_rocketmq import JavaBroker, JavaNameServer, run_driver
+from tests.support.java_rocketmq import ROCKETMQ_5, JavaBroker, JavaNameServer, run_driver
 from tests.support.orbit_process import OrbitBroker, OrbitNameServer
 from tests.support.process import wait_until
 from tests.support.python_client import FIRST
@@ -24,6 +27,7 @@ from tests.support.python_client import FIRST
 BROKERS = {"java": JavaBroker, "orbitmq": OrbitBroker}
 COUNT, BATCH, FEW = 50_000, 100, 300
 FILE_SIZE = 4 << 20
+FIVE = {"timerWheelEnable": "true", "haSendHeartbeatInterval": 500}
 READ_SECONDS = 120
 SYNC_SECONDS = 40  # a Java slave copies topics 3 s after its start and then every 10 s; what comes between waits
 
@@ -110,3 +114,28 @@ def test_a_slave_of_the_other_system_has_every_byte_and_serves_when_its_master_i
             assert found == Counter(range(COUNT)), "each once"
             received = messages(run_driver("consume", *few, "--group", "javas", "--expect", FEW, "--linger-ms", 500))
             assert_each_once(received, "few", range(FEW))
+
+
+def test_a_promoted_slave_of_rocketmq_5_delivers_each_timer_message_once() -> None:
+    with (
+        JavaNameServer() as names,
+        JavaBroker(names.address, ROCKETMQ_5, **FIVE) as master,
+        OrbitBroker(names.address, brokerRole="SLAVE", brokerId=1) as slave,
+    ):
+        with threads.Producer("timed", names.address) as producer:
+            producer.send(Message("Timed", b"0:"))
+            begun_ms = time.time_ns() // 1_000_000
+            for number, delay_ms in enumerate((500, 1500, 2500, 25_000), start=1):
+                due_ms = str(begun_ms + delay_ms)
+                producer.send(Message("Timed", b"%d:" % number, properties={"TIMER_DELIVER_MS": due_ms}))
+        progress = slave.store_dir / "config/timerProgress.json"
+
+        def has_copied() -> bool:
+            return progress.exists() and loads(progress.read_text())["doneDueMs"] > begun_ms + 2500
+
+        wait_until(has_copied, 40, "three are known to be delivered")
+        wait_until(lambda: log_end(slave) == log_end(master), 60, "the slave has everything")
+        master.kill()
+        code, output = promote(slave, "--force")
+        assert code == 0, output
+        assert asyncio.run(read_numbers(names.address, "Timed", 5)) == Counter(range(5))

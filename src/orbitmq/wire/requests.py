@@ -296,6 +296,10 @@ class RequestCode(Request, ReprEnum):
     UPDATE_GLOBAL_WHITE_ADDRS_CONFIG = Request(
         53, "Replaces the white list of one access control file.", UpdateGlobalWhiteAddressesHeader, access=_ACCOUNTS,
     )
+    GET_TIMER_CHECK_POINT = Request(
+        60, "Returns how far timer messages have been delivered; 5.x slaves.", access=_OWN_ADMIN,
+        fenced=Fenced.EVERYWHERE,
+    )
     GET_BROKER_CLUSTER_ACL_CONFIG = Request(
         54, "Returns white lists and accounts, with their secrets.",
         access=admin(UNSTATED, "the answer has every secret key"),

@@ -377,6 +377,36 @@ def test_what_rocketmq_delivered_does_not_come_again(bench: Bench) -> None:
     last.store.close()
 
 
+def test_a_promoted_slave_of_rocketmq_goes_on_where_that_was(bench: Bench) -> None:
+    for number in range(4):
+        bench.at(1000 * (number + 1), b"%d" % number)
+    bench.at(1500, b"later")
+
+    async def taken() -> None:
+        bench.delivery.take_check_point(START_MS + 2000, 4)
+        await bench.delivery.file.flush()
+
+    asyncio.run(taken())
+    promoted = bench.killed()
+    promoted.go_to(3000)
+    assert promoted.delivered() == [b"later", b"2"]
+    promoted.store.close()
+
+
+def test_slaves_of_rocketmq_learn_what_is_done(bench: Bench) -> None:
+    assert bench.delivery.check_point() == (START_MS // 1000 * 1000, 0)
+    begin = START_MS // 1000 * 1000 - START_MS  # RocketMQ counts in full seconds
+    for number in range(4):
+        bench.at(begin + 1000 * (number + 1), b"%d" % number)
+    bench.go_to(begin + 2500)
+    assert bench.delivered() == [b"0", b"1"]
+    assert bench.delivery.check_point() == (START_MS + begin, 0), "the disk may not have it yet"
+    bench.save()
+    assert bench.delivery.check_point() == (START_MS + begin + 2000, 4)
+    bench.clock.advance(10_000)
+    assert bench.delivery.check_point() == (START_MS + begin + 2000, 4), "the next one waits"
+
+
 def test_after_a_crash_of_rocketmq_what_is_in_doubt_comes_rather_twice_than_never(bench: Bench) -> None:
     for number in range(4):
         bench.at(30_000 * (number + 1), b"%d" % number)

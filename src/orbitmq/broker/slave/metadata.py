@@ -31,6 +31,7 @@ from orbitmq.operations.tables import (
     all_orders,
     all_request_modes,
 )
+from orbitmq.operations.timers import timer_check_point
 from orbitmq.operations.topics import all_topics
 from orbitmq.replication.agreement import log_limits
 from orbitmq.replication.slave import FollowingState
@@ -39,7 +40,8 @@ from orbitmq.runtime.turns import in_turns
 
 _log = logging.getLogger(__name__)
 
-COPY_SECONDS = 10.0  # as in RocketMQ
+COPY_SECONDS = 10.0  # as in RocketMQ 4.9
+CHECK_POINT_SECONDS = 1.0  # in RocketMQ 5 it is three
 FIRST_SECONDS = 1.0  # between attempts, until all tables were copied once
 SOON_SECONDS = 0.5  # at least, between two copies
 UNKNOWN_SECONDS = 0.1  # until the master's address is looked up again
@@ -82,6 +84,7 @@ class MetadataCopy:
         self._modes = modes
         self._orders = orders
         self._is_silent = False
+        self._is_of_five = False  # the master: RocketMQ 5 has versions of tables that others have not
         self._task: asyncio.Task[None] | None = None
         self._state = state
         self._look = look
@@ -121,8 +124,19 @@ class MetadataCopy:
                 _log.exception("event=tables_not_copied master=%s", address)
             await asyncio.sleep(SOON_SECONDS)
             pause = FIRST_SECONDS if self._state.tables_at is None else COPY_SECONDS
-            await wait_at_most(self._asked, pause - SOON_SECONDS)
+            await self._wait(address, pause - SOON_SECONDS)
             self._asked.clear()
+
+    async def _wait(self, address: str, seconds: float) -> None:
+        """For the next copy. The log does not tell which timer messages RocketMQ 5 has delivered: like its slaves, this
+        one copies its check point more often than the tables.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while (left := end - loop.time()) > 0 and not self._asked.is_set():
+            await wait_at_most(self._asked, min(left, CHECK_POINT_SECONDS) if self._is_of_five else left)
+            if self._is_of_five:
+                await self._attempt(self._copy_check_point, address)
 
     async def copy(self, address: str) -> None:
         """Copy all tables once."""
@@ -175,6 +189,7 @@ class MetadataCopy:
         offsets = await all_consumer_offsets(self._remoting, address, timeout_ms=TIMEOUT_MS)
         orders = await all_orders(self._remoting, address, timeout_ms=TIMEOUT_MS)
         delayed = await all_delay_offsets(self._remoting, address, timeout_ms=TIMEOUT_MS)
+        self._is_of_five = delayed.data_version is not None
         _, end = await log_limits(self._remoting, address)
         await self._hand_back(address, offsets, asked_at)
         has_all = await self._has_copied(end)
@@ -188,6 +203,12 @@ class MetadataCopy:
             self._delayed.take(dict(delayed.offset_table))
             if delayed.timers is not None:
                 self._timers.take(delayed.timers)
+
+    async def _copy_check_point(self, address: str) -> None:
+        done_due_ms, offset = await timer_check_point(self._remoting, address, timeout_ms=TIMEOUT_MS)
+        _, end = await log_limits(self._remoting, address)
+        if await self._has_copied(end):
+            self._timers.take_check_point(done_due_ms, offset)
 
     async def _has_copied(self, end: int) -> bool:
         with contextlib.suppress(TimeoutError):

@@ -26,7 +26,7 @@ from typing import Final
 
 from orbitmq.broker.message_writer import act_with_room
 from orbitmq.broker.timers.copies import delivered_copy, moved_copy
-from orbitmq.broker.timers.pending import Pending, due_of, is_recall, key_of, place_of
+from orbitmq.broker.timers.pending import SLOT_MS, Pending, due_of, is_recall, key_of, place_of
 from orbitmq.broker.timers.progress import DoneSince, read_timer_check
 from orbitmq.errors import MessageIllegal, StoreError, UnitError
 from orbitmq.message.ids import offset_message_id
@@ -111,6 +111,7 @@ class TimerDelivery:
         self._boundary = TimerProgress()  # when all was done that was due before something else
         self._noted: deque[TimerProgress] = deque()  # each is true after a crash once the log is flushed that far
         self._safe = TimerProgress()
+        self._check_point = (0, 0)  # the last one
         self._fetched: set[int] = set()
         self._is_awaiting = False  # room in a queue, or pages of the log
         self._waits_for: int | None = None  # place of a message that was logged
@@ -156,17 +157,37 @@ class TimerDelivery:
         done_due_ms, offset = found
         if store.was_killed:  # the disk may have lost what was delivered last
             done_due_ms = min(done_due_ms, store.flushed_until_ms - DOUBT_MS)
-        known = self._place(offset)
-        end = store.commit_log_max_offset
         _log.info("event=timers_taken_over done_due_ms=%d queue_offset=%d", done_due_ms, offset)
         self._is_taken_over = True
+        return self._progress_at(done_due_ms, offset)
+
+    def _progress_at(self, done_due_ms: int, offset: int) -> TimerProgress:
+        """Of a RocketMQ broker that has delivered what is due then, of the messages before an offset of the queue."""
+        known, end = self._place(offset), self._store.commit_log_max_offset
         return TimerProgress(known=end if known is None else known, done_due_ms=done_due_ms, log_end=end, lowest=0)
 
     def take(self, progress: TimerProgress) -> None:
         """Of a slave, which delivers nothing: the progress of its master, for the day it becomes one."""
         if progress != self._safe:
-            self._safe = progress
+            self._safe = self._boundary = progress
             self.file.mark()
+
+    def take_check_point(self, done_due_ms: int, offset: int) -> None:
+        """The same of a slave of RocketMQ 5, when its log has all that was delivered."""
+        found = self._progress_at(done_due_ms, offset)
+        if (found.done_due_ms, found.known) != (self._safe.done_due_ms, self._safe.known):
+            self.take(found)
+
+    def check_point(self) -> tuple[int, int]:
+        """The progress as RocketMQ 5 has it: a time, and the offset in the queue before which all due then is done."""
+        if self.is_ready and self._boundary is self._safe and not self._is_new:  # nothing was done since it was saved
+            now_ms, due_ms = self._clock.now_ms(), self.pending.next_due_ms()
+            found = now_ms if due_ms is None else min(now_ms, due_ms - 1), self._next
+        else:
+            found = self._safe.done_due_ms, self._first_from(min((self._safe.known, *self._safe.late)))
+        self._check_point = max(self._check_point, found)  # what was true once stays so
+        done_due_ms, offset = self._check_point
+        return done_due_ms // SLOT_MS * SLOT_MS, offset
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""For tools: the timer messages that come next."""
+"""The timer messages that come next, for tools; and how far they were delivered, for slaves of RocketMQ 5."""
 
 from __future__ import annotations
 
@@ -15,18 +15,24 @@ from orbitmq.wire.command import Command
 from orbitmq.wire.headers_timer import PendingTimersHeader
 from orbitmq.wire.objects import encode
 from orbitmq.wire.requests import RequestCode
+from orbitmq.wire.timer_check import encode_timer_check
 
 PAGE_MAX: Final = 1000
 
 
 class TimerListing:
-    """The handler."""
+    """The handlers."""
 
     def __init__(self, timers: TimerDelivery) -> None:
         self._timers = timers
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.GET_PENDING_TIMERS, self.pending)
+        router.add(RequestCode.GET_TIMER_CHECK_POINT, self.check_point)
+
+    def check_point(self, _connection: Connection, command: Command) -> Command:
+        """As in RocketMQ's file config/timercheck."""
+        return command.response(ResponseCode.SUCCESS, body=encode_timer_check(*self._timers.check_point()))
 
     async def pending(self, _connection: Connection, command: Command) -> Command:
         """A page of those that wait, in the order in which they are due."""

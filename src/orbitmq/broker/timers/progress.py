@@ -1,37 +1,23 @@
 """What the log says about timer messages: which were delivered, and how far they were moved. And what RocketMQ 5 says
-of those that it delivered, in its file config/timercheck, big-endian:
-
-    offset | size | field
-         0 |    8 | time of the slot of its wheel that comes next: all due then or before were delivered
-         8 |    8 | end of its timer log
-        16 |    8 | offset in the queue of the timer topic: all before were put into the wheel, or delivered
-        24 |    8 | that of its master
-        32 |   24 | a data version
+of those that it delivered, in its file config/timercheck.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from struct import Struct
-from typing import Final
 
 from orbitmq.message.properties import TIMER_OUT_MS, TIMER_ROLL_TIMES, EncodedProperties
 from orbitmq.message.topics import TIMER_TOPIC
 from orbitmq.message.unit import Unit
-
-TIMER_CHECK: Final = Struct(">qqq")
+from orbitmq.wire.timer_check import decode_timer_check
 
 
 def read_timer_check(path: Path) -> tuple[int, int] | None:
     """Time in milliseconds and queue offset; None without the file, or when it is too short. OSError."""
     if not path.exists():
         return None
-    content = path.read_bytes()
-    if len(content) < TIMER_CHECK.size:
-        return None
-    done_due_ms, _, queue_offset = TIMER_CHECK.unpack_from(content)
-    return done_due_ms, queue_offset
+    return decode_timer_check(path.read_bytes())
 
 
 class DoneSince:
