@@ -165,6 +165,7 @@ async def test_offsets_of_light_groups_are_one_number_each(tmp_path: Path) -> No
         assert (answer.code, (answer.ext or {})["offset"]) == (0, "1")
         everything = (await client.ask(RequestCode.GET_ALL_CONSUMER_OFFSET)).body
         assert loads(everything) == {
+            "dataVersion": {"counter": 0, "timestamp": 0},
             "lmqOffsetTable": {f"{ANNA}@{GROUP}": 1},
             "offsetTable": {"Orders@readers": {0: 1}},
         }

@@ -9,7 +9,7 @@ import pytest
 
 from orbitmq.broker.broker import Broker
 from orbitmq.filter.tags import tag_subscription
-from orbitmq.message.config import SubscriptionData, TopicConfig
+from orbitmq.message.config import DataVersion, SubscriptionData, TopicConfig
 from orbitmq.message.model import MessageQueue
 from orbitmq.store.engine import MessageStore
 from orbitmq.wire.bodies import (
@@ -153,6 +153,7 @@ async def test_all_offsets_at_once(tmp_path: Path) -> None:
         answer = await client.ask(RequestCode.GET_ALL_CONSUMER_OFFSET)
         assert decode(ConsumerOffsetTable, answer.body).offset_table == {"T@g": {2: 7}, "T@h": {0: 9}}
         assert b'"T@g":{2:7}' in answer.body
+        assert decode(ConsumerOffsetTable, answer.body).data_version == DataVersion(), "for slaves of RocketMQ 5"
 
 
 async def test_the_progress_of_delay_levels(tmp_path: Path, turned_clock: LoopFactory) -> None:

@@ -5,19 +5,24 @@ is dead. That is also how a running cluster moves from RocketMQ to orbitmq, and 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from orbitmq.broker.timers.progress import read_timer_check
 from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, Message, MessageExt, PushConsumer
 from orbitmq.client import sync as threads
 from orbitmq.message.javajson import loads
 from orbitmq.net.remoting import Remoting
 from orbitmq.replication.agreement import log_limits
+from orbitmq.wire.requests import RequestCode
 from tests.scenarios.test_promotion import promote
+from tests.support.asking import Asker, asking
 from tests.support.delivery import assert_each_once, messages
 from tests.support.java_rocketmq import ROCKETMQ_5, JavaBroker, JavaNameServer, run_driver
 from tests.support.orbit_process import OrbitBroker, OrbitNameServer
@@ -139,3 +144,27 @@ def test_a_promoted_slave_of_rocketmq_5_delivers_each_timer_message_once() -> No
         code, output = promote(slave, "--force")
         assert code == 0, output
         assert asyncio.run(read_numbers(names.address, "Timed", 5)) == Counter(range(5))
+
+
+def test_a_slave_of_rocketmq_5_copies_the_tables() -> None:
+    """A minute after its start, and then every minute; how far timer messages are, every three seconds."""
+    mode = {"topic": "few", "consumerGroup": "poppers", "mode": "POP", "popShareQueueNum": 2}
+    with OrbitNameServer() as names, OrbitBroker(names.address, haSendHeartbeatInterval=500) as master:
+        fill(names.address, "few", range(BATCH))
+
+        async def set_mode(asker: Asker) -> int:
+            return (await asker.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=json.dumps(mode).encode())).code
+
+        assert asking(master.address, set_mode) == 0
+        with JavaBroker(names.address, ROCKETMQ_5, brokerRole="SLAVE", brokerId=1, **FIVE) as slave:
+            config = slave.store_dir / "config"
+
+            def of(name: str) -> Any:
+                return loads((config / name).read_text()) if (config / name).exists() else {}
+
+            wait_until(lambda: "few" in of("topics.json").get("topicConfigTable", {}), 100, "the topics are copied")
+            wait_until(lambda: of("messageRequestMode.json"), 20, "all tables are copied")
+            assert of("messageRequestMode.json") == {"messageRequestModeMap": {"few": {"poppers": mode}}}
+            assert of("consumerOffset.json")["dataVersion"]["timestamp"] == 0, "the master's"
+            done_due_ms, _ = read_timer_check(config / "timercheck") or (0, 0)
+            assert done_due_ms > time.time_ns() // 1_000_000 - 60_000

@@ -14,6 +14,7 @@ LEFT_OUT = {
     ".minTimeStampStr", ".maxTimeStampStr", ".consumeTimeStampStr",  # the times again, as text; nobody reads them back
 }  # fmt: skip
 ADDED = {
+    "dataVersion.counter", "dataVersion.timestamp",  # of the offsets: 5.x slaves need it
     "table.brokerActive", "table.getTransferredTps",  # what 5.x tools look for
     "table.differingGroups", "table.differingGroupsTotal",  # RocketMQ does not look for them, nor for what follows
     "table.buildForm", "table.damagedState", "table.diskHeldFor", "table.diskRefusesMessages",

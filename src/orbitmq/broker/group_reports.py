@@ -17,7 +17,7 @@ from orbitmq.broker.progress import queue_progress
 from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.timers.delivery import TimerDelivery
 from orbitmq.broker.topics import Topics
-from orbitmq.message.config import TopicConfig
+from orbitmq.message.config import DataVersion, TopicConfig
 from orbitmq.message.javajson import dumps
 from orbitmq.message.model import MessageQueue
 from orbitmq.net.connection import Connection
@@ -45,6 +45,7 @@ from orbitmq.wire.requests import RequestCode
 
 BEHIND = (1 << 63) - 1  # RocketMQ's mark of a queue whose offset needs no correction
 PRODUCERS_A_TURN = 50  # groups, with some members each, written before other work gets its turn
+NO_VERSION = encode(DataVersion()).decode()
 QUEUES_A_TURN = 50  # entries per turn of the event loop: some four milliseconds
 
 
@@ -97,7 +98,9 @@ class GroupReports:
             else:
                 others.append(f"{dumps(key)}:{dumps(found)}")
         apart = f'"lmqOffsetTable":{{{",".join(light)}}},' if offsets.with_light_queues else ""
-        return command.response(ResponseCode.SUCCESS, body=f'{{{apart}"offsetTable":{{{",".join(others)}}}}}'.encode())
+        # Slaves of RocketMQ 5 fail without a version, which they only store.
+        body = f'{{"dataVersion":{NO_VERSION},{apart}"offsetTable":{{{",".join(others)}}}}}'
+        return command.response(ResponseCode.SUCCESS, body=body.encode())
 
     def all_delay_offsets(self, _connection: Connection, command: Command) -> Command:
         """How far the queue of each delay level has been delivered, and timer messages."""
