@@ -57,6 +57,18 @@ def test_a_line_says_what_it_wants_and_flags_the_rest() -> None:
     assert message_of_json({"topic": "T", "body": "x"})[0].topic == "T"
 
 
+def test_a_message_says_when_it_expires() -> None:
+    common = MessageDefaults("Orders", deliver_after_s=5, expires_after_s=60)
+    for made, after_ms in (
+        (draft(common, "x")[0], "60000"),
+        (draft_of_json(common, '{"body":"x"}')[0], "60000"),
+        (draft_of_json(common, '{"body":"x","expiresAfterSeconds":1.5}')[0], "1500"),
+    ):
+        assert made.properties["EXPIRES_AFTER_MS"] == after_ms
+    with pytest.raises(MessageIllegal, match="delay_level"):
+        draft(MessageDefaults("Orders", delay_level=3, expires_after_s=60), "x")
+
+
 @pytest.mark.parametrize(
     ("line", "what"),
     [
@@ -73,6 +85,7 @@ def test_a_line_says_what_it_wants_and_flags_the_rest() -> None:
         ('{"body":"x","flag":4294967296}', "flag must fit into 32 bits"),
         ('{"body":"\udce9"}', "no JSON"),
         ('{"body":"x","delayLevel":"soon"}', "must be numbers"),
+        ('{"body":"x","expiresAfterSeconds":"soon"}', "must be numbers"),
         ('{"body":"x","properties":{"":"x"}}', "must not be blank"),
     ],
 )

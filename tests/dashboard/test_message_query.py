@@ -78,6 +78,8 @@ def test_a_form_becomes_a_message() -> None:
     message, key = drafted(Fields(f"{fields}&ordering_key=o"))
     assert (message.topic, message.body, message.tags, message.keys, key) == ("T", b"a\nb", "t", "k1 k2", "o")
     assert (message.properties["city"], message.properties["x"], message.properties[DELAY]) == ("Rome", "1=2", "3")
+    assert drafted(Fields("topic=T&body=x&expires_after=60"))[0].properties["EXPIRES_AFTER_MS"] == "60000"
+    assert "EXPIRES_AFTER_MS" not in drafted(Fields("topic=T&body=x&expires_after=0"))[0].properties
     assert drafted(Fields("topic=T&form=hex&body=00ff"))[0].body == b"\x00\xff"
 
 
@@ -89,6 +91,7 @@ def test_a_form_becomes_a_message() -> None:
         ("topic=T&body=xyz&form=hex", "the body is no hex"),
         ("topic=T&body=x&form=json", "form is 'json'"),
         ("topic=T&body=x&delay_level=-1", "delay_level is '-1'"),
+        ("topic=T&body=x&delay_level=1&expires_after=9", "nor with delay_level"),
         ("topic=T&body=x&properties=city", "properties, line 1"),
         ("topic=T&body=x&properties=a%3Db%0AKEYS%3Dc", "properties, line 2: KEYS is reserved for the system"),
         ("topic=T&body=x&properties=a%3Db%02c", "contains a separator"),

@@ -126,6 +126,19 @@ def test_delayed_messages_go_alone() -> None:
     assert "DELAY" not in cut[0].body.decode(errors="replace")
 
 
+def test_a_time_of_expiry_replaces_that_of_a_message_that_was_read() -> None:
+    columns = {
+        "body": pa.array(["a", "b"]),
+        "properties": pa.array([[("EXPIRES_AT_MS", "1"), ("city", "Rome")], [("EXPIRES_AT_MS", "1")]], MAP),
+    }
+    times = pa.array([1_700_000_000_123_000, None], pa.timestamp("us", tz="Europe/Berlin"))
+    for more, expected in (({}, ["1", "1"]), ({"expiryTime": times}, ["1700000000123", None])):
+        (request,) = requests(encoded({**columns, **more}, idempotencyKeyIn="none"))
+        found = [decode_properties(text) for _, _, text in messages(request)]
+        assert [one.get("EXPIRES_AT_MS") for one in found] == expected
+        assert found[0]["city"] == "Rome"
+
+
 def test_a_born_time_is_kept_by_messages_that_go_alone() -> None:
     born = pa.array([1_700_000_000_123_000], pa.timestamp("us", tz="Europe/Berlin"))
     (request,) = requests(encoded({"body": pa.array(["a"]), "bornTimestamp": born}, sendMode="single"))
@@ -217,6 +230,7 @@ def test_keys_tell_what_a_row_is_from_the_best_that_is_known() -> None:
         {"flag": pa.array([1, 9])},
         {"delayLevel": pa.array([None, 3])},
         {"deliverTime": pa.array([None, 5])},
+        {"expiryTime": pa.array([None, 5])},
         {"shardingKey": pa.array(["s", "x"])},
     ],
 )
@@ -229,6 +243,7 @@ def test_another_message_in_the_same_place_has_another_key(changed: dict[str, pa
         "flag": pa.array([1, 2]),
         "delayLevel": pa.array([None, 2]),
         "deliverTime": pa.array([None, 4]),
+        "expiryTime": pa.array([None, 4]),
         "shardingKey": pa.array(["s", "t"]),
     }
     places = SinkColumns({name: place for place, name in enumerate(columns)})

@@ -31,6 +31,7 @@ class MessageDefaults:
     properties: Mapping[str, str] = field(default_factory=dict)
     delay_level: int = 0
     deliver_after_s: float | None = None
+    expires_after_s: float | None = None
     ordering_key: str | None = None
     queue: tuple[str, int] | None = None
 
@@ -50,7 +51,7 @@ def draft(common: MessageDefaults, body: str) -> tuple[Message, str | None]:
         raise ConfigurationError("give the topic")
     made = Message(
         common.topic, body.encode(errors=NO_TEXT), tags=common.tags, keys=common.keys, delay_level=common.delay_level,
-        deliver_after=common.deliver_after_s, properties=common.properties,
+        deliver_after=common.deliver_after_s, expires_after=common.expires_after_s, properties=common.properties,
     )  # fmt: skip
     return _checked(made, common.ordering_key)
 
@@ -78,6 +79,7 @@ def draft_of_json(common: MessageDefaults, line: str) -> tuple[Message, str | No
         "keys": list(common.keys) or None,
         "delayLevel": common.delay_level or None,
         "deliverAfterSeconds": common.deliver_after_s,
+        "expiresAfterSeconds": common.expires_after_s,
         "orderingKey": common.ordering_key,
     }
     said = {name: value for name, value in fields.items() if value not in (None, [])}

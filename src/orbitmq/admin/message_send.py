@@ -55,7 +55,8 @@ from orbitmq.wire.codes import ResponseCode
 
 PRODUCER_GROUP = "orbitmq-admin"
 SENDABLE = (
-    "topic", "body", "tags", "keys", "properties", "delayLevel", "deliverAfterSeconds", "orderingKey", "flag",
+    "topic", "body", "tags", "keys", "properties", "delayLevel", "deliverAfterSeconds", "expiresAfterSeconds",
+    "orderingKey", "flag",
 )  # fmt: skip
 """The fields of a JSON line that are used; other fields of a shown message are ignored."""
 BROKERS_OWN = RESERVED | {
@@ -170,7 +171,8 @@ def message_of_json(fields: Mapping[str, Any], topic: str | None = None) -> tupl
     if not isinstance(name, str):
         raise MessageIllegal("the line has no topic, and there is no default")
     own = {str(key): str(value) for key, value in (properties or {}).items() if key not in BROKERS_OWN}
-    ordering_key, tags, seconds = fields.get("orderingKey"), fields.get("tags"), fields.get("deliverAfterSeconds")
+    ordering_key, tags = fields.get("orderingKey"), fields.get("tags")
+    deliver_after, expires_after = fields.get("deliverAfterSeconds"), fields.get("expiresAfterSeconds")
     try:
         made = Message(
             name,
@@ -179,11 +181,13 @@ def message_of_json(fields: Mapping[str, Any], topic: str | None = None) -> tupl
             keys=keys if isinstance(keys, str) else list(map(str, keys or ())),
             flag=int(fields.get("flag") or 0),
             delay_level=int(fields.get("delayLevel") or 0),
-            deliver_after=None if seconds is None else float(seconds),
+            deliver_after=None if deliver_after is None else float(deliver_after),
+            expires_after=None if expires_after is None else float(expires_after),
             properties=own,
         )
     except (TypeError, ValueError) as error:
-        raise MessageIllegal(f"flag, delayLevel and deliverAfterSeconds must be numbers: {error}") from error
+        numbers = "flag, delayLevel, deliverAfterSeconds and expiresAfterSeconds"
+        raise MessageIllegal(f"{numbers} must be numbers: {error}") from error
     if not INT_MIN <= made.flag <= INT_MAX:
         raise MessageIllegal(f"flag must fit into 32 bits: {made.flag}")
     return made, None if ordering_key is None else str(ordering_key)

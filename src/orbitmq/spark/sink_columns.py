@@ -64,6 +64,10 @@ SINK_COLUMNS: dict[str, SinkColumn] = {
         (TimestampType, *NUMBER),
         "Delivery time, a timestamp or ms since 1970, for brokers of RocketMQ 5. Others deliver at once.",
     ),
+    "expiryTime": SinkColumn(
+        (TimestampType, *NUMBER),
+        "When consumers of orbitmq skip the message, a timestamp or ms since 1970; the property EXPIRES_AT_MS.",
+    ),
     "shardingKey": SinkColumn(
         TEXT, "With queueSelector=keyHash: rows with equal values go to one queue, in their order."
     ),

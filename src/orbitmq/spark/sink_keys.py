@@ -163,7 +163,7 @@ def _checksums(batch: pa.RecordBatch, columns: SinkColumns) -> list[int]:
     sums = [crc32(text) for piece in pieces for text in piece]
     others = [columns.keys(batch), columns.text(batch, "tags"), _pairs(batch, columns)]
     others.append(columns.text(batch, "shardingKey"))
-    others += [_text_of(columns.numbers(batch, name)) for name in ("flag", "delayLevel", "deliverTime")]
+    others += [_text_of(columns.numbers(batch, name)) for name in ("flag", "delayLevel", "deliverTime", "expiryTime")]
     others = [part for part in others if part is not None]
     if not others:
         return sums

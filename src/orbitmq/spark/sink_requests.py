@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from orbitmq.message.batch import ITEM_OVERHEAD
 from orbitmq.message.properties import (
     DELAY,
+    EXPIRES_AT_MS,
     KEYS,
     NAME_END,
     ORIGIN_MESSAGE_ID,
@@ -107,6 +108,7 @@ class EncodedRows:
         self._bodies = columns.body(batch)
         self._delays = columns.numbers(batch, "delayLevel")
         self._deliver_at = columns.numbers(batch, "deliverTime")
+        self._expires_at = columns.numbers(batch, "expiryTime")
         self._mark = mark
         self._texts = self._properties(batch, new_id)
         self._body_sizes = _int32(pc.binary_length(self._bodies))
@@ -174,6 +176,8 @@ class EncodedRows:
         if self._deliver_at is not None:
             yield TIMER_DELIVER, self._deliver_at.cast(pa.string())
             yield START_DELIVER_TIME, self._deliver_at.cast(pa.string())
+        if self._expires_at is not None:
+            yield EXPIRES_AT_MS, self._expires_at.cast(pa.string())
 
     def _keys_with(self, keys: pa.StringArray | None, user: pa.StringArray | None) -> pa.StringArray:
         """KEYS of the row, followed by the idempotency key and the mark."""
@@ -239,7 +243,8 @@ def _user_properties(batch: pa.RecordBatch, columns: SinkColumns, kept_names: se
     if found is None:
         return None
     counts, names, values = found
-    left_out = pa.array(sorted((RESERVED | OWN) - kept_names), pa.string())
+    of_columns = {EXPIRES_AT_MS} if "expiryTime" in columns else set()
+    left_out = pa.array(sorted((RESERVED | OWN | of_columns) - kept_names), pa.string())
     wanted = pc.and_(pc.greater(pc.binary_length(names), 0), pc.greater(pc.binary_length(values), 0))
     wanted = pc.fill_null(pc.and_not(wanted, pc.is_in(names, left_out)), False)
     row_of_pair = np.repeat(np.arange(batch.num_rows), counts.to_numpy(False))[wanted.to_numpy(False)]

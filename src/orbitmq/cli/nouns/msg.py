@@ -332,6 +332,10 @@ async def send(
         float | None,
         typer.Option("--deliver-after", min=0, metavar="SECONDS", help="Deliver then, at brokers of orbitmq and 5.x."),
     ] = None,
+    expires_after: Annotated[
+        float | None,
+        typer.Option("--expires-after", min=0, metavar="SECONDS", help="Consumers of orbitmq skip it then."),
+    ] = None,
     ordering_key: Annotated[
         str | None, typer.Option("--ordering-key", metavar="KEY", help="Messages with the same key keep their order.")
     ] = None,
@@ -341,11 +345,11 @@ async def send(
     """Send messages: from arguments, or line by line from standard input.
 
     A JSON line is an object with body (a text, or form and content), and optionally tags, keys, properties,
-    delayLevel, deliverAfterSeconds, orderingKey, topic. The topic must exist.
+    delayLevel, deliverAfterSeconds, expiresAfterSeconds, orderingKey, topic. The topic must exist.
 
     \b
     Examples:
-      orbitmq msg send Orders 'hello' --tags red --key order-4711
+      orbitmq msg send Orders 'hello' --tags red --key order-4711 --expires-after 3600
       orbitmq msg tail Orders --from begin -e -o jsonl | orbitmq msg send Copy --jsonl
     """
     import io
@@ -363,6 +367,7 @@ async def send(
         _pairs(properties or ()),
         delay_level,
         deliver_after,
+        expires_after,
         ordering_key,
         message_input.queue_of(broker, queue),
     )

@@ -23,7 +23,7 @@ FORM_BYTES_MAX = 4 << 20  # size of such a body, URL-encoded, and the properties
 PROPERTIES_CHARS_MAX = 64 << 10
 FORMS = ("text", "hex", "base64")
 DELAY_LEVEL_MAX = 1024  # brokers have 18 by default
-DELIVER_AFTER_MAX_S = 999_999_999  # 31 years; the broker has a limit of its own
+AFTER_MAX_S = 999_999_999  # 31 years; for the delivery, the broker has a limit of its own
 
 
 @shows("send", "send.html", Role.OPERATOR)
@@ -31,7 +31,8 @@ async def form(request: DashboardRequest) -> PageContent:
     names = await topic_names(request)
     values: dict[str, Any] = {
         "topic": request.query.text("topic", at_most=255), "tags": "", "keys": "", "properties": "", "body": "",
-        "form": "text", "delay_level": 0, "deliver_after": 0, "like": None, "too_large": False, "left_out": [],
+        "form": "text", "delay_level": 0, "deliver_after": 0, "expires_after": 0, "like": None,
+        "too_large": False, "left_out": [],
     }  # fmt: skip
     if like := request.query.text("like"):
         values |= await asyncio.to_thread(_like, await one_message(request.session, like))
@@ -78,7 +79,8 @@ def drafted(form: Fields) -> tuple[Message, str | None]:
         "keys": form.text("keys").split() or None,
         "properties": properties_of(form.raw("properties", at_most=PROPERTIES_CHARS_MAX)),
         "delayLevel": form.number("delay_level", 0, high=DELAY_LEVEL_MAX),
-        "deliverAfterSeconds": form.number("deliver_after", 0, high=DELIVER_AFTER_MAX_S) or None,
+        "deliverAfterSeconds": form.number("deliver_after", 0, high=AFTER_MAX_S) or None,
+        "expiresAfterSeconds": form.number("expires_after", 0, high=AFTER_MAX_S) or None,
         "orderingKey": form.text("ordering_key") or None,
         "body": {
             "form": form.choice("form", FORMS, "text"),
