@@ -16,6 +16,7 @@ from orbitmq.broker.topics import Topics
 from orbitmq.errors import BodyError, OrbitMQError, RequestRejected
 from orbitmq.message.config import MULTI_TAG, SINGLE_TAG, SubscriptionGroup, TopicConfig
 from orbitmq.message.javajson import loads
+from orbitmq.message.pop import pop_retry_topic
 from orbitmq.message.topic_types import (
     MESSAGE_TYPE,
     Changes,
@@ -120,17 +121,23 @@ class Administration:
         self._topics.put(replace(config, attributes=attributes))
 
     async def delete_topic(self, _connection: Connection, command: Command) -> Command:
+        """With the retry topics of its groups' POP consumption, as RocketMQ 5 does."""
         name = command.header(DeleteTopicHeader).topic
         _refuse_illegal(check_topic, name)
         self._refuse_protected(name)
+        retries = [pop_retry_topic(name, group) for group in self._offsets.groups_of(name)]
+        for one in (name, *(retry for retry in retries if retry in self._topics.table)):
+            await self._delete_topic(one)
+        await self._topics.file.flush()
+        return command.response(ResponseCode.SUCCESS)
+
+    async def _delete_topic(self, name: str) -> None:
         self._topics.delete(name)
         for _ in self._store.remove_topic(name):
             await asyncio.sleep(0)  # each takes a millisecond, and a topic may have thousands
         self._offsets.forget_topic(name)
         self._forget_topic(name)
         self._statistics.forget_topic(name)
-        await self._topics.file.flush()
-        return command.response(ResponseCode.SUCCESS)
 
     def _refuse_protected(self, name: str) -> None:
         if self._topics.is_protected(name):

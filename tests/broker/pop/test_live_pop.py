@@ -376,6 +376,24 @@ async def test_names_that_leave_no_room_for_a_retry_topic_are_refused(tmp_path: 
         assert (await pop(client, order=True, attempt_id="x" * 300))[0].code == 29
 
 
+async def test_a_topic_is_deleted_with_its_retries(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with running(made_broker(tmp_path, clock)) as broker, client_of(broker) as client:
+        await filled(client, 2)
+        await pop(client, 2, invisible_time=1000)
+        retry = f"%RETRY%{GROUP}_{TOPIC}"
+        clock.advance(1000)
+        await until(lambda: broker.store.max_offset(retry, 0) == 2, "the retries")
+        await pop(client, 1)
+        assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicHeader(TOPIC))).code == 0
+        assert retry not in broker.topics.table
+        assert broker.store.max_offset(retry, 0) == 0
+        assert broker.offsets.query(GROUP, retry, 0) is None
+        assert not len(broker.journal.in_flight)
+        await filled(client, 1)
+        assert bodies((await pop(client))[1]) == [b"0"]
+
+
 async def test_a_topic_that_is_made_anew_has_nothing_in_flight(tmp_path: Path) -> None:
     first = made_broker(tmp_path)
     await first.start()
