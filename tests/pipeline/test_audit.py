@@ -13,11 +13,19 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageExt
+from orbitmq.client import (
+    ConcurrentContext,
+    ConsumeConcurrentlyStatus,
+    ConsumeFromWhere,
+    Message,
+    MessageExt,
+    SimpleConsumer,
+)
 from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.message.model import MessageQueue
-from orbitmq.message.topics import HALF_TOPIC, SCHEDULE_TOPIC, TRACE_TOPIC, TRANSACTION_GROUP
+from orbitmq.message.topics import HALF_TOPIC, REVIVE_PREFIX, SCHEDULE_TOPIC, TRACE_TOPIC, TRANSACTION_GROUP
 from orbitmq.pipeline.audit import job
+from orbitmq.pipeline.audit.in_flight import MARK
 from orbitmq.spark.cluster_client import ClusterClient, Retries
 from orbitmq.spark.group_offsets import OffsetReporter, stored_offsets
 from tests.spark import sinks
@@ -28,6 +36,7 @@ from tests.support.process import wait_until
 from tests.support.transactions import COMMIT, RawProducer
 
 TOPIC, SHOP, BILLING, LAZY = "audited", "audited-shop", "audited-billing", "audited-lazy"
+POPPING = "audited-popping"
 COUNT = 40
 HOURS_LATER = 3
 LEVEL_2H = 18
@@ -151,6 +160,30 @@ def test_a_cluster_is_looked_through(
     assert summary["missing"] == {}
     assert {finding["kind"] for finding in summary["findings"]} == {"keys", "half", "delayed"}
     assert len(outcome.failed) == 2
+
+
+async def receive(system: System) -> set[tuple[int, int]]:
+    async with SimpleConsumer(POPPING, system.namesrv_address) as consumer:
+        consumer.subscribe(TOPIC)
+        found = await consumer.receive(2, invisible=600.0, timeout=20)
+        await consumer.ack(found[0])
+        return {(one.queue_id, one.queue_offset) for one in found[1:]}
+
+
+def are_marked(system: System) -> bool:
+    """Whether the broker has marked its records."""
+    records = sinks.stored(system.namesrv_address, f"{REVIVE_PREFIX}DefaultCluster").values()
+    return any(record.tags == MARK for queue in records for record in queue)
+
+
+def test_messages_in_flight_are_found(spark: SparkSession, busy: System, tmp_path: Path) -> None:
+    expected = set()
+    if has_timers(busy):
+        expected = asyncio.run(receive(busy))
+        wait_until(lambda: are_marked(busy), 40, "the broker to mark its records")
+    run_job(job.JOB, spark, nameServer=busy.namesrv_address, checks="in-flight", out=tmp_path)
+    rows = [row for row in table(tmp_path, "in_flight") if row["group"] == POPPING]
+    assert {(row["queueId"], row["queueOffset"]) for row in rows} == expected
 
 
 def stored_in(system: System, topic: str, queue_id: int) -> int:

@@ -19,7 +19,14 @@ from orbitmq.lake.formats import DELTA, open_lake
 from orbitmq.lake.message_files import LakeWriter
 from orbitmq.lake.storage import StorageLocation
 from orbitmq.message.properties import encode_properties
-from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, TRACE_TOPIC
+from orbitmq.message.topics import (
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    REVIVE_PREFIX,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    TRACE_TOPIC,
+)
 from orbitmq.message.unit import body_crc
 from orbitmq.pipeline.audit import job
 from orbitmq.pipeline.audit.options import AuditJob
@@ -139,6 +146,31 @@ def plant_timers(plant: Plant) -> None:
     plant.config("timerProgress.json", progress)
 
 
+def plant_records(plant: Plant) -> None:
+    """Acknowledged, hidden for longer, of a deleted topic, written twice; and what is in flight."""
+
+    def record(tag: str, body: dict[str, object]) -> None:
+        plant.put(f"{REVIVE_PREFIX}c", 0, json.dumps(body).encode(), TAGS=tag)
+
+    def checkpoint(start: int, topic: str = "orders", **more: object) -> dict[str, object]:
+        own = {"t": topic, "c": "poppers", "q": 0, "so": start, "pt": 1000 + start, "bn": "broker-a"}
+        return {**own, "it": 60_000, "n": 3, "d": [0, 1, 3], **more}
+
+    def ack(start: int, *offsets: int) -> dict[str, object]:
+        return {**checkpoint(start), "ao": offsets[0], "aol": list(offsets)}
+
+    record("orbitmq-mark", {"first": 0})
+    record("ck", checkpoint(0, "deleted"))
+    record("orbitmq-forget", {"t": "deleted"})
+    record("ck", checkpoint(10))
+    record("ack", {**ack(10, 10), "aol": []})
+    record("ck", checkpoint(10, bm=1, rp="1"))
+    record("ck", checkpoint(11, d=[0], pt=5000, it=90_000, ps=10, pp=1010))
+    record("ck", checkpoint(20))
+    record("bAck", ack(20, 20, 21, 23))
+    record("ck", checkpoint(0, "deleted", d=[7]))
+
+
 @pytest.fixture(scope="module")
 def plant(tmp_path_factory: pytest.TempPathFactory) -> Plant:
     plant = Plant(tmp_path_factory.mktemp("audited") / "broker-a")
@@ -155,6 +187,7 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Plant:
     plant.put(OP_HALF_TOPIC, 0, b"1,17", TAGS="d")
 
     plant_timers(plant)
+    plant_records(plant)
     plant.until(1000)
     for number in range(30):
         plant.put("orders", 0, KEYS=f"hot k{number}" if number < 20 else f"k{number}")
@@ -259,6 +292,16 @@ def test_half_and_delayed_messages_are_overdue_when_their_time_has_passed(
     figures = audited[1]["figures"]
     assert figures["half"] == {"undecided": 3, "overdue half messages": 2}
     assert figures["delayed"] == {"waiting": 7, "overdue delayed messages": 5}
+
+
+def test_messages_in_flight_are_told(audited: tuple[JobResult, dict[str, Any], Path]) -> None:
+    names = "group", "topic", "brokerName", "queueId", "queueOffset", "delivered", "due"
+    assert chosen(table(audited[2], "in_flight"), *names) == {
+        ("poppers", "orders", "broker-a", 0, 13, 1010, 61_010),
+        ("poppers", "orders", "broker-a", 0, 11, 5000, 95_000),
+        ("poppers", "deleted", "broker-a", 0, 7, 1000, 61_000),
+    }
+    assert audited[1]["figures"]["in-flight"] == {"in flight": 3}
 
 
 def test_latencies_are_those_of_the_traces(audited: tuple[JobResult, dict[str, Any], Path]) -> None:

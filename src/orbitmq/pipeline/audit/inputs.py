@@ -19,6 +19,7 @@ from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import (
     HALF_TOPIC,
     OP_HALF_TOPIC,
+    REVIVE_PREFIX,
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
     TOOLS_CONSUMER_GROUP,
@@ -60,6 +61,7 @@ _EVERYTHING = StructType([*MESSAGES.fields, StructField(STORED_SIZE, IntegerType
 WAITING_COLUMNS = ("brokerName", "queueId", "queueOffset", "msgId", "properties", "bornTimestamp", "storeTimestamp")
 TIMER_COLUMNS = (*WAITING_COLUMNS, "physOffset")
 OP_COLUMNS = ("brokerName", "queueId", "queueOffset", "body")
+RECORD_COLUMNS = ("brokerName", "queueOffset", "tags", "body")
 T = TypeVar("T")
 
 
@@ -95,6 +97,10 @@ class AuditInput(Protocol):
 
     def delayed(self) -> DataFrame:
         """Delayed messages that are not delivered, with `due` and `level`; timer messages among them, without one."""
+        ...
+
+    def in_flight(self) -> DataFrame:
+        """The records of POP consumption."""
         ...
 
 
@@ -230,6 +236,11 @@ class ClusterInput:
         return waiting.unionByName(
             waiting_timers(self._read(queues_of_timers, TIMER_COLUMNS, failOnDataLoss="false"), timers)
         )
+
+    def in_flight(self) -> DataFrame:
+        topics = [topic for topic in self._cluster.topics() if topic.startswith(REVIVE_PREFIX)]
+        queues = {queue: place for topic in topics for queue, place in self._queues_of(topic).items()}
+        return self._read(self._bounds_of(queues), RECORD_COLUMNS, failOnDataLoss="false")
 
     def _levels(self, name: str, place: BrokerAddresses) -> Sequence[int]:
         settings = decode_settings(self._request(name, place, RequestCode.GET_BROKER_CONFIG))
@@ -383,6 +394,11 @@ class StoreInput:
         waiting = frame.join(due, ["brokerName", "queueId", "queueOffset"]).select(*WAITING_COLUMNS, "due", _level())
         return waiting.unionByName(waiting_timers(self._read([*TIMER_COLUMNS], topics=TIMER_TOPIC), timers))
 
+    def in_flight(self) -> DataFrame:
+        queues = [queue for store in self._stores.values() for queue in store.queues()]
+        topics = sorted({topic for topic, _ in queues if topic.startswith(REVIVE_PREFIX)})
+        return self._read(RECORD_COLUMNS, topics=",".join(topics) or f"{REVIVE_PREFIX}none")
+
     def _behind(self, frame: DataFrame, done: Mapping[str, Mapping[int, int]]) -> DataFrame:
         """Messages at or after the offsets that are done."""
         rows = [(broker, queue, offset) for broker, offsets in done.items() for queue, offset in offsets.items()]
@@ -450,6 +466,9 @@ class LakeInput:
         raise _not_in_a_lake()
 
     def delayed(self) -> DataFrame:
+        raise _not_in_a_lake()
+
+    def in_flight(self) -> DataFrame:
         raise _not_in_a_lake()
 
     def _read(self, names: Collection[str], topics: str) -> DataFrame:

@@ -15,6 +15,7 @@ from orbitmq.lake.storage import StorageLocation
 from orbitmq.pipeline.audit import messages
 from orbitmq.pipeline.audit.backlog import backlog
 from orbitmq.pipeline.audit.facts import within
+from orbitmq.pipeline.audit.in_flight import in_flight_messages
 from orbitmq.pipeline.audit.inputs import AuditInput, input_of
 from orbitmq.pipeline.audit.options import (
     BACKLOG,
@@ -23,6 +24,7 @@ from orbitmq.pipeline.audit.options import (
     DUPLICATES,
     GAPS,
     HALF,
+    IN_FLIGHT,
     KEYS,
     LATENCY,
     OF_MESSAGES,
@@ -47,6 +49,7 @@ FAILED_MAX = 20  # findings printed at the end; the report has all
 TITLES = {
     BACKLOG: "Backlog", DUPLICATES: "Duplicates", GAPS: "Gaps", DAMAGE: "Damage", KEYS: "Hot keys",
     LATENCY: "Latency", HALF: "Half messages", DELAYED: "Delayed messages",
+    IN_FLIGHT: "Messages in flight",
 }  # fmt: skip
 
 
@@ -153,6 +156,7 @@ class Audit:
             LATENCY: lambda: latency(source.traces(), options, tables),
             HALF: lambda: half_messages(*source.half(), options, tables, self.now_ms),
             DELAYED: lambda: delayed_messages(source.delayed(), options, tables, self.now_ms),
+            IN_FLIGHT: lambda: in_flight_messages(source.in_flight(), tables),
         }
 
 
@@ -226,9 +230,9 @@ def _write(place: StorageLocation, name: str, text: str) -> None:
 JOB = Job(
     "audit",
     "It reports the lag of groups in messages, bytes and seconds, latencies by message traces, duplicate, missing and\n"
-    "damaged messages, hot keys and skewed queues, and overdue half and delayed messages. Each message is read once,\n"
-    "and nothing is changed. It writes report.html, a single file, summary.json, and the tables as Parquet. Findings\n"
-    "of the kinds in --fail-on make the exit code 1.",
+    "damaged messages, hot keys and skewed queues, overdue half and delayed messages, and messages in flight. Each\n"
+    "message is read once, and nothing is changed. It writes report.html, a single file, summary.json, and the tables\n"
+    "as Parquet. Findings of the kinds in --fail-on make the exit code 1.",
     AuditJob,
     run,
     (

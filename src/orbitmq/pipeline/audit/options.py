@@ -12,8 +12,8 @@ from orbitmq.pipeline.shared_options import ExpectedBrokers
 from orbitmq.runtime.options import option
 from orbitmq.spark.cluster_options import ClusterOptions, parts
 
-BACKLOG, DUPLICATES, GAPS, DAMAGE, KEYS, LATENCY, HALF, DELAYED = CHECKS = (
-    "backlog", "duplicates", "gaps", "damage", "keys", "latency", "half", "delayed",
+BACKLOG, DUPLICATES, GAPS, DAMAGE, KEYS, LATENCY, HALF, DELAYED, IN_FLIGHT = CHECKS = (
+    "backlog", "duplicates", "gaps", "damage", "keys", "latency", "half", "delayed", "in-flight",
 )  # fmt: skip
 OF_MESSAGES = frozenset((DUPLICATES, GAPS, DAMAGE, KEYS))  # checks that read every message of the range
 OF_A_LAKE = frozenset((*OF_MESSAGES, LATENCY))  # a lake has neither group offsets nor pending messages
