@@ -20,7 +20,7 @@ from orbitmq.broker.transactions.half import COPY_GROWTH, QUEUE_ID, Half, commit
 from orbitmq.broker.transactions.ledger import WINDOW_MAX, Ledger, State
 from orbitmq.errors import RequestRejected
 from orbitmq.message.flags import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
-from orbitmq.message.properties import UNIQ_KEY, decode_properties
+from orbitmq.message.properties import UNIQ_KEY, EncodedProperties
 from orbitmq.message.topics import HALF_TOPIC, OP_HALF_TOPIC
 from orbitmq.net.routing import Answer, Router
 from orbitmq.runtime.clock import Clock
@@ -83,7 +83,7 @@ class Deciding:
             # The queue was removed, as queues are of which no message is left, and begins anew.
             self._ledger.begin(result.queue_offset, self._store.max_offset(OP_HALF_TOPIC, QUEUE_ID))
         if result.status is PutStatus.PUT_OK:
-            result.transaction_id = decode_properties(text).get(UNIQ_KEY, "")
+            result.transaction_id = EncodedProperties(record.properties).get(UNIQ_KEY) or ""
         return result
 
     def end(self, _connection: object, command: Command) -> Answer | Awaitable[Answer]:
