@@ -484,6 +484,27 @@ def test_the_same_at_leisure_is_allowed(flood: Callable[[int], bytes]) -> None:
     assert connection.failure is None
 
 
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_ping_at_each_response_measures_the_bandwidth(is_whole: bool) -> None:
+    """As gRPC's clients do; a second one before the next response is without use."""
+    connection = opened()
+    ping = frame(frames.PING, 0, b"12345678")
+    for turn in range(5000):
+        [event] = fed(connection, headers(2 * turn + 1, flags=frames.END_HEADERS | frames.END_STREAM))
+        if is_whole:
+            connection.respond(event.stream, b"\x88", b"x", b"\x88")
+        else:
+            connection.send_headers(event.stream, b"\x88", is_last=False)
+            connection.send_data(event.stream, b"x")
+            connection.send_last_headers(event.stream, b"\x88")
+        fed(connection, ping)
+        assert connection.failure is None, turn
+        connection.take()
+    for _ in range(5000):
+        fed(connection, ping)
+    assert connection.failure is not None
+
+
 def test_windows_made_larger_byte_by_byte_are_a_flood() -> None:
     connection = opened()
     [event] = fed(connection, headers(1))

@@ -60,8 +60,7 @@ SEND_TURN: Final = 64 << 10  # bytes of one stream after which another one that 
 SMALL_UPDATE: Final = 64  # bytes: smaller updates, which cut what waits into as many frames, are without use
 RESET_IDS_MAX: Final = 2 * STREAMS_MAX  # streams that were reset and of which frames may still be under way
 
-# (burst, per second). Clients that end cancel all their calls at once. gRPC's clients send some pings a second while
-# they measure the bandwidth.
+# (burst, per second). Clients that end cancel all their calls at once.
 RESETS_ALLOWED: Final = (2 * STREAMS_MAX, 100)
 IDLE_FRAMES_ALLOWED: Final = (2048, 200)
 
@@ -128,6 +127,7 @@ class Http2Connection:
         ] = {}  # streams that wait only for the window of the connection; the next one first
         self._resets = Allowance(*RESETS_ALLOWED)
         self._idle_frames = Allowance(*IDLE_FRAMES_ALLOWED)
+        self._has_sent = False  # data, since the last ping
         self._now = 0.0
         self._events: list[Event] = []
         self.streams: dict[int, Stream] = {}
@@ -399,7 +399,10 @@ class Http2Connection:
             self._events.append(Event(RESET, stream, NO_DATA, True))
 
     def _take_rare(self, kind: int, flags: int, number: int, payload: bytes) -> None:
-        self._spend_idle_frame(f"frames of type {kind}")
+        if kind == PING and self._has_sent:
+            self._has_sent = False  # gRPC's clients measure the bandwidth by a ping at what comes while none is under way
+        else:
+            self._spend_idle_frame(f"frames of type {kind}")
         if kind == SETTINGS:
             self._take_settings(flags, number, payload)
         elif kind == PING:
@@ -499,6 +502,7 @@ class Http2Connection:
             self.send_last_headers(stream, last_headers)
             return
         self._send_window -= size
+        self._has_sent = True
         number = stream.number
         self._out += (
             frame_head(HEADERS, END_HEADERS, number, len(headers)),
@@ -601,6 +605,7 @@ class Http2Connection:
     def _send_some(self, stream: Stream) -> None:
         """Data frames of one stream, of SEND_TURN bytes at most."""
         turn = min(SEND_TURN, self._send_window, stream.send_window, stream.unsent_size)
+        self._has_sent = True
         stream.send_window -= turn
         self._send_window -= turn
         self.unsent_size -= turn
