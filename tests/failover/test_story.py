@@ -1,0 +1,36 @@
+"""Stories of replicas with faults, each from a seed.
+
+`ORBITMQ_STORIES=1000000` tells more of them: an hour and a half.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.failover.world import Broken, World
+
+SEEDS = int(os.environ.get("ORBITMQ_STORIES", "10000"))
+PARTS = 10
+
+
+def story(seed: int) -> World:
+    world = World(seed, replicas=2 + seed % 2, min_in_sync=1 + (seed // 2) % 2)
+    try:
+        world.story()
+    except Broken as error:
+        raise Broken(f"seed {seed}: {error}") from error
+    return world
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_promises_hold_whatever_goes_wrong(part: int) -> None:
+    steps = elections = acknowledged = 0
+    for seed in range(part, SEEDS, PARTS):
+        world = story(seed)
+        steps += world.steps
+        elections += world.checker.elections
+        acknowledged += len(world.checker.acknowledged_ids)
+    print(f"seeds {SEEDS // PARTS}, steps {steps}, elections {elections}, acknowledged {acknowledged}")
+    assert steps >= 100 * len(range(part, SEEDS, PARTS))
