@@ -137,8 +137,8 @@ java: installed tools
 clients: java services
 	$(BIN)/python -m tests.support.grpc_clients
 
-# Needed by tests: PostgreSQL for idempotent consumption, promtool for alert rules, Chromium for the web page, shells for
-# completion, and Node.js for a client of RocketMQ 5; installed from Debian's packages if missing.
+# Needed by tests: PostgreSQL for idempotent consumption, etcd for elections, promtool for alert rules, Chromium for the
+# web page, shells for completion, and Node.js for a client of RocketMQ 5; installed from Debian's packages if missing.
 services:
 	@test -x /usr/bin/chromium || \
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium \
@@ -148,6 +148,9 @@ services:
 		prometheus >/dev/null)
 	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || \
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null)
+	@command -v etcd >/dev/null || \
+		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends \
+		etcd-server >/dev/null)
 	@command -v zsh >/dev/null && command -v fish >/dev/null || \
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends zsh fish \
 		>/dev/null)

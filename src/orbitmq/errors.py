@@ -34,6 +34,7 @@ responds when the error ends a request.
     |   +-- StoreDamaged            files that recovery must not repair on its own
     |   +-- StorePoisoned           a flush failed; nothing is accepted until restart
     |   +-- StoreStuck              the disk does not respond, so the store cannot be closed
+    +-- AgreementError              the store where replicas agree on their master does not respond, or refuses
     +-- RequestRejected             a handler refuses a request: response code and remark
     +-- StatusError                 a request of a RocketMQ 5 client is refused: status code and text
     +-- SourceError                 a Spark read or write that fails; its text begins with an `ORBITMQ_` name
@@ -241,6 +242,10 @@ class StoreStuck(StoreError):
 
 class LogsDiffer(StoreError):
     """A slave's log is not a prefix of its master's; only the operator may decide to delete any of it."""
+
+
+class AgreementError(OrbitMQError):
+    """What was asked for may have happened, or may happen yet."""
 
 
 class RequestRejected(OrbitMQError):
