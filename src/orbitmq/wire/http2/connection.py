@@ -399,8 +399,8 @@ class Http2Connection:
             self._events.append(Event(RESET, stream, NO_DATA, True))
 
     def _take_rare(self, kind: int, flags: int, number: int, payload: bytes) -> None:
-        if kind == PING and self._has_sent:
-            self._has_sent = False  # gRPC's clients measure the bandwidth by a ping at what comes while none is under way
+        if kind == PING and self._has_sent:  # so gRPC's clients measure the bandwidth: when data comes, one at a time
+            self._has_sent = False
         else:
             self._spend_idle_frame(f"frames of type {kind}")
         if kind == SETTINGS:
