@@ -9,9 +9,11 @@ import pytest
 
 from orbitmq.broker import held_pulls
 from orbitmq.broker.held_pulls import (
+    COUNTED_SECONDS,
     GATHER_SECONDS_MAX,
     GATHER_TIMES,
     LOOKED_AT_MAX,
+    PULL_SECONDS,
     WIDE_FROM,
     WIDE_SECONDS,
     HeldPull,
@@ -123,7 +125,7 @@ def test_what_arrives_in_one_turn_is_answered_together() -> None:
     assert bench.turns == []
 
 
-@pytest.mark.parametrize("pull_seconds", [10e-6, 40e-6])
+@pytest.mark.parametrize("pull_seconds", [1e-6, 40e-6])
 def test_arrivals_are_gathered_for_a_few_times_as_long_as_the_last_pulls_took(pull_seconds: float) -> None:
     bench = Bench(10_000)
     bench.pull_seconds = pull_seconds
@@ -136,14 +138,14 @@ def test_arrivals_are_gathered_for_a_few_times_as_long_as_the_last_pulls_took(pu
         bench.held.arrived("Orders", 0, offset, [RED])
     assert bench.turns == []
     ((delay, wake),) = bench.timers
-    assert delay == pytest.approx(GATHER_TIMES * 100 * pull_seconds)
+    assert delay == pytest.approx(GATHER_TIMES * 100 * max(pull_seconds, PULL_SECONDS))
     bench.now += delay
     bench.ran.clear()
     wake()
     assert bench.ran[-3:] == late
 
 
-def test_arrivals_are_not_gathered_for_longer_than_a_limit_or_while_nothing_was_slow() -> None:
+def test_arrivals_are_gathered_up_to_a_limit_and_not_at_all_once_it_is_quiet() -> None:
     bench = Bench(10_000)
     bench.pull_seconds = 0.01
     for number in range(150):
@@ -155,8 +157,26 @@ def test_arrivals_are_not_gathered_for_longer_than_a_limit_or_while_nothing_was_
     bench.now += GATHER_SECONDS_MAX
     bench.pull_seconds = 0.0
     bench.timers.pop()[1]()
+    bench.now += GATHER_TIMES * 50 * PULL_SECONDS
     bench.held.arrived("Orders", 0, 3, [RED])
     assert (len(bench.turn()), bench.timers) == (50, [])
+
+
+def test_many_groups_are_known_by_their_pulls_also_when_no_arrival_wakes_them() -> None:
+    bench = Bench()
+    for second in range(4):
+        for _ in range(10):
+            bench.held.arrived("Orders", 0, 1, [RED])
+            bench.held.arrived("Few", 0, 1, [RED])
+            bench.held.note_reads("Orders", WIDE_FROM)
+            bench.held.note_reads("Few", WIDE_FROM - 1)
+            bench.held.note_reads("Old", WIDE_FROM)
+            bench.now += COUNTED_SECONDS / 10
+        assert bench.held.gathers("Orders") is (second > 0)
+        assert not bench.held.gathers("Few")
+        assert not bench.held.gathers("Old"), "they read what has been there for long"
+    bench.now += WIDE_SECONDS
+    assert not bench.held.gathers("Orders")
 
 
 def test_a_pull_of_a_topic_that_many_groups_read_waits_for_what_is_gathered() -> None:

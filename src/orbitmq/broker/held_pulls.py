@@ -1,10 +1,10 @@
 """Long polling: pulls that found nothing wait here until a message they match arrives or their time is up.
 
 Arrivals of one turn of the event loop are handled together, so that a waiting consumer gets all of them in one
-response. When an arrival wakes many pulls, what arrives in a few times the time that these took is handled together,
-too, and pulls of these queues that come meanwhile wait for it: fifty groups that pull each message by itself would
-leave no time for sends. Waking ten thousand consumers for one message and checking fifty thousand queues are both done
-in turns. The caller passes the time and the function that runs a pull again.
+response. When many pulls read each message of a topic, what arrives in a few times the time that these took is handled
+together, too, and pulls of these queues that come meanwhile wait for it: fifty groups that pull each message by itself
+would leave no time for sends. Waking ten thousand consumers for one message and checking fifty thousand queues are both
+done in turns. The caller passes the time and the function that runs a pull again.
 """
 
 from __future__ import annotations
@@ -33,10 +33,13 @@ TURN_QUEUES = 500  # looked over before other work gets its turn: some 2 ms
 GATHER_TIMES: Final = 3.0
 # How long they wait at most: 200 groups at eight queues have 1,600 pulls, which take 32 ms.
 GATHER_SECONDS_MAX: Final = 0.05
-GATHER_SECONDS_MIN: Final = 0.001  # what a timer can measure; rounds of fewer pulls are followed by others at once
-# Pulls of one queue that an arrival wakes: so many groups read it. Fewer are served at once, in half a millisecond.
+GATHER_SECONDS_MIN: Final = 0.001  # what a timer can measure
+# Pulls for each message of a topic: so many groups read it. Fewer are served at once, in half a millisecond.
 WIDE_FROM: Final = 20
-WIDE_SECONDS: Final = 1.0  # after the last such arrival; a topic that is read less often than that needs no gathering
+WIDE_SECONDS: Final = 1.0  # after they were last so many; a topic that is read less often than that needs no gathering
+COUNTED_SECONDS: Final = 0.1  # in which pulls and messages are counted
+# What a pull takes at least: most of it is to write its response and to read the next, which is not measured here.
+PULL_SECONDS: Final = 12e-6
 
 # New messages of one queue that a held pull with an expression is compared with in one turn; with more of them running
 # the pull is the shorter way.
@@ -58,6 +61,15 @@ class HeldPull:
     weight: int = 1
     is_due: bool = False
     """Whether it finds something already, and waits only for what is gathered."""
+
+
+@dataclass(slots=True)
+class Reads:
+    """Pulls of a topic that have found something, and messages that have arrived in it, until a time."""
+
+    until: float
+    pulls: int = 0
+    messages: int = 0
 
 
 class HeldPulls:
@@ -93,7 +105,8 @@ class HeldPulls:
         self._scanning = False
         self._arrived: dict[QueueKey, list[tuple[int, int]]] = {}  # handled in the next turn
         self._gathered: dict[QueueKey, list[tuple[int, int]]] = {}  # handled together with what comes meanwhile
-        self._wide: dict[str, float] = {}  # topic of which an arrival woke many pulls -> until when it counts as such
+        self._wide: dict[str, float] = {}  # topic of which many pulls read each message -> until when it counts as such
+        self._reads: dict[str, Reads] = {}
 
     def __len__(self) -> int:
         return self._count
@@ -115,7 +128,7 @@ class HeldPulls:
         return self._weight + pull.weight <= self._limit and own + pull.weight <= HELD_BY_ONE_MAX
 
     def gathers(self, topic: str) -> bool:
-        """Whether pulls of a topic are handled together: an arrival has just woken many of one queue."""
+        """Whether pulls of a topic are handled together: many have just read each of its messages."""
         until = self._wide.get(topic)
         if until is None:
             return False
@@ -136,19 +149,31 @@ class HeldPulls:
         """The store dispatched consecutive messages of a queue, with the hashes of their tags; `next_offset` is the
         queue offset of the first + 1. Costs one lookup while no pull is held.
         """
+        if (reads := self._reads.get(topic)) is not None:
+            reads.messages += len(codes)
         key = (topic, queue_id)
         if key in self._held:
             self._box(topic).setdefault(key, []).extend(enumerate(codes, next_offset))
 
+    def note_reads(self, topic: str, count: int) -> None:
+        """So many pulls of a topic have found something, at once or when a message arrived."""
+        now, reads = self._now(), self._reads.get(topic)
+        if reads is not None and now < reads.until:
+            reads.pulls += count
+            return
+        if reads is not None and 0 < reads.messages * WIDE_FROM <= reads.pulls:
+            self._wide[topic] = now + WIDE_SECONDS
+        self._reads[topic] = Reads(now + COUNTED_SECONDS, count)
+
     def _box(self, topic: str) -> dict[QueueKey, list[tuple[int, int]]]:
         """What is to be handled together with arrivals of a topic; that will happen."""
         delay = self._gathers_until - self._now() if self.gathers(topic) else 0.0
-        if delay < GATHER_SECONDS_MIN:
+        if delay <= 0.0:
             if not self._arrived:
                 self._call_soon(self._wake)
             return self._arrived
         if not self._gathered:
-            self._call_later(delay, self._wake_gathered)
+            self._call_later(max(delay, GATHER_SECONDS_MIN), self._wake_gathered)
         return self._gathered
 
     def _wake(self) -> None:
@@ -164,13 +189,17 @@ class HeldPulls:
         for key, messages in arrived.items():
             before = len(self._ready)
             self._release(key, _NewMessages(key, messages, self._unit).match)
-            if len(self._ready) - before >= WIDE_FROM:
+            if (woken := len(self._ready) - before) >= WIDE_FROM:
                 self._wide[key[0]] = now + WIDE_SECONDS
+            if woken:
+                self.note_reads(key[0], woken)
         self._run_ready()
 
     def scan(self, now_ms: int, newest_offset: Callable[[str, int], int]) -> None:
         """Run pulls whose time is up, whose queue has grown, or whose connection is closed; every few seconds."""
         if not self._scanning:
+            now = self._now()
+            self._reads = {topic: reads for topic, reads in self._reads.items() if now < reads.until}
             self._scan_some(deque(self._held), now_ms, newest_offset)
 
     def _scan_some(self, keys: deque[QueueKey], now_ms: int, newest_offset: Callable[[str, int], int]) -> None:
@@ -226,13 +255,13 @@ class HeldPulls:
         self._schedule()
 
     def _run_some(self) -> None:
-        begun = self._now()
-        for _ in range(min(TURN_PULLS, len(self._ready))):
+        begun, count = self._now(), min(TURN_PULLS, len(self._ready))
+        for _ in range(count):
             pull = self._ready.popleft()
             if pull.connection.is_open:
                 self._rerun(pull)
         now = self._now()
-        self._spent += now - begun
+        self._spent += max(now - begun, count * PULL_SECONDS)
         self._gathers_until = now + min(GATHER_TIMES * self._spent, GATHER_SECONDS_MAX)
 
 

@@ -144,6 +144,8 @@ class PullHandler:
         may_wait = comes_later and header.sys_flag & PULL_SUSPEND
         if may_wait and self._hold(connection, command, header, wanted):
             return None
+        if code == ResponseCode.SUCCESS and header.sys_flag & PULL_SUSPEND:
+            self.held.note_reads(header.topic, 1)
         answer = self._answer(command, header, result, code)
         if result.places and (absent := self._store.absent_units(result)):
             self._cold.serve_later(connection, command, absent, lambda _connection, _command: answer)
