@@ -59,7 +59,7 @@ PULLED = 32
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One row. `bar` is the most that `value` may be; None for what is only reported."""
 
     name: str
@@ -137,7 +137,7 @@ class _Filler:
         self._ask()
 
 
-async def delivery(address: str, pid: int, count: int, seconds: float) -> list[Figure]:
+async def delivery(address: str, pid: int, count: int, seconds: float) -> list[Measurement]:
     first_ms = now_ms() + 5000 + count * 1000 // FILL_RATE_MIN
     dues = list(range(count))
     random.Random(7).shuffle(dues)
@@ -153,10 +153,10 @@ async def delivery(address: str, pid: int, count: int, seconds: float) -> list[F
     late_s = await _until(lambda: _delivered(address, count), DELIVERED_MAX_S)
     rate = count / seconds
     return [
-        Figure(f"storing {count:,} timer messages, CPU each", stored_s * 1e6 / count, "µs"),
-        Figure(f"delivering {rate:,.0f} a second, CPU", delivered_s / seconds, "core", 0.30 * rate / 10_000),
-        Figure("the same, CPU each", delivered_s * 1e6 / count, "µs"),
-        Figure("until all were delivered, after the last was due", late_s, "s", 1.0),
+        Measurement(f"storing {count:,} timer messages, CPU each", stored_s * 1e6 / count, "µs"),
+        Measurement(f"delivering {rate:,.0f} a second, CPU", delivered_s / seconds, "core", 0.30 * rate / 10_000),
+        Measurement("the same, CPU each", delivered_s * 1e6 / count, "µs"),
+        Measurement("until all were delivered, after the last was due", late_s, "s", 1.0),
     ]
 
 
@@ -179,7 +179,7 @@ async def _until(condition: Callable[[], Awaitable[bool]], seconds: float) -> fl
     return time.perf_counter() - began
 
 
-async def waiting(address: str, pid: int, count: int) -> list[Figure]:
+async def waiting(address: str, pid: int, count: int) -> list[Measurement]:
     requests, dice = Requests(), random.Random(7)
     begin_ms = now_ms() + AHEAD_MS
     await fill(address, iter([begin_ms - 1] * QUEUES), requests)  # what every broker has that has seen timers
@@ -190,13 +190,13 @@ async def waiting(address: str, pid: int, count: int) -> list[Figure]:
     filled_s, stored_s = time.perf_counter() - began, worked_s(pid) - spent
     await asyncio.sleep(SETTLE_S)
     return [
-        Figure(f"{count:,} wait, own memory", memory_of(pid)["own"] - before, "MiB", 200 * count / 1e6),
-        Figure("storing them, a second", count / filled_s, "messages"),
-        Figure("storing them, CPU each", stored_s * 1e6 / count, "µs"),
+        Measurement(f"{count:,} wait, own memory", memory_of(pid)["own"] - before, "MiB", 200 * count / 1e6),
+        Measurement("storing them, a second", count / filled_s, "messages"),
+        Measurement("storing them, CPU each", stored_s * 1e6 / count, "µs"),
     ]
 
 
-async def precision(address: str, count: int, rate: int, seconds: float) -> list[Figure]:
+async def precision(address: str, count: int, rate: int, seconds: float) -> list[Measurement]:
     requests, dice = Requests(), random.Random(8)
     (peer,) = await connect(address, 1)
     refused: list[str] = []
@@ -219,9 +219,9 @@ async def precision(address: str, count: int, rate: int, seconds: float) -> list
         raise RuntimeError(f"a message came {-late[0]} ms early")
     with_waiting = f"{rate} a second beside {count:,} that wait, late by"
     return [
-        Figure(f"{with_waiting}, median", late[len(late) // 2], "ms", 100),
-        Figure(f"{with_waiting}, p99.9", late[int(len(late) * 0.999)], "ms", 1000),
-        Figure(f"{with_waiting}, at most", late[-1], "ms"),
+        Measurement(f"{with_waiting}, median", late[len(late) // 2], "ms", 100),
+        Measurement(f"{with_waiting}, p99.9", late[int(len(late) * 0.999)], "ms", 1000),
+        Measurement(f"{with_waiting}, at most", late[-1], "ms"),
     ]
 
 
@@ -239,7 +239,7 @@ async def _lateness(address: str) -> AsyncIterator[int]:
     await remoting.close()
 
 
-async def known(address: str, count: int, began: float) -> Figure:
+async def known(address: str, count: int, began: float) -> Measurement:
     async def are_known() -> bool:
         remoting = Remoting()
         try:
@@ -251,10 +251,10 @@ async def known(address: str, count: int, began: float) -> Figure:
         return found.is_complete and found.waiting >= count
 
     await _until(are_known, RESTART_MAX_S)
-    return Figure(f"restart until all {count:,} are known", time.perf_counter() - began, "s")
+    return Measurement(f"restart until all {count:,} are known", time.perf_counter() - began, "s")
 
 
-def measure(directory: Path, arguments: argparse.Namespace) -> Iterator[Figure]:
+def measure(directory: Path, arguments: argparse.Namespace) -> Iterator[Measurement]:
     options = {"timerMaxDelaySec": AHEAD_MS // 1000 * 3, "diskMaxUsedSpaceRatio": 95}
     for name in ("delivery", "waiting"):
         (directory / name).mkdir()
@@ -267,7 +267,7 @@ def measure(directory: Path, arguments: argparse.Namespace) -> Iterator[Figure]:
     began = time.perf_counter()
     with launched(directory / "waiting", options) as (pid, port):
         yield uvloop.run(known(f"127.0.0.1:{port}", arguments.pending, began))
-        yield Figure("the restarted broker, own memory", memory_of(pid)["own"], "MiB")
+        yield Measurement("the restarted broker, own memory", memory_of(pid)["own"], "MiB")
 
 
 def main() -> int:
@@ -278,24 +278,24 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=300, help="of the stream, messages a second (300)")
     parser.add_argument("--out", type=Path, default=DOCS, help="where the results are written (docs/performance)")
     arguments = parser.parse_args()
-    load, figures = os.getloadavg()[0], list[Figure]()
+    load, measurements = os.getloadavg()[0], list[Measurement]()
     lines = [bars(["timer messages", "measured", "bar"]), bars(["---", "---:", "---:"])]
     print("\n".join(lines), flush=True)
     with tempfile.TemporaryDirectory(prefix="timers-", dir=os.environ.get("TMPDIR")) as directory:
-        for figure in measure(Path(directory), arguments):
-            figures.append(figure)
-            lines.append(bars(figure.row()))
+        for measurement in measure(Path(directory), arguments):
+            measurements.append(measurement)
+            lines.append(bars(measurement.row()))
             print(lines[-1], flush=True)
     machine = f"{os.cpu_count()} cores, {platform.platform()}, Python {platform.python_version()}"
     heading = (
         f"Run of {time.strftime('%Y-%m-%d', time.gmtime())}, {machine}, load {load:.1f} before; `!` misses its bar."
     )
-    report = {"heading": heading, "load": load, "figures": [asdict(one) for one in figures]}
+    report = {"heading": heading, "load": load, "measurements": [asdict(one) for one in measurements]}
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "timers.txt").write_text("\n".join([heading, "", *lines, ""]), encoding="utf-8")
     (arguments.out / "timers.json").write_text(json.dumps(report, ensure_ascii=False) + "\n", encoding="utf-8")
     print(heading)
-    return 1 if any(one.is_missed for one in figures) else 0
+    return 1 if any(one.is_missed for one in measurements) else 0
 
 
 if __name__ == "__main__":

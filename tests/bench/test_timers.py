@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from bench.timers import QUEUES, Figure, Requests
+from bench.timers import QUEUES, Measurement, Requests
 from orbitmq.message.properties import decode_properties
 
 
@@ -23,8 +23,8 @@ def test_each_request_has_its_time_queue_and_id() -> None:
 
 
 def test_a_row_says_whether_its_bar_is_missed() -> None:
-    assert Figure("memory", 1234.5, "MiB", 2000).row() == ["memory", "1,234.5 MiB", "≤2,000"]
-    missed = Figure("delivery", 0.31, "core", 0.3)
+    assert Measurement("memory", 1234.5, "MiB", 2000).row() == ["memory", "1,234.5 MiB", "≤2,000"]
+    missed = Measurement("delivery", 0.31, "core", 0.3)
     assert missed.is_missed
     assert missed.row() == ["delivery", "0.31 core", "≤0.3 !"]
-    assert Figure("restart", 2, "s").row() == ["restart", "2 s", ""]
+    assert Measurement("restart", 2, "s").row() == ["restart", "2 s", ""]
