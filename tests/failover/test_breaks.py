@@ -1,4 +1,4 @@
-"""Each rule that keeps a promise is broken on purpose, and the stories must show it: otherwise they prove nothing."""
+"""Each rule that keeps an invariant is broken on purpose: simulations that did not find it would prove nothing."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class LeadsAgainByAnOldLease(Replica):
 
 @dataclass(frozen=True)
 class Break:
-    """`change` is done to a world before its story, and `kinds` of faults show it sooner than others."""
+    """`change` is done to a world before its simulation, and `kinds` of faults show it sooner than others."""
 
     make: type[Replica] = Replica
     change: Callable[[World, pytest.MonkeyPatch], None] = lambda _world, _patch: None
@@ -211,7 +211,7 @@ def caught(broken: Break, patch: pytest.MonkeyPatch, seeds: int = SEEDS_MAX) -> 
         with patch.context() as patched:
             broken.change(world, patched)
             try:
-                world.story(kinds=broken.kinds)
+                world.simulate(kinds=broken.kinds)
             except (Broken, AssertionError, ValueError, IndexError) as error:
                 return seed, str(error)
     return None
@@ -220,8 +220,8 @@ def caught(broken: Break, patch: pytest.MonkeyPatch, seeds: int = SEEDS_MAX) -> 
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_broken_rule_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = caught(BREAKS[name], monkeypatch)
-    assert found is not None, f"{SEEDS_MAX} stories do not show it"
-    print(f"{name}: after {found[0] + 1} stories: {found[1]}")
+    assert found is not None, f"{SEEDS_MAX} simulations do not show it"
+    print(f"{name}: after {found[0] + 1} simulations: {found[1]}")
 
 
 def test_slow_networks_alone_break_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
-"""Stories of replicas with faults, each from a seed.
+"""Simulations of replicas with faults, each from a seed.
 
-`ORBITMQ_STORIES=1000000` tells more of them: an hour and a half.
+`ORBITMQ_SIMULATIONS=1000000` runs more of them: an hour and a half.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ import pytest
 
 from tests.failover.world import Broken, World
 
-SEEDS = int(os.environ.get("ORBITMQ_STORIES", "10000"))
+SEEDS = int(os.environ.get("ORBITMQ_SIMULATIONS", "10000"))
 PARTS = 10
 
 
-def story(seed: int) -> World:
+def simulation(seed: int) -> World:
     world = World(seed, replicas=2 + seed % 2, min_in_sync=1 + (seed // 2) % 2)
     try:
-        world.story()
+        world.simulate()
     except Broken as error:
         raise Broken(f"seed {seed}: {error}") from error
     return world
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_promises_hold_whatever_goes_wrong(part: int) -> None:
+def test_invariants_hold_whatever_goes_wrong(part: int) -> None:
     steps = elections = acknowledged = 0
     for seed in range(part, SEEDS, PARTS):
-        world = story(seed)
+        world = simulation(seed)
         steps += world.steps
         elections += world.checker.elections
         acknowledged += len(world.checker.acknowledged_ids)

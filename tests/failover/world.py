@@ -2,7 +2,7 @@
 
 Everything that happens is one event after another, in the order that a seed gives. The replicas are the real
 `failover.replica.Replica`; around it is the least of a broker: a log of numbers, a connection to the master, a lease.
-After each event the promises are checked (`Checker`).
+After each event the invariants are checked (`Checker`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from orbitmq.failover.replica import (
 
 QUICK = Timing(lease_ms=600, drift=0.02, stop_ms=50, lag_ms=600, gone_ms=200, join_ms=200, turn_ms=60)
 TICK_MS, POLL_MS, KEEP_MS, RECONNECT_MS = 100, 200, 200, 50
-SEND_MS = (15, 50, 150)  # between two sends: one of these in each story
+SEND_MS = (15, 50, 150)  # between two sends: one of these in each simulation
 ASK_AGAIN_MS = 300  # when the store has not responded
 KINDS = ("kill", "freeze", "cut_one", "isolate", "store_down", "lossy", "hand_over")
 PIECE = 8  # entries in one message
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class Broken(AssertionError):
-    """A promise was broken."""
+    """An invariant was broken."""
 
 
 @dataclass
@@ -381,7 +381,7 @@ class Node:
 
 @dataclass
 class Checker:
-    """The promises, and how often each thing has happened."""
+    """The invariants, and how often each thing has happened."""
 
     world: World
     masters: dict[int, str] = field(default_factory=dict)  # epoch -> who has acknowledged in it
@@ -669,7 +669,7 @@ class World:
         self.after_at(node, self.random.uniform(0, 3), lambda: node.send(number) if node.is_up else None)
         self.after(self.random.expovariate(1 / self.send_ms), self._client)
 
-    def story(
+    def simulate(
         self, length_ms: float = 1500, faults: int = 8, well_ms: float = 2000, kinds: tuple[str, ...] = ()
     ) -> None:
         """Start, let things go wrong, mend everything, and see that all is well. `kinds` of faults: any without."""
