@@ -30,7 +30,7 @@ from orbitmq.client.replies import PendingReplies
 from orbitmq.client.routes import Routes
 from orbitmq.client.settings import ClientSettings
 from orbitmq.client.transaction_checks import TransactionChecks
-from orbitmq.errors import ClientError, OrbitMQError
+from orbitmq.errors import BrokerError, ClientError, OrbitMQError, RemotingError
 from orbitmq.message.ids import UniqueIds
 from orbitmq.message.model import MASTER_ID
 from orbitmq.net.connection import Connection
@@ -39,6 +39,7 @@ from orbitmq.net.routing import Router
 from orbitmq.operations import membership
 from orbitmq.runtime.clock import Clock, SystemClock
 from orbitmq.wire.bodies import HeartbeatData, ProducerData
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.requests import RequestCode
 
@@ -49,6 +50,7 @@ STREAM_FIELDS = {"ReqT": "0"}  # in every request of a client of streams
 MISSING_ROUTE_PAUSE_S = (
     1.0  # a missing route of a subscribed topic is requested again after this, then at growing intervals,
 )
+DOUBT_PAUSE_S = 0.5  # between two looks for the master of brokers that do not respond
 MISSING_ROUTE_PAUSE_MAX_S = 5.0  # but at least this often: retry topics and new topics appear at any time
 ABSENT_MASTER_LOOK_S = (
     1.0  # how often a connection is retried to a lost master that may have pending transactions of this client
@@ -115,6 +117,9 @@ class Instance:
         self._changed_topics: set[str] = set()
         self._route_news = asyncio.Event()
         self._routes_wanted = asyncio.Event()
+        self._doubted: set[str] = set()
+        """Names of brokers that may have another master by now."""
+        self._doubted_at = -DOUBT_PAUSE_S
         self._masters_known = True  # until a name server fails to return them
         self._closed = False
 
@@ -214,7 +219,8 @@ class Instance:
                 pause_s = MISSING_ROUTE_PAUSE_S
             self._routes_wanted.clear()
             with one_round(self.client_id, "routes"):
-                await self.routes.refresh_each(self._missing_topics())
+                doubted, self._doubted = self._doubted, set()
+                await self.routes.refresh_each([*self._missing_topics(), *self.routes.topics_at(doubted)])
             if loop.time() >= all_due:
                 all_due = loop.time() + interval_s
                 with one_round(self.client_id, "routes"):
@@ -232,6 +238,20 @@ class Instance:
     def want_routes(self) -> None:
         """A consumer waits for a route: refresh now, and often until it is there."""
         self._routes_wanted.set()
+
+    def doubt(self, broker_name: str, error: Exception) -> None:
+        """A broker did not serve a request: refresh the routes to it, which may name another master by now. RocketMQ's
+        clients wait for the next regular refresh, up to 30 s.
+        """
+        if not isinstance(error, RemotingError) and not (
+            isinstance(error, BrokerError) and error.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        ):
+            return
+        now = asyncio.get_running_loop().time()
+        if now - self._doubted_at >= DOUBT_PAUSE_S:
+            self._doubted_at = now
+            self._doubted.add(broker_name)
+            self._routes_wanted.set()
 
     def _route_changed(self, topic: str) -> None:
         self._changed_topics.add(topic)

@@ -100,7 +100,8 @@ class Puller:
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         try:
             reply = await operations.pull(self._instance.remoting, source.address, header, timeout_ms=timeout_ms)
-        except (BrokerError, RemotingError):
+        except (BrokerError, RemotingError) as error:
+            self._instance.doubt(queue.broker_name, error)
             # Leave a slave that does not respond or does not know the topic yet; the master suggests a broker.
             self._advised.pop(queue, None)
             raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from orbitmq.client.core.retry import BROKER_MISSING, NO_ROUTE
@@ -77,6 +77,14 @@ class Routes:
     def topics(self) -> list[str]:
         """Every topic with a route."""
         return list(self._topics)
+
+    def topics_at(self, brokers: Container[str]) -> list[str]:
+        """The topics whose route names one of these brokers."""
+        return [
+            topic
+            for topic, known in self._topics.items()
+            if any(name in brokers for name in broker_addresses(known.route))
+        ]
 
     async def find_publish(self, topic: str, template: str, queue_count: int) -> PublishQueues:
         """The queues to send to, looked up if unknown. ClientError names the cause when there are none."""

@@ -167,6 +167,7 @@ class MessageSender:
     def take_failure(self, attempt: FirstAttempt, error: Exception) -> None:
         """The first attempt failed."""
         if isinstance(error, OrbitMQError):
+            self._instance.doubt(attempt.queue.broker_name, error)
             loop = attempt.loop()
             self._go_on(attempt, loop, ended=not loop.failed(error))
             return
@@ -224,6 +225,7 @@ class MessageSender:
             try:
                 result = await self._attempt(message, queue, left_ms)
             except OrbitMQError as error:
+                self._instance.doubt(queue.broker_name, error)
                 if not loop.failed(error):
                     break
             except _Forbidden as forbidden:
