@@ -35,6 +35,8 @@ TICK_MS, POLL_MS, KEEP_MS, RECONNECT_MS = 100, 200, 200, 50
 SEND_MS = (15, 50, 150)  # between two sends: one of these in each simulation
 ASK_AGAIN_MS = 300  # when the store has not responded
 KINDS = ("kill", "freeze", "cut_one", "isolate", "store_down", "lossy", "hand_over")
+HALT_MS = 30  # until nothing is appended any more
+OWN_WORK = 0.3  # how often a master that is fenced has appended something by then that nobody has sent
 PIECE = 8  # entries in one message
 EPOCH = 1_000_000  # an entry is this times the epoch in which it was taken, and the number of the send
 Log = list[int]
@@ -154,6 +156,7 @@ class Node:
         self.waiting: list[tuple[int, int]] = []
         self.readable = 0
         self.asides: list[Log] = []
+        self.led: set[int] = set()  # epochs
 
     # ------------------------------------------------------------------------------------------------------ process
 
@@ -273,13 +276,22 @@ class Node:
                     self._confirm(command.end)
 
     def _halt(self) -> None:
+        run = self.runs
+        self.world.after_at(self, self.world.random.uniform(0, HALT_MS), lambda: self._halted(run))
+
+    def _halted(self, run: int) -> None:
+        if self.runs != run or self.replica.role is not Role.HALTING:
+            return
         if self.link is not None:
             self.world.cut(self.link)
             self.link = None
+        if self.replica.epoch in self.led and self.world.random.random() < OWN_WORK:
+            self.log.append(self.world.next_send() + self.replica.epoch * EPOCH)  # delayed messages, for example
         self.do(self.replica.halted(len(self.log), self.clock))
 
     def _lead(self, agreed: Agreed) -> None:
         self.history = list(agreed.history)
+        self.led.add(agreed.epoch)
         self.readable = 0
         self.world.checker.leads(self, agreed)
 
@@ -291,6 +303,7 @@ class Node:
         for link in self.links.values():
             self.world.cut(link)
         self.links.clear()
+        self._halt()
 
     def _follow(self, agreed: Agreed) -> None:
         if self.link is not None:
@@ -359,7 +372,7 @@ class Node:
 
     def take(self, link: Link, place: int, entries: Log) -> None:
         """A piece of the master's log."""
-        if link is not self.link or self.replica.role is not Role.FOLLOWING:
+        if link is not self.link or self.replica.role not in (Role.FOLLOWING, Role.HALTING):
             return
         if place != len(self.log):  # a freeze within a freeze has changed the order of what waited
             self.world.cut(link)
@@ -662,10 +675,13 @@ class World:
             if node.takes_sends and not self.is_frozen(node):
                 node.do(node.replica.hand_over(self.random.choice(self.nodes).member))
 
-    def _client(self) -> None:
+    def next_send(self) -> int:
         self._sent += 1
+        return self._sent
+
+    def _client(self) -> None:
+        number = self.next_send()
         node = self.random.choice(self.nodes)
-        number = self._sent
         self.after_at(node, self.random.uniform(0, 3), lambda: node.send(number) if node.is_up else None)
         self.after(self.random.expovariate(1 / self.send_ms), self._client)
 

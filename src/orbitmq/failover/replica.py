@@ -73,7 +73,7 @@ class Propose:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """Stop following: from now on no byte is appended and none is reported. Then call `halted`."""
+    """Stop following. When no byte is appended any more, and none is reported, call `halted`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Acknowledge nothing, refuse sends, and give the lease up."""
+    """Acknowledge nothing, refuse sends, and give the lease up. When no byte is appended any more, call `halted`."""
 
     reason: str
 
@@ -108,8 +108,9 @@ Command = Propose | Halt | Lead | Follow | Fence | Confirm
 
 
 class Role(Enum):
-    """What a replica does. HALTED appends nothing: it waits for a master, or to be elected."""
+    """What a replica does. HALTED appends nothing: it waits for a master, or to be elected; HALTING will do so soon."""
 
+    HALTING = "halting"
     HALTED = "halted"
     FOLLOWING = "following"
     MASTER = "master"
@@ -208,8 +209,10 @@ class Replica:
         if agreed is None or self.me not in agreed.in_sync:
             return []
         if self.role is Role.FOLLOWING:
-            self.role = Role.HALTED
+            self.role = Role.HALTING
             return [Halt()]
+        if self.role is Role.HALTING:
+            return []
         if self._vacant_at is None or now - self._vacant_at < self._turn(agreed) * self.timing.turn_ms:
             return []
         self.pending = Propose(agreed.elect(self.me, self.log_end), self.view.revision, takes_lease=True)
@@ -225,9 +228,11 @@ class Replica:
         )
 
     def halted(self, log_end: int, now: float) -> list[Command]:
-        """Nothing is appended any more."""
-        self.log_end = log_end
-        return self._stand(now) if self.role is Role.HALTED and self._vacant_at is not None else []
+        """Nothing is appended any more. It does nothing if there is a master to follow by now."""
+        if self.role is not Role.HALTING:
+            return []
+        self.role, self.log_end = Role.HALTED, log_end
+        return self._stand(now) if self._vacant_at is not None else []
 
     def _lead(self, agreed: Agreed, now: float) -> list[Command]:
         self.role, self.epoch, self.joining, self.confirmed = Role.MASTER, agreed.epoch, "", -1
@@ -280,6 +285,10 @@ class Replica:
             return []
         self.pending = Propose(agreed.hand_over(successor), self.view.revision)
         return [self.pending]
+
+    def resign(self, reason: str) -> list[Command]:
+        """Stop being the master: its process ends."""
+        return self._fence(reason) if self.role is Role.MASTER else []
 
     def _note_caught_up(self, slave: Slave, now: float) -> None:
         if slave.gone_at is not None:
@@ -347,5 +356,5 @@ class Replica:
 
     def _fence(self, reason: str) -> list[Command]:
         """Stop for good in this epoch: a later one may be this replica's as well."""
-        self.role = Role.HALTED
+        self.role = Role.HALTING
         return [Fence(reason)]
