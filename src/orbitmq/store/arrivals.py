@@ -1,7 +1,8 @@
 """When stored messages become visible: at once, or when a crash can no longer take them away.
 
 With SYNC_FLUSH readers see a message when it is on disk. A consumer that had seen it before could have stored its
-progress, and a crash would leave the progress and take the message. Used by the thread that appends.
+progress, and a crash would leave the progress and take the message. A broker that elects its master shows what every
+replica in sync has, for the same reason. Used by the thread that appends.
 """
 
 from __future__ import annotations
@@ -32,12 +33,17 @@ class _Unseen(msgspec.Struct, gc=False):
 
 
 class Arrivals:
-    """Messages that are in the log and their queue. `at_once` shows them without waiting for `show`."""
+    """Messages that are in the log and their queue. `at_once` shows them without waiting for `show`; with `holds_back`
+    they wait for `confirm` in any case.
+    """
 
-    def __init__(self, log: CommitLog, on_arrival: OnArrival | None, *, at_once: bool) -> None:
+    def __init__(
+        self, log: CommitLog, on_arrival: OnArrival | None, *, at_once: bool, holds_back: bool = False
+    ) -> None:
         log.shows_at_once = at_once
         self._log = log
-        self._at_once = at_once
+        self._at_once = at_once and not holds_back
+        self._confirmed = PhysicalOffset(0) if holds_back else None
         self._on_arrival = on_arrival
         self._unseen: deque[_Unseen] = deque()
 
@@ -48,7 +54,7 @@ class Arrivals:
 
     def add(self, queue: ConsumeQueue, queue_offset: int, end: int, code: int, now_ms: int) -> None:
         """A message that ends at `end` of the log has become the last of its queue."""
-        if not self._at_once:
+        if not self._at_once and not self._is_confirmed(end):
             self._unseen.append(_Unseen(end, queue, queue.end, queue_offset + 1, code, now_ms))
             return
         queue.readable = queue.end
@@ -70,11 +76,23 @@ class Arrivals:
 
     def show(self, limit: PhysicalOffset) -> None:
         """Make messages that end at `limit` or before readable, and report their arrival."""
-        if self._at_once:
+        if self._log.shows_at_once:
             return
         if self._log.whole is not None:
             limit = min(limit, self._log.whole)
         self._log.readable = max(self._log.readable, limit)
+        self._release(limit if self._confirmed is None else min(limit, self._confirmed))
+
+    def confirm(self, end: PhysicalOffset) -> None:
+        """What ends at `end` or before may be shown, now or when it has arrived."""
+        self._confirmed = end
+        self._release(min(self._log.readable, end))
+
+    def _is_confirmed(self, end: int) -> bool:
+        """Whether the last message of the log may be shown without being looked at again."""
+        return self._confirmed is not None and end <= self._confirmed and self._log.shows_at_once
+
+    def _release(self, limit: PhysicalOffset) -> None:
         unseen = self._unseen
         while unseen and unseen[0].end <= limit:
             first = unseen.popleft()

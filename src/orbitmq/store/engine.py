@@ -93,7 +93,8 @@ class MessageStore:
     `call_soon_threadsafe`. `entry_codes` are for topics whose queue entries do not hold the tags' hash. `filter_bitmap`
     returns the filters that match a message, for the queues' extensions. From the offset that `keeps_from` returns, the
     log is retained as long as the disk has room; what `find_unread` finds is retained even then, until it has expired.
-    A file is never removed before `clear_below` returns that nothing is needed below its end.
+    A file is never removed before `clear_below` returns that nothing is needed below its end. With `holds_back`
+    messages stay out of their queues' readable part until `confirm` has their end; those that `open` finds do not.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class MessageStore:
         keeps_from: KeepsFrom = keeps_nothing,
         find_unread: FindUnread = nothing_unread,
         clear_below: ClearBelow = nothing_waits,
+        holds_back: bool = False,
         files: Files | None = None,
     ) -> None:
         self.options = options
@@ -139,7 +141,7 @@ class MessageStore:
         self._flushes_each = options.flushes_each
         self._wakes_flusher = options.flushes_each or not options.flush_commit_log_timed
         at_once = not (options.flushes_each or options.uses_transient_pool)
-        self._arrivals = Arrivals(self._log, on_arrival, at_once=at_once)
+        self._arrivals = Arrivals(self._log, on_arrival, at_once=at_once, holds_back=holds_back)
         self._log_committer = LogCommitter(self._log, options, clock, self._on_commit)
         if options.warm_mapped_file_enable:
             self._log.warmer = Warmer(options.flush_least_pages_when_warm_mapped_file if self._flushes_each else 0)
@@ -465,6 +467,10 @@ class MessageStore:
             self.when_flushed(offset, callback)
         else:
             self._waits.add(offset, callback)  # the put requested the flush
+
+    def confirm(self, end: PhysicalOffset) -> None:
+        """Let messages that end at `end` or before be read. For a store that holds them back."""
+        self._arrivals.confirm(end)
 
     def expire_waits(self) -> None:
         """Call back those that have waited too long for a flush; to be called periodically."""

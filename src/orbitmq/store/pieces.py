@@ -20,10 +20,19 @@ Tell = Callable[[Path, int, str], None]  # file, position in it, problem
 class Pieces:
     """`starts` are the offsets at which usable files begin, in order; `file_size` is the size of most files.
 
-    An empty file is reported unless `is_live`: a running broker may be about to preallocate it.
+    An empty file is reported unless `is_live`: a running broker may be about to preallocate it. `begins_anywhere` is
+    for what was cut off a file (`store.parting`).
     """
 
-    def __init__(self, fs: Files, directories: Sequence[Path], tell: Tell, *, is_live: bool = False) -> None:
+    def __init__(
+        self,
+        fs: Files,
+        directories: Sequence[Path],
+        tell: Tell,
+        *,
+        is_live: bool = False,
+        begins_anywhere: bool = False,
+    ) -> None:
         self._directories = directories
         self._paths: dict[int, Path] = {}
         self.starts: list[int] = []
@@ -36,6 +45,7 @@ class Pieces:
             tell(path, 0, "does not belong here; a broker refuses to start on this directory")
         counted = Counter(sizes[path] for path in known if sizes[path] > 0)
         self.file_size = counted.most_common(1)[0][0] if counted else 0
+        self._phase = int(known[0].name) if begins_anywhere and known else 0
         for path in known:
             self._take(path, sizes[path], tell)
 
@@ -43,7 +53,7 @@ class Pieces:
         start = int(path.name)
         if size != self.file_size:
             tell(path, 0, f"has {size} bytes where the other files have {self.file_size}")
-        elif start % size:
+        elif (start - self._phase) % size:
             tell(path, 0, f"begins at no multiple of {size}, the size of the files")
         elif start in self._paths:
             tell(path, 0, f"is the same part as {self._paths[start]}")
@@ -73,7 +83,7 @@ class Pieces:
 
     def start_of(self, offset: int) -> int:
         """Where the file that should hold `offset` begins."""
-        return offset - offset % self.file_size if self.file_size else 0
+        return offset - (offset - self._phase) % self.file_size if self.file_size else 0
 
     def read(self, offset: int, size: int) -> bytes:
         """Bytes at an offset; fewer at the end of a file, none if there is no file."""

@@ -15,6 +15,7 @@ from orbitmq.message.ids import offset_message_id
 from orbitmq.message.properties import KEYS, TAGS, UNIQ_KEY, decode_properties
 from orbitmq.message.unit import Unit, store_timestamp_of
 from orbitmq.store.files import Files
+from orbitmq.store.parting import PARTED
 from orbitmq.store.pieces import Pieces
 from orbitmq.store.tools.findings import State
 from orbitmq.store.tools.log_scan import NO_LIMIT, Gap, LogScan
@@ -58,7 +59,10 @@ def dump(root: Path, wanted: Wanted, tell: Tell, commit_logs: Sequence[Path] = (
     fs = Files()
     state = state_of(fs, root, commit_logs)
     limit = dispatched_end(fs, root) if state is State.LIVE else NO_LIMIT  # before the files are listed
-    log = Pieces(fs, log_directories(root, commit_logs), tell, is_live=state is State.LIVE)
+    is_part = (root / PARTED).exists()
+    log = Pieces(
+        fs, log_directories(root, commit_logs), tell, is_live=state is State.LIVE, begins_anywhere=is_part
+    )  # fmt: skip
     start, end = _bounds(log, wanted)
     for found in LogScan(fs, log, start=start, limit=min(limit, end)):
         if isinstance(found, Gap):
