@@ -32,7 +32,7 @@ _DELAY_PAIR: Final = DELAY.encode() + b"\x01"
 
 class MessageWriter:
     """`levels`: number of delay levels. `timers` decides about timer messages. `timer` returns seconds. `replicas` are
-    used with role SYNC_MASTER.
+    used with role SYNC_MASTER, and where `elects`: then every replica in sync must have a message.
     """
 
     def __init__(
@@ -44,6 +44,8 @@ class MessageWriter:
         replicas: Replicas,
         refusals: Refusals | None = None,
         timer: Callable[[], float] = time.perf_counter,
+        *,
+        elects: bool = False,
     ) -> None:
         self._store = store
         self._levels = levels
@@ -53,7 +55,7 @@ class MessageWriter:
         self._replicas = replicas
         self._refusals = refusals or Refusals()
         self._flushes = store.options.flush_disk_type == SYNC_FLUSH
-        self._replicates = store.options.broker_role == SYNC_MASTER
+        self._replicates = store.options.broker_role == SYNC_MASTER or elects
         self.can_wait = self._flushes or self._replicates
 
     def refuse_if_busy(self) -> None:
@@ -172,7 +174,7 @@ class MessageWriter:
         elif not self._flushes:
             self._replicas.when_copied(result.end_offset, done)
         else:
-            both = _Both(done)
+            both = _Both(done, self._replicas.ask)
             self._when_flushed(result, both.flushed)
             self._replicas.when_copied(result.end_offset, both.copied)
 
@@ -214,13 +216,15 @@ class MessageWriter:
 class _Both:
     """Waits for the disk and for a slave, in any order."""
 
-    def __init__(self, done: Callable[[PutStatus], object]) -> None:
+    def __init__(self, done: Callable[[PutStatus], object], ask: Callable[[], object]) -> None:
         self._done = done
+        self._ask = ask  # a master's own part of being in sync is on its disk
         self._flush: PutStatus | None = None
         self._copy: PutStatus | None = None
 
     def flushed(self, status: PutStatus) -> None:
         self._flush = status
+        self._ask()
         self._call_back()
 
     def copied(self, status: PutStatus) -> None:

@@ -13,11 +13,11 @@ import ipaddress
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import cast
+from typing import Protocol, cast
 
-from orbitmq.errors import ConfigurationError
+from orbitmq.errors import BodyError, ConfigurationError
 from orbitmq.message.hosts import address_text
-from orbitmq.replication.protocol import HEAD, Reports, first_place, piece_size
+from orbitmq.replication.protocol import CONFIRMED, HEAD, Introduction, Reports, first_place, piece_size
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.cold import Fetch, Then
 from orbitmq.store.engine import MessageStore
@@ -33,6 +33,23 @@ SILENT_MAX = 16  # further connections that have not reported yet; RocketMQ's sl
 TURN_BYTES = 1 << 20  # sent to one slave before other work gets its turn of the event loop
 BUFFER_BYTES = 1 << 20  # unsent bytes above which a slave gets no more
 LOOK_SECONDS = 0.1  # for data without an arrival, and for heartbeats
+
+
+class Confirmation(Protocol):
+    """How a broker that elects its master learns what its replicas in sync have."""
+
+    def joined(self, member: Introduction) -> bool:
+        """A slave has introduced itself; whether it follows this master in its epoch."""
+
+    def reported(self, member: Introduction, place: int) -> None:
+        """It has the log up to there."""
+
+    def gone(self, member: Introduction) -> None:
+        """Its last connection has ended."""
+
+    def appended(self) -> None:
+        """Someone waits for what was appended, or flushed."""
+
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -50,6 +67,8 @@ class SlaveLink(asyncio.Protocol):
         self.place: int | None = None  # unknown before the first report
         self._fetched_place = -1
         self.acknowledged = 0
+        self.member: Introduction | None = None  # of an election
+        self._told = -1  # what is confirmed
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop has one of its own
@@ -69,11 +88,20 @@ class SlaveLink(asyncio.Protocol):
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
-        reported = self._reports.feed(data)
+        try:
+            reported = self._reports.feed(data)
+        except BodyError as error:
+            self.refuse(str(error))
+            return
         if reported is None or self._transport is None or self._transport.is_closing():
             return
         self._heard = asyncio.get_running_loop().time()
-        end = self._owner.end
+        if (introduced := self._reports.introduction) is not None and self.member is None:
+            if not self._owner.joined(introduced):
+                self.refuse(f"member {introduced.member} follows epoch {introduced.epoch}")
+                return
+            self.member = introduced
+        end = self._owner.end_for(self)
         if not 0 <= reported <= end:
             # Its log is another one, or this one has lost its end: bytes sent now would not continue it.
             _log.error("event=slave_ahead peer=%s slave=%d master=%d", self.address, reported, end)
@@ -85,7 +113,7 @@ class SlaveLink(asyncio.Protocol):
                 return
             self.place = place
         self.acknowledged = reported
-        self._owner.reached(reported)
+        self._owner.reached(self, reported)
         self.wake()
 
     def pause_writing(self) -> None:
@@ -110,9 +138,16 @@ class SlaveLink(asyncio.Protocol):
             self._transport.abort()
             return
         self.wake()
+        self.tell()
         if self.place is not None and now - self._wrote > heartbeat and not self._is_paused:
             self._wrote = now
             self._transport.write(HEAD.pack(self.place, 0))
+
+    def tell(self) -> None:
+        """Tell a member of the election what is confirmed."""
+        if self.member is not None and self._transport is not None and self._told != self._owner.confirmed:
+            self._told = self._owner.confirmed
+            self._transport.write(HEAD.pack(self._told, CONFIRMED))
 
     def refuse(self, reason: str) -> None:
         _log.warning("event=slave_refused peer=%s reason=%s", self.address, reason)
@@ -140,10 +175,11 @@ class SlaveLink(asyncio.Protocol):
     def _send(self) -> None:
         self._is_due = False
         place, sent = self.place, 0
-        if self._fetches or place is None or place >= self._owner.end or self._is_too_old(place):
+        end = self._owner.end_for(self)
+        if self._fetches or place is None or place >= end or self._is_too_old(place):
             return
         while self._transport is not None and not self._is_paused and sent < TURN_BYTES:
-            piece = self._owner.piece(place)
+            piece = self._owner.piece(place, end)
             if piece is None:
                 break
             self.place = place
@@ -169,13 +205,17 @@ class SlaveLink(asyncio.Protocol):
 
 class Replicas:
     """All slaves of one broker. `networks` are those slaves may connect from; None is any. A connection counts as a
-    slave from its first report on.
+    slave from its first report on. With `confirmation` a message is copied when `confirm` says so, and slaves that are
+    no members of the election get nothing before that.
     """
 
     def __init__(
         self, store: MessageStore, options: StoreOptions, clock: Clock, networks: tuple[Network, ...] | None = None,
-        fetch: Fetch | None = None,
+        fetch: Fetch | None = None, confirmation: Confirmation | None = None,
     ) -> None:  # fmt: skip
+        self._confirmation = confirmation
+        self.confirmed = PhysicalOffset(-1)
+        self._asks = False
         self._store = store
         self._options = options
         self._networks = networks
@@ -237,12 +277,45 @@ class Replicas:
         SLAVE_NOT_AVAILABLE at once if there is no slave, or none with a small lag. `end` must not decrease from call to
         call.
         """
-        if not self.links or self._server is None or end - self.acknowledged >= self._options.ha_slave_fallbehind_max:
+        if self._confirmation is not None:
+            self._when_confirmed(end, done)
+        elif not self.links or self._server is None or end - self.acknowledged >= self._options.ha_slave_fallbehind_max:
             done(PutStatus.SLAVE_NOT_AVAILABLE)
         elif end <= self.acknowledged:
             done(PutStatus.PUT_OK)
         else:
             self._waits.add(end, lambda ok: done(PutStatus.PUT_OK if ok else PutStatus.FLUSH_SLAVE_TIMEOUT))
+
+    def _when_confirmed(self, end: PhysicalOffset, done: Callable[[PutStatus], object]) -> None:
+        if self._server is None:
+            done(PutStatus.SLAVE_NOT_AVAILABLE)
+        elif end <= self.confirmed:
+            done(PutStatus.PUT_OK)
+        else:
+            self._waits.add(end, lambda ok: done(PutStatus.PUT_OK if ok else PutStatus.FLUSH_SLAVE_TIMEOUT))
+            self.ask()
+
+    def ask(self) -> None:
+        """Have what is new confirmed, once for all that is appended in this turn of the event loop."""
+        if not self._asks and self._confirmation is not None:
+            self._asks = True
+            asyncio.get_running_loop().call_soon(self._ask, self._confirmation)
+
+    def _ask(self, confirmation: Confirmation) -> None:
+        self._asks = False
+        self.wake()
+        confirmation.appended()
+
+    def confirm(self, end: PhysicalOffset) -> None:
+        """Every replica in sync has the log up to `end`."""
+        self.confirmed = end
+        self._waits.reached(end)
+        for link in self.links:
+            link.tell()
+
+    def give_up(self) -> None:
+        """Nothing will be confirmed any more."""
+        self._waits.give_up()
 
     # ------------------------------------------------------------------------------------------------- for the links
 
@@ -256,13 +329,21 @@ class Replicas:
         """Behind the last byte that may be sent."""
         return self._store.commit_log.readable
 
+    def end_for(self, link: SlaveLink) -> int:
+        """The same for one slave: others than members get what can no longer be replaced."""
+        return self.end if self._confirmation is None or link.member is not None else min(self.end, self.confirmed)
+
+    def joined(self, member: Introduction) -> bool:
+        """Whether a slave may follow that takes part in an election."""
+        return self._confirmation is not None and self._confirmation.joined(member)
+
     @property
     def file_size(self) -> int:
         return self._store.commit_log.files.file_size
 
-    def piece(self, place: int) -> memoryview | None:
-        """The data for a slave that is at `place`; None if there is none."""
-        size = piece_size(place, self.end, self.file_size, self._options.ha_transfer_batch_size)
+    def piece(self, place: int, end: int) -> memoryview | None:
+        """The data before `end` for a slave that is at `place`; None if there is none."""
+        size = piece_size(place, end, self.file_size, self._options.ha_transfer_batch_size)
         return self._store.commit_log.slice(place, size) if size > 0 else None
 
     def must_fetch(self, place: int, size: int, then: Then) -> bool:
@@ -272,10 +353,13 @@ class Replicas:
         self._fetch(absent, then)
         return True
 
-    def reached(self, place: int) -> None:
+    def reached(self, link: SlaveLink, place: int) -> None:
         """A slave reports its offset."""
         self._told.set()
-        if place > self.acknowledged:
+        if self._confirmation is not None:
+            if link.member is not None:
+                self._confirmation.reported(link.member, place)
+        elif place > self.acknowledged:
             self.acknowledged = PhysicalOffset(place)
             self._waits.reached(self.acknowledged)
 
@@ -308,6 +392,11 @@ class Replicas:
         self._silent.pop(link, None)
         self.links.discard(link)
         self._told.set()
+        if link.member is not None and self._confirmation is not None and not self._follows(link.member.member):
+            self._confirmation.gone(link.member)
+
+    def _follows(self, member: str) -> bool:
+        return any(link.member is not None and link.member.member == member for link in self.links)
 
     def _may_come_from(self, host: str) -> bool:
         if self._networks is None:

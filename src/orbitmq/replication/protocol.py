@@ -3,6 +3,12 @@
 slave -> master    8 bytes      the end of the slave's log
 master -> slave   12 bytes      the physical offset of the following bytes, and their number; 0 is a heartbeat
                    n bytes      of the log, never beyond the end of one of its files
+
+Replicas that elect their master say more, once each end knows by EXCHANGE_MASTERSHIP that the other one is such:
+
+slave -> master    8 bytes      at first, -n: a member of the election introduces itself
+                   n bytes      `Introduction` as JSON
+master -> slave   12 bytes      an offset, and -1: what ends there or before is confirmed, and may be read
 """
 
 from __future__ import annotations
@@ -10,31 +16,71 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+import msgspec
+
 from orbitmq.errors import BodyError
 
 REPORT = struct.Struct(">q")
 HEAD = struct.Struct(">qi")
 PIECE_MAX = 4 << 20  # the buffer of RocketMQ's slaves, so no master sends more
+CONFIRMED = -1  # in the place of a length
+INTRODUCTION_MAX = 1024  # bytes
+
+
+class Introduction(msgspec.Struct, frozen=True):
+    """A slave that takes part in the election: who it is, and in which epoch it follows."""
+
+    member: str
+    epoch: int
+
+    def encode(self) -> bytes:
+        data = msgspec.json.encode(self)
+        return REPORT.pack(-len(data)) + data
 
 
 class Reports:
-    """Reads a slave's reports: the last one counts."""
+    """Reads a slave's reports: the last one counts. `introduction` is what came before the first of them, if any."""
 
     def __init__(self) -> None:
         self._rest = b""
+        self._is_first = True
+        self.introduction: Introduction | None = None
 
     def feed(self, data: bytes) -> int | None:
-        """The offset of the slave's last complete report; None if there is none."""
+        """The offset of the slave's last complete report; None if there is none. BodyError for an introduction that
+        nobody sends.
+        """
         data = self._rest + data
+        if self._is_first and len(data) >= REPORT.size:
+            size = -int(REPORT.unpack_from(data)[0])
+            if len(data) < REPORT.size + min(size, INTRODUCTION_MAX):
+                self._rest = data
+                return None
+            self._is_first = False
+            if size > 0:
+                self.introduction = _introduction(data, size)
+                data = data[REPORT.size + size :]
         whole = len(data) - len(data) % REPORT.size
         self._rest = data[whole:]
         return int(REPORT.unpack_from(data, whole - REPORT.size)[0]) if whole else None
 
 
+def _introduction(data: bytes, size: int) -> Introduction:
+    if size > INTRODUCTION_MAX:
+        raise BodyError(f"a slave introduces itself with {size} bytes, {INTRODUCTION_MAX} are allowed")
+    try:
+        return msgspec.json.decode(data[REPORT.size : REPORT.size + size], type=Introduction)
+    except msgspec.DecodeError as error:
+        raise BodyError(f"a slave introduces itself as nobody does: {error}") from None
+
+
 class Pieces:
-    """Reads a master's data. Parts are returned as they arrive, cut where the connection cut them."""
+    """Reads a master's data. Parts are returned as they arrive, cut where the connection cut them. `confirmed` is the
+    last offset that the master has confirmed, -1 before that.
+    """
 
     def __init__(self) -> None:
+        self.confirmed = -1
         self._head = b""
         self._offset = 0
         self._missing = 0  # bytes of the piece that have not come
@@ -55,6 +101,9 @@ class Pieces:
             if len(self._head) == HEAD.size:
                 self._offset, self._missing = HEAD.unpack(self._head)
                 self._head = b""
+                if self._missing == CONFIRMED:
+                    self.confirmed, self._missing = self._offset, 0
+                    continue
                 if not 0 <= self._missing <= PIECE_MAX:
                     raise BodyError(f"the master announces {self._missing} bytes, {PIECE_MAX} are allowed")
                 if not self._missing:

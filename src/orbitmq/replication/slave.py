@@ -26,6 +26,8 @@ from orbitmq.store.replica import ReplicaStore
 
 _log = logging.getLogger(__name__)
 
+Confirmed = Callable[[int], object]  # an offset
+
 CONNECT_SECONDS = 5.0
 PAUSE_FIRST_SECONDS, PAUSE_MAX_SECONDS = 0.1, 5.0  # RocketMQ waits 5 s each time
 REFUSED_PAUSE_SECONDS = 10.0  # logs that differ stay so until an operator acts
@@ -58,9 +60,13 @@ class FollowingState:
 
 
 class MasterLink(asyncio.Protocol):
-    """The connection to the master; `ended` gets the reason when it ends."""
+    """The connection to the master; `ended` gets the reason when it ends. A member of an election begins it with its
+    `introduction`, and learns what is `confirmed`.
+    """
 
-    def __init__(self, store: ReplicaStore, state: FollowingState) -> None:
+    def __init__(
+        self, store: ReplicaStore, state: FollowingState, introduction: bytes = b"", confirmed: Confirmed | None = None
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[Exception] = loop.create_future()
         self._store = store
@@ -68,6 +74,8 @@ class MasterLink(asyncio.Protocol):
         self._state = state
         self._loop = loop
         self._pieces = Pieces()
+        self._introduction = introduction
+        self._confirmed = confirmed
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[tuple[int, memoryview]] = deque()  # has come and is not copied yet
         self._waiting_bytes = 0
@@ -81,6 +89,7 @@ class MasterLink(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop has one of its own
         self._state.is_connected = True
         self._state.heard = self._loop.time()
+        self._transport.write(self._introduction)
         self._report(self._store.copied_to)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -91,6 +100,7 @@ class MasterLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._state.heard = self._loop.time()
+        confirmed = self._pieces.confirmed
         try:
             for piece in self._pieces.feed(data):
                 self._waiting.append(piece)
@@ -100,6 +110,8 @@ class MasterLink(asyncio.Protocol):
             return
         if self._timer is None:
             self._copy()
+        if self._pieces.confirmed != confirmed and self._confirmed is not None:
+            self._confirmed(self._pieces.confirmed)
         if self._waiting_bytes > BACKLOG_MAX and not self._is_paused and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()
@@ -192,6 +204,7 @@ class Observer(Protocol):
 class Following:
     """Keeps the log of `store` a copy of the master's. `found` tells the replication address that name servers gave;
     `ask` has them asked anew while they gave none, and while the log differs from that of the one they gave.
+    `introduce` is what a member of an election says first.
     """
 
     def __init__(
@@ -202,7 +215,11 @@ class Following:
         found: Callable[[], str | None],
         ask: Callable[[], Awaitable[None]],
         observer: Observer,
+        introduce: Callable[[], bytes] = bytes,
+        confirmed: Confirmed | None = None,
     ) -> None:
+        self._introduce = introduce
+        self._confirmed = confirmed
         self._store = store
         self._options = options
         self._remoting = remoting
@@ -305,7 +322,9 @@ class Following:
         host, port = split_address(address)
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_SECONDS):
-            return await loop.create_connection(lambda: MasterLink(self._store, self.state), host, port)
+            return await loop.create_connection(
+                lambda: MasterLink(self._store, self.state, self._introduce(), self._confirmed), host, port
+            )
 
     async def _settled(self) -> None:
         """Return when the content of this log is durable: the first report acknowledges it to the master."""

@@ -15,7 +15,7 @@ class BrokerMastershipHeader(Header):
 
     `epoch` is the last promotion that the sender knows. `refusal` says why it serves no requests: a superseded master,
     or a slave whose log differs from the master's; "" when it serves. A slave has `resigned` if that promotion was its
-    own and its operator has made it a slave again.
+    own and its operator has made it a slave again. One that `elects` has the number of an election as its epoch.
     """
 
     broker_name: str
@@ -24,6 +24,7 @@ class BrokerMastershipHeader(Header):
     epoch: Int64
     refusal: str = ""
     resigned: bool = False
+    elects: bool = False
 
 
 class PromoteSlaveHeader(Header):
