@@ -21,6 +21,8 @@ from orbitmq.broker.archive_guard import ArchiveGuard
 from orbitmq.broker.client_relay import ClientRelay
 from orbitmq.broker.cold_reads import ColdReads
 from orbitmq.broker.delay import DelayedDelivery
+from orbitmq.broker.election.election import Election
+from orbitmq.broker.election.roles import Elected, ElectedMaster, ElectedSlave, election_metrics
 from orbitmq.broker.filters import Filters
 from orbitmq.broker.group_administration import GroupAdministration
 from orbitmq.broker.group_reports import GroupReports
@@ -116,20 +118,26 @@ class Broker:
     `configuration` is the file of the options; changes by administrators are written to it. Without `tls` connections
     are plain. Timeouts of clients use `presence_clock`, by default `clock`; tests advance it alone. When `superseded`
     is set, a slave has been promoted: stop this broker and start one with the options in `successor`, which
-    `is_successor`: it starts also if others have taken the port for gRPC meanwhile.
+    `is_successor`: it starts also if others have taken the port for gRPC meanwhile. With an `election` it begins
+    as a slave, and that decides about its successors.
     """
 
     # fmt: off
     def __init__(
         self, options: BrokerOptions, store_options: StoreOptions, clock: Clock | None = None,
         configuration: Path | None = None, tls: TlsOptions | None = None, *, presence_clock: Clock | None = None,
-        connections: ConnectionOptions | None = None, is_successor: bool = False,
+        connections: ConnectionOptions | None = None, is_successor: bool = False, election: Election | None = None,
     ) -> None:
         self._is_successor = is_successor
-        store_options = with_kept_role(store_options)
+        self._election = election
         if not options.broker_name:
             options = options.replace(broker_name=socket.gethostname())
-        self.options = options = with_fitting_id(options, store_options)
+        if election is None:
+            store_options = with_kept_role(store_options)
+            options = with_fitting_id(options, store_options)
+        else:
+            options = options.replace(broker_id=election.slave_id if store_options.is_slave else 0)
+        self.options = options
         self._clock = clock = clock or SystemClock()
         self.refusals = Refusals()
         self.identity = AdvertisedBroker(options)
@@ -150,7 +158,7 @@ class Broker:
             {"useTLS": as_text(tls is not None and tls.uses_tls)}, configuration)
         for handlers in self._handlers():
             handlers.add_to(self.router)
-        self._fence = Fence(lambda: role.not_serving, self._sending.refusal, role.confirm)
+        self._fence = Fence(lambda: role.not_serving, self._sending.refusal, role.confirm, lambda: role.refusal)
         self._fence.put_around(self.router, is_master=role.is_master)
         if self._access is not None:
             self.router.guard(self._access.check)
@@ -208,7 +216,8 @@ class Broker:
         self._remoting = Remoting(tls=client_context(tls) if tls is not None and tls.uses_tls else None)
         self.replicas = Replicas(
             self.store, store_options, self._clock,
-            networks_of(store_options.ha_slave_addresses, only_local=options.acl_enable), self._cold.fetch)
+            networks_of(store_options.ha_slave_addresses, only_local=options.acl_enable), self._cold.fetch,
+            self._election)
 
     def _build_work(self) -> None:
         """Build the parts that process messages."""
@@ -222,7 +231,7 @@ class Broker:
         self._writing = MessageWriter(
             self.store, len(self._levels),
             TimerAcceptance(self.store, self.topics, options, clock, self.timers.waiting_with), self.statistics,
-            self.replicas, refusals)
+            self.replicas, refusals, elects=self._election is not None)
         self.transactions = Transactions(
             self.store, self._writing, self.topics, self.offsets, self.producers, options, clock)
         self._sending = SendHandler(
@@ -435,7 +444,8 @@ class Broker:
         self.groups.load()
         self.offsets.load()
         if self.role.is_master:
-            self._resumption.begin(at_other_master=is_fresh(self.store.options), was_killed=self.store.was_killed)
+            at_other_master = self._election is not None or is_fresh(self.store.options)
+            self._resumption.begin(at_other_master=at_other_master, was_killed=self.store.was_killed)
         else:
             self.offsets.remember_commits()
             self._resumption.settle()  # its own record of the time as a master
@@ -515,6 +525,7 @@ class Broker:
             deliver=self._deliver,
             entry_codes=entry_codes(self._levels),
             filter_bitmap=self._filters.bitmap if self.options.enable_calc_filter_bit_map else no_bitmap,
+            holds_back=self._election is not None,
         )
 
     def _make_access(self, store_options: StoreOptions) -> AccessControl:
@@ -523,9 +534,13 @@ class Broker:
         places = AclPlaces(home / self.options.acl_file, home / "conf" / "acl")
         return AccessControl(places, self.router.requests, partial(topic_at, self.store), self._clock)
 
-    def _make_role(self, configuration: Path | None) -> Role:
+    def _make_role(self, configuration: Path | None) -> Role | Elected:
+        if self._election is not None:
+            return self._make_elected(self._election)
         if not isinstance(self.store, ReplicaStore):
-            return MasterRole(self.options, self.identity, self._record, self._remoting, self._step_down)
+            return MasterRole(
+                self.options, self.identity, self._record, self._remoting, lambda: self._step_down(self.not_serving)
+            )
         return SlaveRole(
             self.store,
             self.options,
@@ -534,12 +549,28 @@ class Broker:
             self._remoting,
             self._clock,
             configuration,
-            (self.topics, self.groups, self.offsets, self._delayed, self.timers, self._modes, self._orders),
+            self._copied_tables,
             refusal=self._sending.refusal,
             register=self._register_now,
             serving_changed=self._serving_changed,
             become=self._become,
         )
+
+    @property
+    def _copied_tables(
+        self,
+    ) -> tuple[Topics, Groups, ConsumerOffsets, DelayedDelivery, TimerDelivery, RequestModes, Orders]:
+        return self.topics, self.groups, self.offsets, self._delayed, self.timers, self._modes, self._orders
+
+    def _make_elected(self, election: Election) -> Elected:
+        if not isinstance(self.store, ReplicaStore):
+            return ElectedMaster(
+                election, self.store, self.identity, self.replicas, self._become, self._serving_changed, self._step_down
+            )
+        return ElectedSlave(
+            election, self.store, self.identity, self._remoting, self._copied_tables, become=self._become,
+            serving_changed=self._serving_changed, refuse_send=self._sending.refusal,
+        )  # fmt: skip
 
     def _make_front(self, backend: LocalBackend, tls: TlsOptions | None, limits: ConnectionOptions | None) -> Front:
         """The front for clients of RocketMQ 5."""
@@ -580,9 +611,9 @@ class Broker:
             master_epoch=self.role.epoch,
         )
 
-    def _step_down(self) -> Coroutine[None, None, None]:
+    def _step_down(self, reason: str) -> Coroutine[None, None, None]:
         """A later master is known: stop serving, replicating and registering."""
-        self.store.take_no_more(self.not_serving)
+        self.store.take_no_more(reason)
         self._registrar.abandon()  # a goodbye would take the later master's entry out of RocketMQ's name servers
         self.held.release_all()
         self._popping.waiting.release_all()
@@ -652,4 +683,5 @@ class Broker:
         return self.topics.queues(topic) if group in self.groups.table else 0
 
     def _replication_metrics(self) -> dict[str, str]:
-        return replication_metrics(self.store, self.replicas, self.role)
+        elected = election_metrics(self.role) if isinstance(self.role, ElectedMaster | ElectedSlave) else {}
+        return replication_metrics(self.store, self.replicas, self.role) | elected

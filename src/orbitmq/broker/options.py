@@ -23,6 +23,27 @@ class BrokerOptions(Options):
     broker_id: int = option(
         "brokerId", 0, "0 for the master of a broker name; each slave needs its own other number.", minimum=0
     )
+    agreement: str = option(
+        "agreement", "",
+        "Where the brokers of this name agree on their master: `etcd://host:port,host:port`, or `etcds://` for TLS. "
+        "Empty: brokerRole says who the master is. Otherwise brokerRole only says who may be the first of all, and "
+        "each broker needs a brokerId above 0 of its own.",
+    )  # fmt: skip
+    agreement_user: str = option("agreementUser", "", "User of the agreement store.")
+    agreement_password_file: str = option("agreementPasswordFile", "", "File that has nothing but the password.")
+    agreement_ca_file: str = option(
+        "agreementCaFile", "", "Certificates in PEM that the agreement store is trusted by; empty is the system's."
+    )
+    agreement_lease_ms: int = option(
+        "agreementLease", 3000,
+        "How long a master may be silent at the agreement store before another one is elected.",
+        unit="ms", minimum=2000, maximum=60_000,
+    )  # fmt: skip
+    min_in_sync_replicas: int = option(
+        "minInSyncReplicas", 1,
+        "With agreement: of fewer replicas in sync, the master among them, messages are refused.",
+        minimum=1, maximum=16,
+    )  # fmt: skip
     listen_port: int = option("listenPort", 10911, "Port for clients; 0 takes any free port.", minimum=0, maximum=65535)
     fast_listen_port: int = option(
         "fastListenPort",

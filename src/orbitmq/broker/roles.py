@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orbitmq.broker.advertised import AdvertisedBroker
 from orbitmq.broker.delay import DelayedDelivery
+from orbitmq.broker.election.roles import Elected
 from orbitmq.broker.groups import Groups
 from orbitmq.broker.mastership.record import MastershipRecord
 from orbitmq.broker.mastership.watch import MasterWatch
@@ -36,6 +37,7 @@ class MasterRole:
 
     is_master = True
     readiness = following = copying = None
+    refusal = ""
 
     def __init__(
         self,
@@ -76,6 +78,7 @@ class SlaveRole:
 
     is_master = False
     watch = None
+    refusal = ""
     must_register_anew = None
     confirm = None
     epoch = None
@@ -153,7 +156,7 @@ class SlaveRole:
 Role = MasterRole | SlaveRole
 
 
-def replication_metrics(store: MessageStore, replicas: Replicas, role: Role) -> dict[str, str]:
+def replication_metrics(store: MessageStore, replicas: Replicas, role: Role | Elected) -> dict[str, str]:
     """orbitmq's own keys of the runtime table. A master reports its slaves, the bytes that the one with the longest log
     lacks, and other masters of its broker name; a slave reports its master and the state of replication.
     """
@@ -162,8 +165,8 @@ def replication_metrics(store: MessageStore, replicas: Replicas, role: Role) -> 
     if slaves:
         behind = store.commit_log_max_offset - max(link.acknowledged for link in replicas.links)
         metrics |= {"replicationSlaves": ",".join(slaves), "replicationSlaveBytesBehind": str(behind)}
-    if isinstance(role, MasterRole):
-        watch, refused = role.watch, role.watch.refused_slaves
+    if (watch := role.watch) is not None:
+        refused = watch.refused_slaves
         metrics |= {
             "replicationEpoch": str(watch.epoch),
             "replicationSupersededBy": watch.superseded,
@@ -171,7 +174,7 @@ def replication_metrics(store: MessageStore, replicas: Replicas, role: Role) -> 
             "replicationOtherMastersServing": str(sum(one.serves for one in watch.others.values())),
             "replicationRefusedSlaves": "; ".join(f"{at}: {reason}" for at, reason in sorted(refused.items())),
         }
-    else:
+    elif role.following is not None:
         state = role.following.state
         metrics |= {
             "replicationMaster": state.master,

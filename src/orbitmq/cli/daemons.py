@@ -25,6 +25,7 @@ from orbitmq import __version__
 from orbitmq.broker.access.control import AccessControl
 from orbitmq.broker.access.files import AclPlaces
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.election.configured import make_election
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.cli import configuration, page_process
 from orbitmq.cli.exit_codes import leave, one_line_errors
@@ -42,7 +43,7 @@ from orbitmq.runtime.collector import settle
 from orbitmq.runtime.form import form
 from orbitmq.runtime.limits import raise_open_files
 from orbitmq.runtime.options import Options
-from orbitmq.store.options import StoreOptions
+from orbitmq.store.options import SLAVE, StoreOptions
 
 if TYPE_CHECKING:
     from orbitmq.proxy.options import ProxyOptions
@@ -296,14 +297,22 @@ async def _broker(
     metrics: MetricsOptions,
     stopped: asyncio.Event,
 ) -> None:
-    """A slave that is promoted stops, then starts as a master in the same process and on the same port."""
+    """A slave that is promoted, or elected, stops, then starts as a master in the same process and on the same port."""
     is_successor = False
+    election = make_election(options, store)
+    if election is not None:
+        store = store.replace(broker_role=SLAVE)
     while not stopped.is_set():
-        broker = Broker(options, store, configuration=config, tls=tls, connections=limits, is_successor=is_successor)
+        broker = Broker(
+            options, store, configuration=config, tls=tls, connections=limits, is_successor=is_successor,
+            election=election,
+        )  # fmt: skip
         parts = parts_of(metrics, broker)
         async with _running(broker) as daemon, served(metrics, parts) as page:
             ended = asyncio.create_task(_first_of(stopped, broker.superseded))
             await serve(ended, _address("broker", daemon.address), *_front(daemon), *_page(page))
+            if stopped.is_set() and election is not None:
+                await election.leave()
         if broker.successor is None:
             return
         options, store = broker.successor

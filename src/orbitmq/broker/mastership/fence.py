@@ -24,7 +24,8 @@ PAUSE_SECONDS = 1.0  # A forced promotion waits longer than this for the master'
 
 
 class Fence:
-    """`reason` says why nothing is served, "" if all is. `confirm` is awaited after a pause, before any request; None
+    """`reason` says why nothing is served, "" if all is, and `refusal` why no change is accepted, for a master that may
+    still be read from. `confirm` is awaited after a pause, before any request; None
     if there is no other broker to ask.
     """
 
@@ -33,8 +34,10 @@ class Fence:
         reason: Callable[[], str],
         refuse_send: Callable[[Command, int, str], Command],
         confirm: Callable[[], Awaitable[None]] | None,
+        refusal: Callable[[], str] = lambda: "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._refusal = refusal
         self._reason = reason
         self._refuse_send = refuse_send
         self._confirm = confirm
@@ -60,10 +63,13 @@ class Fence:
 
     @property
     def is_open(self) -> bool:
-        """Whether a request is served, and at once."""
+        """Whether a message is accepted, and at once."""
         if self._clock() - self._beat > PAUSE_SECONDS:
             self._check_pause()
-        return self._confirming is None and not self._reason()
+        return self._confirming is None and not self._reason_for(Fenced.AT_MASTER)
+
+    def _reason_for(self, place: Fenced) -> str:
+        return self._reason() or (self._refusal() if place is Fenced.AT_MASTER else "")
 
     def _check_pause(self) -> None:
         now = self._clock()
@@ -89,7 +95,7 @@ class Fence:
                 self._check_pause()
             if self._confirming is not None:
                 return self._later(self._confirming, handler, request, connection, command)
-            if reason := self._reason():
+            if reason := self._reason_for(request.fenced):
                 return self._refused(request, command, reason)
             return handler(connection, command)
 
@@ -104,7 +110,7 @@ class Fence:
         command: Command,
     ) -> Answer:
         await asyncio.wait((confirming,))
-        if reason := self._reason():
+        if reason := self._reason_for(request.fenced):
             return self._refused(request, command, reason)
         answer = handler(connection, command)
         return await answer if isinstance(answer, Awaitable) else answer

@@ -1,0 +1,238 @@
+"""Three brokers that elect their master, as processes, with a live agreement store: what is acknowledged stays."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from orbitmq.client import Message, Producer
+from orbitmq.errors import OrbitMQError
+from orbitmq.message.model import MessageExt
+from orbitmq.wire.codes import ResponseCode
+from tests.support.elected import ElectedBrokers, until
+from tests.support.live import Client
+from tests.support.orbit_process import ORBITMQ
+
+TOPIC = "Orders"
+QUEUES = 4
+FROZEN_S = 5.0  # longer than a lease
+
+
+@dataclass
+class Load:
+    """A producer that sends one message after the other, and what it was told."""
+
+    producer: Producer
+    receipts: dict[bytes, tuple[int, int]] = field(default_factory=dict)  # body -> queue id and offset
+    sent: int = 0
+    gap_s: float = 0.0
+    task: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        last = time.monotonic()
+        while True:
+            body = b"%d" % self.sent
+            self.sent += 1
+            try:
+                found = await self.producer.send(Message(TOPIC, body))
+            except OrbitMQError:
+                await asyncio.sleep(0.05)
+                continue
+            self.receipts[body] = (found.queue.queue_id, found.queue_offset)
+            now = time.monotonic()
+            self.gap_s, last = max(self.gap_s, now - last), now
+
+    async def goes_on(self) -> None:
+        """Return when ten more are acknowledged."""
+        count = len(self.receipts) + 10
+
+        async def look() -> bool | None:
+            return len(self.receipts) >= count or None
+
+        await until(look, "acknowledged messages")
+
+
+@asynccontextmanager
+async def load(brokers: ElectedBrokers) -> AsyncIterator[Load]:
+    producer = Producer("load", brokers.namesrv.address, send_timeout_ms=1000)
+    await producer.start()
+    made = Load(producer)
+    made.task = asyncio.create_task(made.run())
+    try:
+        await made.goes_on()
+        made.gap_s = 0.0
+        yield made
+        await made.goes_on()
+    finally:
+        made.task.cancel()
+        await asyncio.gather(made.task, return_exceptions=True)
+        await producer.shutdown()
+
+
+async def stored(brokers: ElectedBrokers, number: int) -> dict[tuple[int, int], bytes]:
+    """Queue id and offset -> body, of all that one broker lets be read."""
+    client = Client(brokers.brokers[number])
+    found: dict[tuple[int, int], bytes] = {}
+    try:
+        for queue_id in range(QUEUES):
+            offset = 0
+            while messages := await _read(client, queue_id, offset):
+                found |= {(queue_id, one.queue_offset): one.body for one in messages}
+                offset = messages[-1].queue_offset + 1
+    finally:
+        await client.remoting.close()
+    return found
+
+
+async def _read(client: Client, queue_id: int, offset: int) -> list[MessageExt]:
+    return await client.read(TOPIC, queue_id, offset, suspend_timeout_millis=0, max_msg_nums=1000)
+
+
+async def all_is_kept(brokers: ElectedBrokers, load: Load, replicas: int = 3) -> None:
+    """Every receipt leads to its message, at the master and at each replica in sync."""
+    agreed = await brokers.until_in_sync(replicas)
+    receipts = dict(load.receipts)
+    master = await brokers.master()
+    assert (await brokers.runtime(master))["replicationMember"] == agreed.master
+
+    async def at(number: int) -> bool | None:
+        found = await stored(brokers, number)
+        missing = {body: place for body, place in receipts.items() if found.get(place) != body}
+        if not missing:
+            return True
+        if number == master:
+            raise AssertionError(f"{len(missing)} of {len(receipts)} acknowledged are missing: {missing}")
+        return None  # it has not heard of the last confirmation
+
+    for number in range(len(brokers.brokers)):
+        await until(lambda number=number: at(number), f"messages at replica {number}", 20)
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="elected-") as made:
+        yield Path(made)
+
+
+async def test_what_is_acknowledged_stays_whatever_becomes_of_masters(home: Path) -> None:
+    """One cluster, since its start takes longer than most of its faults."""
+    async with ElectedBrokers(home) as brokers, load(brokers) as running:
+        await _killed(brokers, running)
+        await _frozen(brokers, running)
+        await _stopped(brokers, running)
+        await _with_a_tail_of_its_own(brokers, running)
+        await _without_agreement(brokers, running)
+
+
+async def _killed(brokers: ElectedBrokers, running: Load) -> None:
+    master = await brokers.master()
+    before = await brokers.agreed()
+    brokers.brokers[master].kill()
+    await brokers.master(without=master)
+    await running.goes_on()
+    after = await brokers.agreed()
+    assert after.epoch == before.epoch + 1
+    assert before.master not in after.in_sync
+    brokers.brokers[master].start()
+    agreed = await brokers.until_in_sync(3)
+    assert before.master in agreed.in_sync, "the same store is the same member"
+    await all_is_kept(brokers, running)
+
+
+async def _frozen(brokers: ElectedBrokers, running: Load) -> None:
+    """It wakes up as if no time had passed: what was sent to it meanwhile is refused, and it follows."""
+    master = await brokers.master()
+    process = brokers.brokers[master].process
+    assert process is not None
+    process.freeze()
+    client = Client(brokers.brokers[master])
+    late = asyncio.create_task(client.send(TOPIC, b"late"))
+    await brokers.master(without=master)
+    await running.goes_on()
+    process.signal(signal.SIGCONT)
+    with contextlib.suppress(OrbitMQError):  # it may have closed the connection
+        assert (await late).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    await client.remoting.close()
+    await all_is_kept(brokers, running)
+
+
+async def _stopped(brokers: ElectedBrokers, running: Load) -> None:
+    """One that is stopped gives its lease up, so that nobody waits until it ends."""
+    master = await brokers.master()
+    running.gap_s = 0.0
+    brokers.brokers[master].stop()
+    await brokers.master(without=master)
+    await running.goes_on()
+    brokers.brokers[master].start()
+    await all_is_kept(brokers, running)
+
+
+async def _with_a_tail_of_its_own(brokers: ElectedBrokers, running: Load) -> None:
+    """A master has messages that no slave has, and that nobody was told to be stored. It keeps them aside."""
+    master = await brokers.master()
+    slaves = [broker for number, broker in enumerate(brokers.brokers) if number != master]
+    for slave in slaves:
+        assert slave.process is not None
+        slave.process.freeze()
+    client = Client(brokers.brokers[master])
+    waiting = [asyncio.create_task(client.send(TOPIC, b"tail %d" % number)) for number in range(5)]
+    runtime = await brokers.runtime(master)
+    confirmed = int(runtime["replicationConfirmed"])
+
+    async def has_more() -> bool | None:
+        return int((await brokers.runtime(master))["commitLogMaxOffset"]) > confirmed + 5 * 100 or None
+
+    await until(has_more, "messages that are not confirmed")
+    assert not any(body.startswith(b"tail") for body in (await stored(brokers, master)).values())
+    brokers.brokers[master].kill()
+    for slave in slaves:  # what has come to their sockets is gone as well
+        slave.kill()
+        slave.start()
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert not any(getattr(one, "code", None) == ResponseCode.SUCCESS for one in results)
+    await client.remoting.close()
+    await brokers.master(without=master)
+    await running.goes_on()
+    brokers.brokers[master].start()
+    await all_is_kept(brokers, running)
+    bodies = {
+        body for kept in (brokers.brokers[master].store_dir / "parted").glob("epoch-*/*") for body in dumped(kept)
+    }
+    assert {b"tail %d" % number for number in range(5)} <= bodies
+
+
+def dumped(kept: Path) -> list[bytes]:
+    printed = subprocess.run([ORBITMQ, "store", "dump", kept, "--body"], capture_output=True, text=True, check=True)
+    return [base64.b64decode(json.loads(line)["body"]) for line in printed.stdout.splitlines()]
+
+
+async def _without_agreement(brokers: ElectedBrokers, running: Load) -> None:
+    """A master that nobody can confirm to be one accepts nothing, and can be read from."""
+    master = await brokers.master()
+    etcd = brokers.etcds.processes[0]
+    assert etcd is not None
+    etcd.freeze()
+    client = Client(brokers.brokers[master])
+
+    async def is_refused() -> bool | None:
+        return (await client.send(TOPIC, b"unheard")).code == ResponseCode.SERVICE_NOT_AVAILABLE or None
+
+    await until(is_refused, "refusal")
+    before = len(running.receipts)
+    assert len(await stored(brokers, master)) >= before
+    etcd.signal(signal.SIGCONT)
+    await client.remoting.close()
+    await running.goes_on()
+    await all_is_kept(brokers, running)
