@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.errors import BodyError
-from orbitmq.replication.protocol import HEAD, PIECE_MAX, REPORT, Pieces, Reports, first_place, piece_size
+from orbitmq.replication.protocol import (
+    CONFIRMED,
+    HEAD,
+    INTRODUCTION_MAX,
+    PIECE_MAX,
+    REPORT,
+    Introduction,
+    Pieces,
+    Reports,
+    first_place,
+    piece_size,
+)
 
 
 def cut(data: bytes, places: set[int]) -> list[bytes]:
@@ -28,6 +39,43 @@ def test_the_last_whole_report_counts(reports: list[int], cuts: set[int]) -> Non
             assert found == reports[whole - 1]
             told.append(whole)
     assert told[-1] == len(reports)
+
+
+MEMBER = Introduction("4f3c2a", 7)
+
+
+@given(reports=st.lists(st.integers(0, 1 << 62), min_size=1), cuts=st.sets(st.integers(1, 200)))
+def test_a_member_introduces_itself_before_its_reports(reports: list[int], cuts: set[int]) -> None:
+    reader, last = Reports(elects=True), None
+    for part in cut(MEMBER.encode() + b"".join(map(REPORT.pack, reports)), cuts):
+        last = reader.feed(part) or last
+    assert (reader.introduction, last or 0) == (MEMBER, reports[-1] or last or 0)
+
+
+def test_a_slave_that_is_no_member_says_only_where_it_is() -> None:
+    reader = Reports(elects=True)
+    assert (reader.feed(REPORT.pack(5)), reader.introduction) == (5, None)
+    assert Reports().feed(REPORT.pack(-5)) == -5, "a master that nobody elects refuses it"
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (REPORT.pack(-INTRODUCTION_MAX - 1) + bytes(INTRODUCTION_MAX), "1025 bytes, 1024 are allowed"),
+        (REPORT.pack(-2) + b"[]", "as nobody does"),
+    ],
+)
+def test_an_introduction_that_nobody_sends_is_an_error(data: bytes, text: str) -> None:
+    with pytest.raises(BodyError, match=text):
+        Reports(elects=True).feed(data)
+
+
+@given(places=st.lists(st.integers(0, 1 << 40), min_size=1), cuts=st.sets(st.integers(1, 200)))
+def test_the_last_place_that_is_confirmed_counts(places: list[int], cuts: set[int]) -> None:
+    reader = Pieces(elects=True)
+    data = b"".join(HEAD.pack(place, CONFIRMED) + HEAD.pack(place, 3) + b"abc" for place in places)
+    found = b"".join(bytes(body) for part in cut(data, cuts) for _, body in reader.feed(part))
+    assert (reader.confirmed, found) == (places[-1], b"abc" * len(places))
 
 
 @given(pieces=st.lists(st.tuples(st.integers(0, 1 << 40), st.binary(max_size=60))), cuts=st.sets(st.integers(1, 2000)))

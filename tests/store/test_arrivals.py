@@ -12,6 +12,7 @@ from orbitmq.store import arrivals
 from orbitmq.store.dispatch import TAGS_ONLY
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import SYNC_FLUSH
+from orbitmq.store.positions import PhysicalOffset
 from orbitmq.store.pull_batch import GetStatus
 from orbitmq.store.records import PutStatus
 from tests.support.batches import BatchItem, put_batch
@@ -121,3 +122,39 @@ def test_a_disk_that_has_stopped_answering_does_not_fill_the_memory(
     assert statuses[-1] is PutStatus.OS_PAGECACHE_BUSY
     flush(store)
     assert store.put(record()).status is PutStatus.PUT_OK
+
+
+# -------------------------------------------------------------------------------- a store of a broker that is elected
+
+
+@pytest.fixture(params=["ASYNC_FLUSH", SYNC_FLUSH])
+def held(request: pytest.FixtureRequest, tmp_path: Path, told: list[Told]) -> Iterator[MessageStore]:
+    options = small_options(tmp_path, flush_disk_type=request.param)
+    made = MessageStore(
+        options, clock=ManualClock(NOW), entry_codes=TAGS_ONLY, on_arrival=lambda *args: told.append(args),
+        holds_back=True,
+    )  # fmt: skip
+    made.open()
+    made._log_worker.stop()
+    yield made
+    made.close()
+
+
+def test_a_message_is_shown_when_it_is_confirmed(held: MessageStore, told: list[Told]) -> None:
+    first, second = held.put(record()), held.put(record())
+    flush(held)
+    assert (held.max_offset("T", 0), told) == (0, [])
+    assert held.readable_offset == second.end_offset, "replicas may have it"
+    held.confirm(first.end_offset)
+    assert (held.max_offset("T", 0), len(told)) == (1, 1)
+    held.confirm(second.end_offset)
+    assert (held.max_offset("T", 0), len(bodies(held)), len(told)) == (2, 2, 2)
+
+
+def test_what_is_confirmed_before_it_is_there_is_shown_when_it_is(held: MessageStore, told: list[Told]) -> None:
+    held.confirm(PhysicalOffset(1 << 20))
+    held.put(record())
+    put_batch(held, record(), [BatchItem(0, b"a", b""), BatchItem(0, b"b", b"")])
+    flush(held)
+    held.confirm(PhysicalOffset(1 << 20))
+    assert held.max_offset("T", 0) == 3

@@ -39,6 +39,13 @@ def test_a_whole_stream_is_read_across_directories(tmp_path: Path) -> None:
     assert (pieces.start_of(SIZE + 5), pieces.path(3 * SIZE)) == (SIZE, tmp_path / "a" / file_name(3 * SIZE))
 
 
+def test_what_was_cut_off_a_file_begins_anywhere(tmp_path: Path) -> None:
+    laid(tmp_path / "log", SIZE + 77)
+    pieces = Pieces(Files(), [tmp_path / "log"], lambda path, _, text: pytest.fail(text), begins_anywhere=True)
+    assert (pieces.starts, pieces.start_of(SIZE + 100)) == ([SIZE + 77], SIZE + 77)
+    assert pieces.read(SIZE + 77, 8) == (SIZE + 77).to_bytes(8, "big")
+
+
 @pytest.mark.parametrize(
     ("stray", "size", "told"),
     [

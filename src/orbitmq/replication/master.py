@@ -59,7 +59,7 @@ class SlaveLink(asyncio.Protocol):
 
     def __init__(self, owner: Replicas) -> None:
         self._owner = owner
-        self._reports = Reports()
+        self._reports = Reports(elects=owner.elects)
         self._transport: asyncio.Transport | None = None
         self._is_paused = self._is_due = self._fetches = False
         self._heard = self._wrote = 0.0
@@ -332,6 +332,11 @@ class Replicas:
     def end_for(self, link: SlaveLink) -> int:
         """The same for one slave: others than members get what can no longer be replaced."""
         return self.end if self._confirmation is None or link.member is not None else min(self.end, self.confirmed)
+
+    @property
+    def elects(self) -> bool:
+        """Whether slaves may be members of an election."""
+        return self._confirmation is not None
 
     def joined(self, member: Introduction) -> bool:
         """Whether a slave may follow that takes part in an election."""

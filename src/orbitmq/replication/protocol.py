@@ -39,11 +39,11 @@ class Introduction(msgspec.Struct, frozen=True):
 
 
 class Reports:
-    """Reads a slave's reports: the last one counts. `introduction` is what came before the first of them, if any."""
+    """Reads a slave's reports: the last one counts. A master that `elects` takes an `introduction` before them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, elects: bool = False) -> None:
         self._rest = b""
-        self._is_first = True
+        self._is_first = elects
         self.introduction: Introduction | None = None
 
     def feed(self, data: bytes) -> int | None:
@@ -76,10 +76,11 @@ def _introduction(data: bytes, size: int) -> Introduction:
 
 class Pieces:
     """Reads a master's data. Parts are returned as they arrive, cut where the connection cut them. `confirmed` is the
-    last offset that the master has confirmed, -1 before that.
+    last offset that the master has confirmed to this member of an election, -1 before that.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, elects: bool = False) -> None:
+        self._elects = elects
         self.confirmed = -1
         self._head = b""
         self._offset = 0
@@ -101,7 +102,7 @@ class Pieces:
             if len(self._head) == HEAD.size:
                 self._offset, self._missing = HEAD.unpack(self._head)
                 self._head = b""
-                if self._missing == CONFIRMED:
+                if self._missing == CONFIRMED and self._elects:
                     self.confirmed, self._missing = self._offset, 0
                     continue
                 if not 0 <= self._missing <= PIECE_MAX:

@@ -73,7 +73,7 @@ class MasterLink(asyncio.Protocol):
         store.on_room = self._go_on
         self._state = state
         self._loop = loop
-        self._pieces = Pieces()
+        self._pieces = Pieces(elects=bool(introduction))
         self._introduction = introduction
         self._confirmed = confirmed
         self._transport: asyncio.Transport | None = None
