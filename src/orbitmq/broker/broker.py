@@ -129,7 +129,7 @@ class Broker:
         connections: ConnectionOptions | None = None, is_successor: bool = False, election: Election | None = None,
     ) -> None:
         self._is_successor = is_successor
-        self._election = election
+        self.election = election
         if not options.broker_name:
             options = options.replace(broker_name=socket.gethostname())
         if election is None:
@@ -217,7 +217,7 @@ class Broker:
         self.replicas = Replicas(
             self.store, store_options, self._clock,
             networks_of(store_options.ha_slave_addresses, only_local=options.acl_enable), self._cold.fetch,
-            self._election)
+            self.election)
 
     def _build_work(self) -> None:
         """Build the parts that process messages."""
@@ -231,7 +231,7 @@ class Broker:
         self._writing = MessageWriter(
             self.store, len(self._levels),
             TimerAcceptance(self.store, self.topics, options, clock, self.timers.waiting_with), self.statistics,
-            self.replicas, refusals, elects=self._election is not None)
+            self.replicas, refusals, elects=self.election is not None)
         self.transactions = Transactions(
             self.store, self._writing, self.topics, self.offsets, self.producers, options, clock)
         self._sending = SendHandler(
@@ -444,7 +444,7 @@ class Broker:
         self.groups.load()
         self.offsets.load()
         if self.role.is_master:
-            at_other_master = self._election is not None or is_fresh(self.store.options)
+            at_other_master = self.election is not None or is_fresh(self.store.options)
             self._resumption.begin(at_other_master=at_other_master, was_killed=self.store.was_killed)
         else:
             self.offsets.remember_commits()
@@ -525,7 +525,7 @@ class Broker:
             deliver=self._deliver,
             entry_codes=entry_codes(self._levels),
             filter_bitmap=self._filters.bitmap if self.options.enable_calc_filter_bit_map else no_bitmap,
-            holds_back=self._election is not None,
+            holds_back=self.election is not None,
         )
 
     def _make_access(self, store_options: StoreOptions) -> AccessControl:
@@ -535,8 +535,8 @@ class Broker:
         return AccessControl(places, self.router.requests, partial(topic_at, self.store), self._clock)
 
     def _make_role(self, configuration: Path | None) -> Role | Elected:
-        if self._election is not None:
-            return self._make_elected(self._election)
+        if self.election is not None:
+            return self._make_elected(self.election)
         if not isinstance(self.store, ReplicaStore):
             return MasterRole(
                 self.options, self.identity, self._record, self._remoting, lambda: self._step_down(self.not_serving)

@@ -18,7 +18,7 @@ from orbitmq.broker.pop.ordering import Orders
 from orbitmq.broker.slave.metadata import MetadataCopy
 from orbitmq.broker.slave.promotion import Promotion
 from orbitmq.broker.slave.readiness import Readiness
-from orbitmq.broker.slave.refusals import refuse_masters_work, refuse_promotion
+from orbitmq.broker.slave.refusals import refuse_masters_work, refuse_promotion, refuse_switch
 from orbitmq.broker.timers.delivery import TimerDelivery
 from orbitmq.broker.topics import Topics
 from orbitmq.net.remoting import Remoting
@@ -69,6 +69,7 @@ class MasterRole:
     def add_to(self, router: Router) -> None:
         self.watch.add_to(router)
         refuse_promotion(router, self._name)
+        refuse_switch(router, self._name)
 
 
 class SlaveRole:
@@ -124,6 +125,7 @@ class SlaveRole:
     def add_to(self, router: Router) -> None:
         refuse_masters_work(router, self._name, self._refusal)
         self.readiness.add_to(router)
+        refuse_switch(router, self._name)
         self._promotion.add_to(router)
 
     async def begin(self, _now_ms: int) -> None:

@@ -146,6 +146,7 @@ class Replica:
     log_end: int = 0
     slaves: dict[str, Slave] = field(default_factory=dict)
     pending: Propose | None = None  # asked for, and may or may not have happened
+    is_forced: bool = False  # an operator wants it to be elected though it is not in sync
     joining: str = ""  # sends wait for it already, so that it has all that is acknowledged when it is asked for
     _vacant_at: float | None = None  # since when nobody has the lease
     _ends: deque[tuple[float, int]] = field(default_factory=deque)  # when -> the end of the log then
@@ -191,7 +192,7 @@ class Replica:
             if self._vacant_at is None:
                 self._vacant_at = now
             return self._stand(now)
-        self._vacant_at = None
+        self._vacant_at, self.is_forced = None, False
         if agreed.epoch <= self.epoch:
             return []  # it follows, or was fenced in this epoch and waits until the lease has ended
         if view.holder == (self.session, agreed.epoch):
@@ -206,7 +207,7 @@ class Replica:
     def _stand(self, now: float) -> list[Command]:
         """Nobody has the lease: ask to be elected when it is this one's turn."""
         agreed = self.view.agreed
-        if agreed is None or self.me not in agreed.in_sync:
+        if agreed is None or not (self.is_forced or self.me in agreed.in_sync):
             return []
         if self.role is Role.FOLLOWING:
             self.role = Role.HALTING
@@ -215,11 +216,21 @@ class Replica:
             return []
         if self._vacant_at is None or now - self._vacant_at < self._turn(agreed) * self.timing.turn_ms:
             return []
-        self.pending = Propose(agreed.elect(self.me, self.log_end), self.view.revision, takes_lease=True)
+        elected = agreed.elect(self.me, self.log_end)
+        if self.is_forced:  # nobody else is known to have what its log has
+            elected = elected.with_in_sync([self.me])
+        self.pending = Propose(elected, self.view.revision, takes_lease=True)
         return [self.pending]
 
+    def take_over(self, now: float) -> list[Command]:
+        """Stand for election though this one may lack acknowledged messages: they are lost if it is elected."""
+        if self.view.holder is not None:
+            return []
+        self.is_forced = True
+        return self._stand(now)
+
     def _turn(self, agreed: Agreed) -> int:
-        if agreed.successor == self.me:
+        if self.is_forced or agreed.successor == self.me:
             return 0
         candidates = [one for one in agreed.in_sync if one != agreed.master]
         last = len(candidates)  # for a master that comes back: its successors may be at work already

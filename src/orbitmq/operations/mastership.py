@@ -7,7 +7,12 @@ from orbitmq.net.remoting import Remoting
 from orbitmq.operations.call import SUCCESS, call
 from orbitmq.operations.settings import broker_settings
 from orbitmq.wire.codes import ResponseCode
-from orbitmq.wire.mastership import BrokerMastershipHeader, PromoteSlaveHeader, PromotionReport
+from orbitmq.wire.mastership import (
+    BrokerMastershipHeader,
+    PromoteSlaveHeader,
+    PromotionReport,
+    SwitchMasterHeader,
+)
 from orbitmq.wire.objects import decode
 from orbitmq.wire.requests import RequestCode
 
@@ -38,6 +43,16 @@ async def has_other_name(remoting: Remoting, address: str, name: str, *, timeout
         return (await broker_settings(remoting, address, timeout_ms=timeout_ms)).values.get("brokerName", name) != name
     except OrbitMQError:
         return False
+
+
+async def switch_master(
+    remoting: Remoting, address: str, member: str, *, unclean: bool = False, timeout_ms: float = 10_000
+) -> None:
+    """SWITCH_MASTER: have the elected master at `address` hand over to `member`, or that member take over `unclean`.
+    BrokerError with the reason if it does not.
+    """
+    header = SwitchMasterHeader(member, unclean)
+    await call(remoting, address, RequestCode.SWITCH_MASTER, header, timeout_ms=timeout_ms)
 
 
 async def promote_slave(

@@ -37,6 +37,16 @@ class PromoteSlaveHeader(Header):
     role: str = ""
 
 
+class SwitchMasterHeader(Header):
+    """SWITCH_MASTER (30007). `member` is the replica that becomes the master; sent to the master, which hands over.
+
+    With `unclean` it is sent to the replica itself, which is not in sync, while there is no master.
+    """
+
+    member: str
+    unclean: bool = False
+
+
 class PromotionReport(Struct, frozen=True, kw_only=True):
     """The outcome of PROMOTE_SLAVE. Offsets are physical offsets, -1 when unknown.
 

@@ -97,6 +97,7 @@ from orbitmq.wire.headers_transaction import (
 from orbitmq.wire.mastership import (
     BrokerMastershipHeader,
     PromoteSlaveHeader,
+    SwitchMasterHeader,
 )
 from orbitmq.wire.request import (
     ACCOUNT,
@@ -602,6 +603,10 @@ class RequestCode(Request, ReprEnum):
     GET_ALL_CONSUMER_ORDER = Request(
         30006, "Returns what all groups that consume in order have in flight, for slaves; specific to orbitmq.",
         access=_OWN_ADMIN, fenced=Fenced.EVERYWHERE,
+    )
+    SWITCH_MASTER = Request(
+        30007, "Has the elected master hand over to another replica; specific to orbitmq.",
+        SwitchMasterHeader, access=_OWN_ADMIN,
     )
     # fmt: on
 

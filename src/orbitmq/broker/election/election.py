@@ -35,6 +35,7 @@ ASK_AGAIN_MS: Final = 300.0  # when the store has not responded
 RETRY_SECONDS: Final = 0.2
 NOTE_SECONDS: Final = 10.0  # how old the end of the log may be that is on disk
 HAND_OVER_MS: Final = 1000.0  # for a slave to have everything, while sends are refused
+TAKE_OVER_MS: Final = 5000.0
 LOOK_SECONDS: Final = 0.01  # how often that is looked at
 LEAVE_SECONDS: Final = 1.0
 
@@ -238,6 +239,23 @@ class Election:
             self._handing_to = ""
             self._judge()
         return f"{successor} did not have everything within {HAND_OVER_MS:g} ms"
+
+    async def take_over(self, member: str) -> str:
+        """Become the master without being in sync, while there is none: the reason if that does not happen."""
+        if member != self.replica.me:
+            return f"this replica is {self.replica.me}, not {member}"
+        if self._has_master():
+            return "there is a master that renews its lease"
+        self._do(self.replica.take_over(self._clock()))
+        ends = self._clock() + TAKE_OVER_MS
+        while self._clock() < ends:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._has_master():
+                break
+        return "" if self.is_master else "another replica was elected, or the agreement store does not respond"
+
+    def _has_master(self) -> bool:
+        return self.replica.view.holder is not None
 
     # ---------------------------------------------------------------------------------------------- agreement store
 

@@ -34,7 +34,7 @@ from orbitmq.store.replica import ReplicaStore
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_namesrv import RegisterBrokerResponseHeader
-from orbitmq.wire.mastership import BrokerMastershipHeader
+from orbitmq.wire.mastership import BrokerMastershipHeader, SwitchMasterHeader
 from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
@@ -61,6 +61,8 @@ class _Elected:
         self._store = store
         self._identity = identity
         self._serving_changed = serving_changed
+        self.confirmed = -1
+        """The last place that was confirmed in this role."""
         self._begins_with = 0
         self._telling: set[asyncio.Task[None]] = set()
 
@@ -103,6 +105,7 @@ class _Elected:
         self._serve(reason)
 
     def confirm_up_to(self, end: int) -> None:
+        self.confirmed = end
         self._store.confirm(PhysicalOffset(end))
         if self.not_serving == UNCONFIRMED and end >= self._begins_with:
             self._serve("")
@@ -120,6 +123,7 @@ class _Elected:
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.EXCHANGE_MASTERSHIP, self.exchange)
         router.add(RequestCode.PROMOTE_SLAVE, self.promote)
+        router.add(RequestCode.SWITCH_MASTER, self.switch)
 
     def exchange(self, _connection: Connection, command: Command) -> Command:
         """Another broker asks who is the master."""
@@ -131,6 +135,18 @@ class _Elected:
         """Refused: a master that nobody has elected would not be followed."""
         remark = f"the replicas of {self._identity.name} elect their master (option agreement): use broker switch"
         return command.response(ResponseCode.SYSTEM_ERROR, remark)
+
+    async def switch(self, connection: Connection, command: Command) -> Command:
+        """An operator wants another replica to be the master."""
+        header = command.header(SwitchMasterHeader)
+        _log.warning("event=switch to=%s unclean=%s peer=%s", header.member, header.unclean, connection.address)
+        if header.unclean:
+            reason = await self.election.take_over(header.member)
+        else:
+            reason = await self.election.hand_over(header.member)
+        if reason:
+            return command.response(ResponseCode.SYSTEM_ERROR, f"the master of {self._identity.name} stays: {reason}")
+        return command.response(ResponseCode.SUCCESS)
 
     @property
     def epoch(self) -> int:
@@ -258,14 +274,14 @@ def election_metrics(role: Elected) -> dict[str, str]:
     election = role.election
     agreed, replica = election.agreed, election.replica
     return {
-        "replicationMember": replica.me,
-        "replicationElectedRole": replica.role.value,
-        "replicationEpoch": str(agreed.epoch if agreed is not None else 0),
-        "replicationElectedMaster": agreed.master if agreed is not None else "",
-        "replicationInSync": ",".join(agreed.in_sync) if agreed is not None else "",
-        "replicationLeaseLeftMs": str(round(election.lease_left_ms)),
-        "replicationConfirmed": str(replica.confirmed),
-        "replicationAgreementFailure": election.failure,
+        "electionMember": replica.me,
+        "electionRole": replica.role.value,
+        "electionEpoch": str(agreed.epoch if agreed is not None else 0),
+        "electionMaster": agreed.master if agreed is not None else "",
+        "electionInSync": ",".join(agreed.in_sync) if agreed is not None else "",
+        "electionLeaseLeftMs": str(round(election.lease_left_ms)) if role.is_master else "",
+        "electionConfirmedOffset": str(role.confirmed),
+        "electionFailure": election.failure,
+        "electionRefusal": role.refusal if role.is_master else "",
         "replicationNotServing": role.not_serving,
-        "replicationRefusesSends": role.refusal if role.is_master else "",
     }

@@ -45,3 +45,13 @@ def refuse_promotion(router: Router, broker_name: str) -> None:
         return command.response(ResponseCode.SYSTEM_ERROR, remark)
 
     router.add(RequestCode.PROMOTE_SLAVE, promote)
+
+
+def refuse_switch(router: Router, broker_name: str) -> None:
+    """Have a broker report that nobody elects its master."""
+
+    def switch(_connection: Connection, command: Command) -> Command:
+        remark = f"the replicas of {broker_name} do not elect their master (option agreement): use broker promote"
+        return command.response(ResponseCode.SYSTEM_ERROR, remark)
+
+    router.add(RequestCode.SWITCH_MASTER, switch)
