@@ -48,6 +48,7 @@ KINDS = {
     "PositionList": "orbitmq.admin.clients:Position",
     "ProducerList": "orbitmq.admin.clients:ProducerMember",
     "QueueLagList": "orbitmq.admin.progress:GroupQueue",
+    "ElectedReplicaList": "orbitmq.admin.elections:ElectedReplica",
     "ReplicaList": "orbitmq.admin.cluster:Replica",
     "SendTest": "orbitmq.admin.brokers:SendTest",
     "SentMessage": "orbitmq.admin.message_send:Sent",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace as changed
 
-from orbitmq.admin.runtime import Replication, RequestQueue, Runtime
+from orbitmq.admin.runtime import Election, Replication, RequestQueue, Runtime
 from orbitmq.admin.session import Node
-from orbitmq.admin.verdict import ClusterEvidence, Severity, findings, summary
+from orbitmq.admin.verdict import ELECTS, ClusterEvidence, Severity, findings, summary
 
 NOW_MS = 1_700_000_000_000
 MASTER = Node("c", "broker-a", 0, "10.0.0.1:10911")
@@ -75,6 +75,25 @@ def test_a_slave_in_no_route_is_told_by_its_master() -> None:
     assert (found.rule, found.severity, found.subject) == ("slaves", Severity.CRITICAL, str(MASTER))
     assert "10.0.0.3:10911: they differ from 9 on" in found.message
     assert "start it empty" in (found.remedy or "")
+
+
+def test_brokers_that_elect_their_master() -> None:
+    serves = Election("m1", "master", 7, "m1", ["m1", "s1"])
+    follows = Election("s1", "following", 7, "m1", ["m1", "s1"])
+    assert rules(seen(changed(WELL, election=serves), changed(WELL, election=follows))) == []
+    alone = changed(WELL, election=changed(serves, in_sync=["m1"]))
+    (found,) = findings(seen(alone, changed(WELL, election=follows)))
+    assert (found.rule, found.severity) == ("slaves", Severity.WARNING)
+    assert found.message == f"{SLAVE} of broker-a cannot be elected: not in sync"
+    fenced = changed(WELL, election=changed(serves, refusal="the lease has ended"))
+    assert rules(seen(fenced, changed(WELL, election=follows))) == [("masters", Severity.CRITICAL)]
+    silent = changed(follows, failure="no member of etcd responds")
+    assert rules(seen(changed(WELL, election=serves), changed(WELL, election=silent))) == [
+        ("agreement", Severity.WARNING)
+    ]
+    waits = changed(WELL, election=follows)
+    (found,) = findings(ClusterEvidence([SLAVE], {SLAVE: waits}, {"n": frozenset({"broker-a:1"})}, [], NOW_MS))
+    assert (found.rule, found.remedy) == ("masters", ELECTS)
 
 
 def test_two_masters_of_one_name_are_told_with_which_is_which() -> None:

@@ -45,6 +45,8 @@ OURS = {
 
 TLS = {key for key in TlsOptions.table() if key.startswith("tls.")}  # system properties, too, or in a file of their own
 OURS |= TLS | ConnectionOptions.table().keys()
+OURS |= {"minInSyncReplicas"}  # of RocketMQ 5
+OURS |= {key for key in BrokerOptions.table() if key.startswith("agreement")}
 OURS |= {"grpcServerPort", "maxDelayTimeMills"}  # of RocketMQ's proxy, whose work the broker does here
 
 BROKER = BrokerOptions.table().keys() | StoreOptions.table().keys() | TlsOptions.table().keys()

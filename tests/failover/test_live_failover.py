@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from orbitmq.client import Message, Producer
 from orbitmq.errors import OrbitMQError
 from orbitmq.message.model import MessageExt
 from orbitmq.wire.codes import ResponseCode
-from tests.support.elected import ElectedBrokers, until
+from tests.support.elected import NAME, ElectedBrokers, until
 from tests.support.live import Client
 from tests.support.orbit_process import ORBITMQ
 
@@ -105,7 +106,7 @@ async def all_is_kept(brokers: ElectedBrokers, load: Load, replicas: int = 3) ->
     agreed = await brokers.until_in_sync(replicas)
     receipts = dict(load.receipts)
     master = await brokers.master()
-    assert (await brokers.runtime(master))["replicationMember"] == agreed.master
+    assert (await brokers.runtime(master))["electionMember"] == agreed.master
 
     async def at(number: int) -> bool | None:
         found = await stored(brokers, number)
@@ -132,6 +133,7 @@ async def test_what_is_acknowledged_stays_whatever_becomes_of_masters(home: Path
         await _killed(brokers, running)
         await _frozen(brokers, running)
         await _stopped(brokers, running)
+        await _switched(brokers, running)
         await _with_a_tail_of_its_own(brokers, running)
         await _without_agreement(brokers, running)
 
@@ -179,6 +181,33 @@ async def _stopped(brokers: ElectedBrokers, running: Load) -> None:
     await all_is_kept(brokers, running)
 
 
+async def _switched(brokers: ElectedBrokers, running: Load) -> None:
+    """By an operator: sends wait for a moment at most."""
+    master = await brokers.master()
+    listed = {row["brokerId"]: row for row in await orbitmq(brokers, "cluster", "replicas")}
+    assert {row["inSync"] for row in listed.values()} == {True}
+    assert [number for number, row in listed.items() if row["role"] == "master"] == [0]
+    assert listed[0]["leaseLeftMs"] > 0
+    chosen = next(number for number in range(3) if number != master)
+    running.gap_s = 0.0
+    (step,) = await orbitmq(brokers, "broker", "switch", NAME, "--to", brokers.brokers[chosen].address, "--yes")
+    assert (step["outcome"], step["after"]) == ("confirmed", brokers.brokers[chosen].address)
+    await running.goes_on()
+    assert await brokers.master() == chosen
+    await all_is_kept(brokers, running)
+    print(f"switched: sends waited for {running.gap_s:.2f} s")
+
+
+async def orbitmq(brokers: ElectedBrokers, *words: str) -> list[dict[str, Any]]:
+    """The items that a command prints."""
+    command = [ORBITMQ, *words, "-o", "json", "-n", brokers.namesrv.address]
+    ran = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    printed, errors = await ran.communicate()
+    assert ran.returncode == 0, (errors.decode(), printed.decode())
+    found: list[dict[str, Any]] = json.loads(printed)["items"]
+    return found
+
+
 async def _with_a_tail_of_its_own(brokers: ElectedBrokers, running: Load) -> None:
     """A master has messages that no slave has, and that nobody was told to be stored. It keeps them aside."""
     master = await brokers.master()
@@ -189,7 +218,7 @@ async def _with_a_tail_of_its_own(brokers: ElectedBrokers, running: Load) -> Non
     client = Client(brokers.brokers[master])
     waiting = [asyncio.create_task(client.send(TOPIC, b"tail %d" % number)) for number in range(5)]
     runtime = await brokers.runtime(master)
-    confirmed = int(runtime["replicationConfirmed"])
+    confirmed = int(runtime["electionConfirmedOffset"])
 
     async def has_more() -> bool | None:
         return int((await brokers.runtime(master))["commitLogMaxOffset"]) > confirmed + 5 * 100 or None

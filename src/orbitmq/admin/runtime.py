@@ -87,6 +87,29 @@ class Replication(Struct, frozen=True, rename="camel"):
     """Of a master: slaves that do not follow because their log differs, and why."""
 
 
+class Election(Struct, frozen=True, rename="camel"):
+    """What a broker says that elects its master."""
+
+    member: str
+    """The name of its store in the agreement."""
+    role: str
+    """`master`, `following`, `halting` or `halted`."""
+    epoch: int
+    """The number of the last election."""
+    master: str
+    """The member that was elected."""
+    in_sync: list[str] = []
+    """Members that have every acknowledged message."""
+    lease_left_ms: int | None = None
+    """Of a master: how long it may serve without a renewal."""
+    confirmed_offset: int | None = None
+    """What ends before is on every member in sync."""
+    failure: str | None = None
+    """Why the agreement store could not be read."""
+    refusal: str | None = None
+    """Of a master: why it accepts no messages."""
+
+
 class Runtime(Struct, frozen=True, rename="camel"):
     """The metrics of one broker."""
 
@@ -153,6 +176,8 @@ class Runtime(Struct, frozen=True, rename="camel"):
     """Whose unread messages keep a nearly full disk from being cleaned; None while nothing does."""
     delays: list[DelayLevel] = []
     replication: Replication = Replication()
+    election: Election | None = None
+    """Only of brokers that elect their master."""
 
 
 def parse(table: Table) -> Runtime:
@@ -207,6 +232,7 @@ def parse(table: Table) -> Runtime:
         disk_held_for=table.get("diskHeldFor") or None,
         delays=_delays(table),
         replication=_replication(table),
+        election=_election(table),
     )
 
 
@@ -300,4 +326,21 @@ def _replication(table: Table) -> Replication:
         table.get("replicationOtherMasters") or None,
         _number(table.get("replicationOtherMastersServing")),
         table.get("replicationRefusedSlaves") or None,
+    )
+
+
+def _election(table: Table) -> Election | None:
+    if (member := table.get("electionMember")) is None:
+        return None
+    in_sync = table.get("electionInSync", "")
+    return Election(
+        member,
+        table.get("electionRole", ""),
+        _number(table.get("electionEpoch")) or 0,
+        table.get("electionMaster", ""),
+        in_sync.split(",") if in_sync else [],
+        _number(table.get("electionLeaseLeftMs")),
+        _number(table.get("electionConfirmedOffset")),
+        table.get("electionFailure") or None,
+        table.get("electionRefusal") or None,
     )

@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from orbitmq.admin.runtime import Runtime
+from orbitmq.admin.runtime import Election, Runtime
 from orbitmq.admin.session import Node, away
 
 UNDISPATCHED_CRITICAL = 64 << 20
 """Bytes of the log that no consumer can see yet."""
 SKEW_WARNING_MS = 5000
+ELECTS = "one in sync is elected once it runs and the agreement store responds: orbitmq cluster replicas"
 """Searches by time and delays use the broker's clock, which it reports in whole seconds."""
 
 EvidenceValue = str | int | float | bool | list[str] | None
@@ -184,6 +185,10 @@ def _headless(seen: ClusterEvidence) -> Iterator[Finding]:
     for name in seen.headless:
         slave = next(node for node in seen.here if node.name == name)
         text = f"{name} has no master: nothing can be sent to it"
+        runtime = seen.runtimes.get(slave)
+        if runtime is not None and runtime.election is not None:
+            yield Finding(Severity.CRITICAL, "masters", name, text, ELECTS)
+            continue
         remedy = f"start the master, or make a slave one: orbitmq broker promote --address {slave.address} --dry-run"
         yield Finding(Severity.CRITICAL, "masters", name, text, remedy)
 
@@ -267,6 +272,29 @@ def _two_masters(seen: ClusterEvidence) -> Iterator[Finding]:
             yield Finding(Severity.CRITICAL, "one master", name, text, "stop all but the one that was promoted last")
 
 
+def _elections(seen: ClusterEvidence) -> Iterator[Finding]:
+    """Of brokers that elect their master."""
+    for node, runtime in seen.runtimes.items():
+        election = runtime.election
+        if election is None:
+            continue
+        if election.refusal is not None:
+            text = f"{node} accepts no messages: {election.refusal}"
+            yield Finding(Severity.CRITICAL, "masters", str(node), text, ELECTS)
+        elif election.failure is not None:
+            text = f"{node} cannot read the agreement store: {election.failure}"
+            severity = Severity.CRITICAL if node.is_master else Severity.WARNING
+            yield Finding(severity, "agreement", str(node), text, "check that its members run and can be reached")
+        if node.is_master and (late := _not_in_sync(seen, node, election)):
+            text = f"{', '.join(late)} of {node.name} cannot be elected: not in sync"
+            yield Finding(Severity.WARNING, "slaves", node.name, text, "orbitmq cluster replicas --watch 2")
+
+
+def _not_in_sync(seen: ClusterEvidence, master: Node, election: Election) -> list[str]:
+    others = [(node, one.election) for node, one in seen.runtimes.items() if node.name == master.name]
+    return [str(node) for node, one in others if one is not None and one.member not in election.in_sync]
+
+
 def _refused_slaves(seen: ClusterEvidence) -> Iterator[Finding]:
     """Slaves that are in no route: their master reports them."""
     for node, runtime in seen.runtimes.items():
@@ -346,6 +374,7 @@ _RULES: tuple[Callable[[ClusterEvidence], Iterator[Finding]], ...] = (
     _waits,
     _undispatched,
     _slaves,
+    _elections,
     _refused_slaves,
     _silent_name_servers,
     _registrations,

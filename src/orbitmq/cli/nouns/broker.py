@@ -254,6 +254,34 @@ async def allow_writing(session: Session, broker: BrokerName) -> Plan:
     return await brokers.plan_writing(session, broker, allowed=True)
 
 
+@changes(app, "switch")
+async def switch(
+    session: Session,
+    broker: BrokerName,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="ID", help="Broker id or address of the new master (default: one in sync)."),
+    ] = None,
+    unclean: Annotated[
+        bool, typer.Option("--unclean", help="Take one that is not in sync, while there is no master.")
+    ] = False,
+) -> Plan:
+    """Have another replica be the master. For brokers that elect their master, for example before you stop it.
+
+    \b
+    No acknowledged message is lost; clients try again what is refused meanwhile. --unclean is the last resort: messages
+    that this replica lacks are lost for consumers.
+
+    \b
+    Examples:
+      orbitmq broker switch broker-a
+      orbitmq broker switch broker-a --to 2 --yes
+    """
+    from orbitmq.admin import elections
+
+    return await elections.plan_switch(session, broker, to=to, unclean=unclean)
+
+
 config = noun("broker config", "Settings of brokers.")
 app.add_typer(config, name="config")
 

@@ -11,6 +11,7 @@ from orbitmq.cli.verbs import ContextName, NameServers, noun, reads
 
 if TYPE_CHECKING:
     from orbitmq.admin.cluster import ClusterBroker, Overview, Replica
+    from orbitmq.admin.elections import ElectedReplica
     from orbitmq.admin.results import Result
     from orbitmq.admin.session import Session
     from orbitmq.admin.verdict import Finding
@@ -161,3 +162,26 @@ async def ha(session: Session) -> Result[Replica]:
     from orbitmq.admin import cluster
 
     return await cluster.replicas(session)
+
+
+@reads(
+    app,
+    "replicas",
+    "ElectedReplicaList",
+    (
+        "CLUSTER=cluster", "BROKER=broker", "ID=brokerId", "ADDRESS=address", "ROLE=role", "EPOCH=epoch",
+        "IN SYNC=inSync", "BEHIND=behindBytes", "LEASE=leaseLeftMs", "PROBLEM=problem", "+END=endOffset",
+        "+CONFIRMED=confirmedOffset", "+MEMBER=member",
+    ),
+)  # fmt: skip
+async def replicas(session: Session) -> Result[ElectedReplica]:
+    """Every replica of brokers that elect their master: who serves, who is in sync.
+
+    \b
+    Examples:
+      orbitmq cluster replicas
+      orbitmq cluster replicas --watch 1 -o wide
+    """
+    from orbitmq.admin import elections
+
+    return await elections.replicas(session)
