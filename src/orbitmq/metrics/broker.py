@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.clients import ConnectedClient
+from orbitmq.broker.election.election import Election
 from orbitmq.broker.progress import fall_behind
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.topics import (
@@ -144,6 +145,14 @@ class BrokerMetrics:
             "orbitmq_replication_epoch_seconds": self._epoch,
             "orbitmq_replication_other_masters": self._other_masters,
             "orbitmq_replication_refused_slaves": self._refused_slaves,
+            "orbitmq_election_epoch": lambda: self._elected(lambda one: 0 if one.agreed is None else one.agreed.epoch),
+            "orbitmq_election_in_sync": lambda: self._elected(
+                lambda one: 0 if one.agreed is None else len(one.agreed.in_sync), only_master=True
+            ),
+            "orbitmq_election_lease_seconds": lambda: self._elected(
+                lambda one: one.lease_left_ms / 1000, only_master=True
+            ),
+            "orbitmq_election_agreement_up": lambda: self._elected(lambda one: not one.failure),
             "orbitmq_connections": lambda: _one(len(broker.connections)),
             "orbitmq_grpc_connections": lambda: _one(0 if front is None else len(front.server.connections)),
             "orbitmq_grpc_clients": lambda: _one(0 if front is None else len(front.sessions)),
@@ -254,6 +263,12 @@ class BrokerMetrics:
     def _refused_slaves(self) -> Iterable[Sample]:
         watch = self._broker.watch
         return [] if watch is None else _one(len(watch.refused_slaves))
+
+    def _elected(self, value: Callable[[Election], float], *, only_master: bool = False) -> Iterable[Sample]:
+        election = self._broker.election
+        if election is None or (only_master and not election.is_master):
+            return []
+        return _one(value(election))
 
     # ----------------------------------------------------------------------------------------------------------- lag
 

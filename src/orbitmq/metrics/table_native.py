@@ -181,6 +181,25 @@ BROKER: tuple[Metric, ...] = (
         "they report it every 10 s; missing for a slave", rocketmq=False,
     ),
     gauge(
+        "orbitmq_election_epoch", "", "",
+        "Number of the last election of a master that this broker knows.", "the agreement store; missing without one",
+        rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_election_in_sync", "", "brokers",
+        "Replicas that have every acknowledged message and may be elected, the master among them.",
+        "the agreement store; missing for a slave", rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_election_lease_seconds", "", "s",
+        "How long this master may serve without a renewal of its lease.", "the clock; missing for a slave",
+        rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_election_agreement_up", "", "", "Whether the agreement store has responded to the last request.",
+        "it is read every second; missing without one", rocketmq=False,
+    ),
+    gauge(
         "orbitmq_connections", "", "connections", "Clients, tools and slaves connected.", "the server", rocketmq=False
     ),
     gauge(
