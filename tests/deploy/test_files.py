@@ -36,6 +36,7 @@ from tests.support.deployments import (
     of_systemd,
     units,
 )
+from tests.support.kubernetes_api import VERBS
 from tests.support.orbit_process import ORBITMQ
 
 ROOT = DEPLOY.parent
@@ -168,6 +169,18 @@ def _chooses(selector: dict[str, Any], stateful: dict[str, Any]) -> bool:
 
 def _serves(service: dict[str, Any], stateful: dict[str, Any]) -> bool:
     return _chooses({"matchLabels": service["spec"]["selector"]}, stateful)
+
+
+def test_the_account_of_brokers_may_do_with_leases_what_they_need() -> None:
+    brokers = [one for one in of_kind("StatefulSet") if "orbitmq/broker-name" in one["metadata"]["labels"]]
+    assert brokers
+    (account,), (role,), (binding,) = of_kind("ServiceAccount"), of_kind("Role"), of_kind("RoleBinding")
+    assert {one["spec"]["template"]["spec"]["serviceAccountName"] for one in brokers} == {account["metadata"]["name"]}
+    assert [one["name"] for one in binding["subjects"]] == [account["metadata"]["name"]]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    (rule,) = role["rules"]
+    assert rule["resources"] == ["leases"]
+    assert set(rule["verbs"]) == VERBS  # with less of them a test of the store fails
 
 
 # ------------------------------------------------------------------------------------------------------------ the guide
