@@ -25,7 +25,8 @@ class BrokerOptions(Options):
     )
     agreement: str = option(
         "agreement", "",
-        "Where the brokers of this name agree on their master: `etcd://host:port,host:port`, or `etcds://` for TLS. "
+        "Where the brokers of this name agree on their master: `etcd://host:port,host:port`, or `etcds://` for TLS, "
+        "or `kubernetes://namespace` for Leases of Kubernetes; without a namespace that of the pod. "
         "Empty: brokerRole says who the master is. Otherwise brokerRole only says who may be the first of all, and "
         "each broker needs a brokerId above 0 of its own.",
     )  # fmt: skip

@@ -6,6 +6,7 @@ import ssl
 from pathlib import Path
 from typing import Final
 
+from orbitmq.agreement.store import AgreementStore
 from orbitmq.broker.election.election import Election
 from orbitmq.broker.options import BrokerOptions
 from orbitmq.errors import ConfigurationError
@@ -13,6 +14,7 @@ from orbitmq.failover.replica import Timing
 from orbitmq.store.options import StoreOptions
 
 SCHEMES: Final = {"etcd": "http", "etcds": "https"}
+KUBERNETES: Final = "kubernetes"
 PASSWORD_MAX: Final = 4096  # bytes
 
 
@@ -33,25 +35,33 @@ def make_election(options: BrokerOptions, store_options: StoreOptions) -> Electi
             "option transientStorePoolEnable: a killed process loses what it has acknowledged to the master; it cannot "
             "be used with agreement"
         )
-    try:
-        from orbitmq.agreement.etcd import Etcd
-    except ImportError as error:
-        raise ConfigurationError(f"option agreement: pip install 'orbitmq[failover]' ({error})") from error
-
-    scheme, separator, hosts = options.agreement.partition("://")
-    endpoints = [f"{SCHEMES.get(scheme)}://{host.strip()}" for host in hosts.split(",") if host.strip()]
-    if scheme not in SCHEMES or not separator or not endpoints:
-        raise ConfigurationError(
-            f"option agreement: {options.agreement!r} is no agreement store, use etcd://host:port,host:port"
-        )
-    store = Etcd(
-        endpoints, options.broker_cluster_name, options.broker_name, user=options.agreement_user,
-        password=_password(options.agreement_password_file),
-        tls=ssl.create_default_context(cafile=options.agreement_ca_file or None) if scheme == "etcds" else None,
-    )  # fmt: skip
+    store = _store(options)
     return Election(
         store, store_options, slave_id=options.broker_id, timing=Timing(lease_ms=options.agreement_lease_ms),
         min_in_sync=options.min_in_sync_replicas, founds=not store_options.is_slave,
+    )  # fmt: skip
+
+
+def _store(options: BrokerOptions) -> AgreementStore:
+    scheme, separator, place = options.agreement.partition("://")
+    try:
+        if scheme == KUBERNETES and separator:
+            from orbitmq.agreement.kubernetes import Kubernetes
+
+            return Kubernetes(place.strip("/"), options.broker_cluster_name, options.broker_name)
+        from orbitmq.agreement.etcd import Etcd
+    except ImportError as error:
+        raise ConfigurationError(f"option agreement: pip install 'orbitmq[failover]' ({error})") from error
+    endpoints = [f"{SCHEMES.get(scheme)}://{host.strip()}" for host in place.split(",") if host.strip()]
+    if scheme not in SCHEMES or not separator or not endpoints:
+        raise ConfigurationError(
+            f"option agreement: {options.agreement!r} is no agreement store, use etcd://host:port,host:port or "
+            "kubernetes://namespace"
+        )
+    return Etcd(
+        endpoints, options.broker_cluster_name, options.broker_name, user=options.agreement_user,
+        password=_password(options.agreement_password_file),
+        tls=ssl.create_default_context(cafile=options.agreement_ca_file or None) if scheme == "etcds" else None,
     )  # fmt: skip
 
 
