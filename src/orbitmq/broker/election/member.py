@@ -15,7 +15,7 @@ import msgspec
 
 from orbitmq.errors import StoreDamaged
 from orbitmq.failover.agreed import Agreed, Boundary, common_end, reached
-from orbitmq.runtime.files import load_with_backup, save_with_backup
+from orbitmq.runtime.files import replace_text
 from orbitmq.store.options import StoreOptions
 
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Member:
         self._options = options
         self._boot = boot if boot is not None else BOOT_FILE.read_text().strip()
         self.path = options.root / "config" / "member.json"
-        self._known = load_with_backup(self.path, _parsed)
+        self._known = _load(self.path)
 
     @property
     def name(self) -> str:
@@ -85,12 +85,18 @@ class Member:
     def _save(self, content: _Content) -> None:
         """OSError if the disk refuses."""
         if content != self._known:
-            save_with_backup(self.path, msgspec.json.encode(content).decode())
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            replace_text(self.path, msgspec.json.encode(content).decode())
             self._known = content
 
 
-def _parsed(text: str) -> _Content:
+def _load(path: Path) -> _Content | None:
+    """None for a new store. There is no backup: with an older record, what is acknowledged would be cut off."""
     try:
-        return msgspec.json.decode(text, type=_Content)
-    except msgspec.MsgspecError as error:
-        raise StoreDamaged(f"no record of a member: {error}") from error
+        return msgspec.json.decode(path.read_bytes(), type=_Content)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise StoreDamaged(
+            f"{path} is no record of a member ({error}); remove it, and the store counts as a new replica"
+        ) from error
