@@ -264,6 +264,10 @@ bench-timers: installed tools platform
 bench-frozen: installed tools java platform
 	$(MEASURED) $(BIN)/python bench/frozen.py
 
+# FAILOVER="--faults 20 --only kill_master" is a shorter one. As root, in network namespaces of its own.
+bench-failover: installed tools java platform services
+	$(MEASURED) $(BIN)/python -m bench.failover $(FAILOVER)
+
 bench-dashboard: installed tools platform
 	$(MEASURED) $(BIN)/python bench/dashboard.py
 

@@ -444,8 +444,10 @@ class Broker:
         self.groups.load()
         self.offsets.load()
         if self.role.is_master:
-            at_other_master = self.election is not None or is_fresh(self.store.options)
-            self._resumption.begin(at_other_master=at_other_master, was_killed=self.store.was_killed)
+            if self.election is None:
+                self._resumption.begin(at_other_master=is_fresh(self.store.options), was_killed=self.store.was_killed)
+            else:  # clients have seen nothing that an elected master lacks
+                self._resumption.begin(at_other_master=self.election.took_over, was_killed=False)
         else:
             self.offsets.remember_commits()
             self._resumption.settle()  # its own record of the time as a master

@@ -119,6 +119,8 @@ class Election:
         self._turns: asyncio.Queue[Halt | Lead | Follow] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._handing_to = ""
+        self.took_over = False
+        """Whether this replica was made the master without being in sync, since it followed last."""
         self._refusal = NOT_BEGUN
         self._failure = ""
         self._seen = asyncio.Event()
@@ -246,6 +248,7 @@ class Election:
             return f"this replica is {self.replica.me}, not {member}"
         if self._has_master():
             return "there is a master that renews its lease"
+        self.took_over = True
         self._do(self.replica.take_over(self._clock()))
         ends = self._clock() + TAKE_OVER_MS
         while self._clock() < ends:
@@ -428,6 +431,7 @@ class Election:
             self._cut, self._cut_epoch = parts, agreed.epoch
         if site.is_master or self._cut is not None:
             site = await self._become(SLAVE)
+        self.took_over = False
         if self._is_due(Role.FOLLOWING, agreed):
             site.follow(agreed.epoch, address_of(holder[0]))
 
