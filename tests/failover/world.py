@@ -157,6 +157,7 @@ class Node:
         self.readable = 0
         self.asides: list[Log] = []
         self.led: set[int] = set()  # epochs
+        self.opened = False
 
     # ------------------------------------------------------------------------------------------------------ process
 
@@ -293,7 +294,16 @@ class Node:
         self.history = list(agreed.history)
         self.led.add(agreed.epoch)
         self.readable = 0
+        self.opened = False
+        run = self.runs
+        self.world.after_at(self, self.world.random.uniform(0, HALT_MS), lambda: self._open(agreed.epoch, run))
         self.world.checker.leads(self, agreed)
+
+    def _open(self, epoch: int, run: int) -> None:
+        """A broker needs a moment to become a master, and slaves cannot connect before."""
+        if self.runs == run and self.replica.role is Role.MASTER and self.replica.epoch == epoch:
+            self.opened = True
+            self.replica.opened(self.clock)
 
     def _fence(self) -> None:
         if self.lease is not None:
@@ -353,7 +363,7 @@ class Node:
         replica = self.replica
         agreed = replica.view.agreed
         return (
-            self.is_up and replica.role is Role.MASTER and self.clock < replica.lease_until
+            self.is_up and self.opened and replica.role is Role.MASTER and self.clock < replica.lease_until
             and agreed is not None and not agreed.successor and len(agreed.in_sync) >= self.world.min_in_sync
         )  # fmt: skip
 
@@ -568,7 +578,7 @@ class World:
         replica = master.replica
         if not master.is_up or self.is_frozen(master) or self._is_cut(slave, master):
             return None
-        if replica.role is not Role.MASTER or replica.epoch != epoch or place > len(master.log):
+        if replica.role is not Role.MASTER or replica.epoch != epoch or place > len(master.log) or not master.opened:
             return None
         self._links += 1
         link = Link(slave, master, epoch, place, self._links)

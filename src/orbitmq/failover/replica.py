@@ -78,7 +78,7 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Be the master of this epoch."""
+    """Be the master of this epoch. When slaves can connect, call `opened`."""
 
     agreed: Agreed
 
@@ -148,6 +148,7 @@ class Replica:
     pending: Propose | None = None  # asked for, and may or may not have happened
     is_forced: bool = False  # an operator wants it to be elected though it is not in sync
     joining: str = ""  # sends wait for it already, so that it has all that is acknowledged when it is asked for
+    _is_open: bool = False  # slaves can connect to this master
     _vacant_at: float | None = None  # since when nobody has the lease
     _ends: deque[tuple[float, int]] = field(default_factory=deque)  # when -> the end of the log then
 
@@ -248,10 +249,18 @@ class Replica:
     def _lead(self, agreed: Agreed, now: float) -> list[Command]:
         self.role, self.epoch, self.joining, self.confirmed = Role.MASTER, agreed.epoch, "", -1
         self.slaves = {one: Slave(caught_up_at=now, gone_at=now) for one in agreed.in_sync if one != self.me}
+        self._is_open = False
         self._ends.clear()
         return [Lead(agreed), *self._confirm(now)]
 
     # -------------------------------------------------------------------------------------------------- be the master
+
+    def opened(self, now: float) -> None:
+        """Slaves can connect to this master from now on: those that do not come in time leave the set."""
+        self._is_open = True
+        for slave in self.slaves.values():
+            slave.caught_up_at = now
+            slave.gone_at = now if slave.gone_at is not None else None
 
     def appended(self, log_end: int, now: float) -> list[Command]:
         """The master's own log ends there."""
@@ -318,6 +327,10 @@ class Replica:
             return [self.pending]
         agreed = self.view.agreed
         assert agreed is not None
+        if not self._is_open:
+            return []
+        kept = {self.joining, *agreed.in_sync}
+        self.slaves = {one: slave for one, slave in self.slaves.items() if slave.gone_at is None or one in kept}
         wanted = {self.me, *(one for one in agreed.in_sync if one in self.slaves and self._stays(one, now))}
         if self.joining and self._has_joined(now):
             wanted.add(self.joining)

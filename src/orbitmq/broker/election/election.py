@@ -149,6 +149,7 @@ class Election:
             for work in (self._tick(), self._keep(), self._poll(), self._watch(), self._take_turns(), self._note_end()):
                 self._start(work)
         elif site.is_master and self.is_master:
+            self.replica.opened(self._clock())
             self._do(self.replica.appended(site.log_end, self._clock()))
             site.confirm_up_to(self.replica.confirmed)
         self._attached.set()
