@@ -146,6 +146,7 @@ def test_what_a_broker_refuses_without_serving_is_spelled_out() -> None:
         code.NOTIFICATION,
         code.GET_ALL_CONSUMER_ORDER,
         code.GET_TIMER_CHECK_POINT,
+        code.GET_TIMER_METRICS,
     }
 
 

@@ -22,6 +22,7 @@ from orbitmq.errors import BodyError
 from orbitmq.message.javajson import loads
 from orbitmq.net.remoting import Remoting
 from orbitmq.replication.agreement import log_limits
+from orbitmq.wire.command import Command
 from orbitmq.wire.requests import RequestCode
 from tests.scenarios.test_promotion import promote
 from tests.support.asking import Asker, asking
@@ -157,7 +158,12 @@ def test_a_slave_of_rocketmq_5_copies_the_tables() -> None:
         async def set_mode(asker: Asker) -> int:
             return (await asker.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=json.dumps(mode).encode())).code
 
+        async def ask_metrics(asker: Asker) -> Command:
+            return await asker.ask(RequestCode.GET_TIMER_METRICS)
+
         assert asking(master.address, set_mode) == 0
+        with threads.Producer("timed", names.address) as producer:
+            producer.send(Message("few", b"later", properties={"TIMER_DELAY_SEC": "3600"}))
         with JavaBroker(names.address, ROCKETMQ_5, brokerRole="SLAVE", brokerId=1, **FIVE) as slave:
             config = slave.store_dir / "config"
 
@@ -171,5 +177,8 @@ def test_a_slave_of_rocketmq_5_copies_the_tables() -> None:
             wait_until(lambda: of("messageRequestMode.json"), 20, "all tables are copied")
             assert of("messageRequestMode.json") == {"messageRequestModeMap": {"few": {"poppers": mode}}}
             assert of("consumerOffset.json")["dataVersion"]["timestamp"] == 0, "the master's"
+            told = loads(bytes(asking(master.address, ask_metrics).body).decode())
+            assert told["timingCount"]["few"]["count"] == 1
+            wait_until(lambda: of("timermetrics") == told, 80, "the number of messages that wait is copied")
             done_due_ms, _ = read_timer_check(config / "timercheck") or (0, 0)
             assert done_due_ms > time.time_ns() // 1_000_000 - 60_000

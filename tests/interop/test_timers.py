@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from orbitmq.broker.timers.progress import read_timer_check
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, SendResult
 from orbitmq.client.sync import Producer, PushConsumer
 from orbitmq.errors import BrokerError, ClientError
+from orbitmq.message.javajson import loads
 from orbitmq.message.model import Message, MessageExt
 from orbitmq.message.timers import RecallHandle
 from orbitmq.message.topics import TIMER_TOPIC
@@ -25,7 +27,9 @@ from orbitmq.message.unit import decode_unit
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.store.engine import MessageStore
 from orbitmq.store.options import StoreOptions
+from orbitmq.wire.requests import RequestCode
 from tests.interop.conftest import TIMER_LIMIT_S, TIMER_SLOT_MAX, System
+from tests.support.asking import asking
 from tests.support.java_rocketmq import ROCKETMQ_5, JavaSystem
 from tests.support.process import wait_until
 
@@ -136,6 +140,34 @@ def test_a_recalled_message_does_not_come(producer: Producer, came: dict[bytes, 
     assert b"recalled" not in came
     assert kept.recall_handle is not None
     assert last.recall_handle is not None
+
+
+def metrics(system: System) -> Any:
+    answer = asking(system.address, lambda asker: asker.ask(RequestCode.GET_TIMER_METRICS))
+    assert answer.code == 0, answer.remark
+    return loads(bytes(answer.body).decode())
+
+
+def waiting(system: System, topic: str) -> int:
+    return int(metrics(system)["timingCount"].get(topic, {}).get("count", 0))
+
+
+def test_slaves_are_told_how_many_messages_wait_for_a_topic(five: System, producer: Producer) -> None:
+    topic = "Counted"
+    messages = [Message(topic, b"x", properties={"TIMER_DELAY_SEC": str(LIMIT_S - 100 - n)}) for n in range(3)]
+    sent = [producer.send(one) for one in messages]
+    wait_until(lambda: waiting(five, topic) == 3, 30, "three to wait")
+    found = metrics(five)
+    assert found.keys() == {"dataVersion", "timingCount"}
+    assert found["dataVersion"].keys() == {"counter", "stateVersion", "timestamp"}
+    assert found["timingCount"][topic].keys() == {"count", "timeStamp"}
+    assert sent[0].recall_handle is not None
+    producer.recall(topic, sent[0].recall_handle)
+    wait_until(lambda: waiting(five, topic) == 2, 30, "one to be recalled")
+    assert metrics(five)["dataVersion"] != found["dataVersion"]
+    producer.send(Message(topic, b"x", properties={"TIMER_DELAY_SEC": "6"}))
+    wait_until(lambda: waiting(five, topic) == 3, 30, "another to wait")
+    wait_until(lambda: waiting(five, topic) == 2, 30, "it to be delivered")
 
 
 @pytest.mark.parametrize(

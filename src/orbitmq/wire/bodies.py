@@ -302,6 +302,28 @@ class PendingTimers(Struct, frozen=True):
     timers: list[PendingTimer]
 
 
+class TimerCount(Struct, frozen=True):
+    """How many timer messages wait for a topic, and when that changed last."""
+
+    count: int
+    time_stamp: int
+
+
+class TimerMetricsVersion(Struct, frozen=True):
+    """A data version with the member that RocketMQ 5 has added."""
+
+    counter: int
+    state_version: int
+    timestamp: int
+
+
+class TimerMetrics(Struct, frozen=True):
+    """How many timer messages wait for each topic, as slaves of RocketMQ 5 copy it."""
+
+    data_version: TimerMetricsVersion
+    timing_count: dict[str, TimerCount]
+
+
 class TimerProgress(Struct, frozen=True):
     """How far a broker has delivered timer messages; also timerProgress.json. Places are physical offsets.
 

@@ -301,6 +301,10 @@ class RequestCode(Request, ReprEnum):
         60, "Returns how far timer messages have been delivered; 5.x slaves.", access=_OWN_ADMIN,
         fenced=Fenced.EVERYWHERE,
     )
+    GET_TIMER_METRICS = Request(
+        61, "Returns how many timer messages wait for each topic; 5.x slaves.", access=_OWN_ADMIN,
+        fenced=Fenced.EVERYWHERE,
+    )
     GET_BROKER_CLUSTER_ACL_CONFIG = Request(
         54, "Returns white lists and accounts, with their secrets.",
         access=admin(UNSTATED, "the answer has every secret key"),

@@ -407,6 +407,53 @@ def test_slaves_of_rocketmq_learn_what_is_done(bench: Bench) -> None:
     assert bench.delivery.check_point() == (START_MS + begin + 2000, 4), "the next one waits"
 
 
+def counts(bench: Bench) -> dict[str, int]:
+    asyncio.run(bench.delivery.count())
+    return {topic: one.count for topic, one in bench.delivery.counts.metrics().timing_count.items()}
+
+
+def test_what_waits_is_counted_by_topic(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    assert counts(bench) == {}
+    for number in range(4):
+        bench.at(1000 * (number + 1), b"%d" % number)
+    bench.turn()
+    bench.go_to(1000)
+    assert counts(bench) == {"Orders": 3}
+    version = bench.delivery.counts.metrics().data_version
+    assert counts(bench) == {"Orders": 3}
+    assert bench.delivery.counts.metrics().data_version == version, "nothing has changed"
+    bench.at(5000, b"5")
+    recall = {"TIMER_DEL_UNIQKEY": "Orders+3", "TIMER_DELIVER_MS": str(START_MS + 4000)}
+    assert bench.send(**recall).status is PutStatus.PUT_OK
+    bench.turn()
+    assert counts(bench) == {"Orders": 3}, "one came, one is recalled"
+    assert bench.delivery.counts.metrics().data_version != version
+    bench.go_to(2000)
+    assert counts(bench) == {"Orders": 2}
+    assert asyncio.run(bench.delivery.move_below(bench.store.commit_log_max_offset)) == 4
+    bench.turn()
+    assert counts(bench) == {"Orders": 2}
+    bench.go_to(4000)
+    assert counts(bench) == {"Orders": 1}
+    again = bench.killed()
+    assert counts(again) == {"Orders": 1}
+    again.go_to(5000)
+    assert counts(again) == {}
+    again.store.close()
+
+
+async def test_two_who_ask_at_a_time_count_each_message_once(tmp_path: Path) -> None:
+    bench = await asyncio.to_thread(Bench, tmp_path)
+    for number in range(3 * TURN_MAX):
+        bench.at(1000 + number, b"%d" % number)
+    bench.turn()
+    await asyncio.gather(bench.delivery.count(), bench.delivery.count())
+    (count,) = bench.delivery.counts.metrics().timing_count.values()
+    assert count.count == 3 * TURN_MAX
+    bench.store.close()
+
+
 def test_after_a_crash_of_rocketmq_what_is_in_doubt_comes_rather_twice_than_never(bench: Bench) -> None:
     for number in range(4):
         bench.at(30_000 * (number + 1), b"%d" % number)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Final
 
 from orbitmq.broker.message_writer import act_with_room
 from orbitmq.broker.timers.copies import delivered_copy, moved_copy
+from orbitmq.broker.timers.counts import TimerCounts
 from orbitmq.broker.timers.pending import SLOT_MS, Pending, due_of, is_recall, key_of, place_of
 from orbitmq.broker.timers.progress import DoneSince, read_timer_check
 from orbitmq.errors import MessageIllegal, StoreError, UnitError
@@ -86,6 +87,7 @@ class TimerDelivery:
         fetch: Fetch | None = None,
     ) -> None:
         self.pending = Pending(store.options.mapped_file_size_commit_log)
+        self.counts = TimerCounts(clock)
         self.file = SavedFile(directory / "timerProgress.json", self._text)
         self._store = store
         self._clock = clock
@@ -228,6 +230,13 @@ class TimerDelivery:
             self._move_end = end
             self._loop.call_soon_threadsafe(self._must_move.set)
         return False
+
+    async def count(self) -> None:
+        """Bring `counts` up to date; a slave, and a broker that has just started, knows of none. StoreError."""
+        async for batch in self._waiting(self.counts.end, self._store.commit_log_max_offset):
+            for key in batch:
+                if place_of(key) >= self.counts.end and self.pending.waits(key):  # it may be counted twice at a time
+                    self.counts.enter(key, self._unit(place_of(key)))
 
     # --------------------------------------------------------------------------------------------------- what waits
 
@@ -403,7 +412,7 @@ class TimerDelivery:
                 raise
             if (unit := self._unit(place_of(key))) is not None:
                 self._drop(unit, f"its delivery failed {TRIES_MAX} times: {error!r}")
-            self._done()
+            self._done(unit)
             return True
 
     def _deliver(self, key: int) -> bool:
@@ -419,11 +428,12 @@ class TimerDelivery:
                 self._recalled.add(properties.get(TIMER_DEL_UNIQKEY, ""))
             elif not (self._recalled and self._is_recalled(properties)) and not self._put(unit, properties):
                 return False
-        self._done()
+        self._done(unit)
         return True
 
-    def _done(self) -> None:
+    def _done(self, unit: Unit | None) -> None:
         self._is_new = True
+        self.counts.leave(self.pending.ready[0], unit)
         self.pending.done()
 
     def _is_recalled(self, properties: dict[str, str]) -> bool:
@@ -528,16 +538,21 @@ class TimerDelivery:
 
     async def move_below(self, end: int) -> int:
         """Put what waits in the log below `end` to its end again, in the order of places; returns how many."""
-        keys = [key async for chunk in self.pending.chunks() for key in chunk if place_of(key) < end]
-        keys.sort(key=place_of)
         moved = 0
+        async for batch in self._waiting(0, end):
+            for key in batch:
+                moved += await self._move_one(key)
+        return moved
+
+    async def _waiting(self, begin: int, end: int) -> AsyncIterator[list[int]]:
+        """What waits now in this part of the log, in the order of places, in batches that are in memory. StoreError."""
+        keys = [key async for chunk in self.pending.chunks() for key in chunk if begin <= place_of(key) < end]
+        keys.sort(key=place_of)
         for at in range(0, len(keys), TURN_MAX):
             batch = keys[at : at + TURN_MAX]
             await self._in_memory(batch)
-            for key in batch:
-                moved += await self._move_one(key)
+            yield batch
             await asyncio.sleep(0)
-        return moved
 
     async def _in_memory(self, keys: Iterable[int]) -> None:
         """Return when these messages are in memory. StoreError if the disk fails."""
@@ -569,6 +584,7 @@ class TimerDelivery:
             return None
         result = self._store.put(moved_copy(unit), True)
         if result.status is PutStatus.PUT_OK:
+            self.counts.leave(key, unit)
             self.pending.move(key)
             self._is_new, self._moved_to = True, result.physical_offset
         return result

@@ -1,4 +1,4 @@
-"""The timer messages that come next, for tools; and how far they were delivered, for slaves of RocketMQ 5."""
+"""The timer messages that come next, for tools; how far they are delivered and how many wait, for RocketMQ's slaves."""
 
 from __future__ import annotations
 
@@ -29,10 +29,16 @@ class TimerListing:
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.GET_PENDING_TIMERS, self.pending)
         router.add(RequestCode.GET_TIMER_CHECK_POINT, self.check_point)
+        router.add(RequestCode.GET_TIMER_METRICS, self.metrics)
 
     def check_point(self, _connection: Connection, command: Command) -> Command:
         """As in RocketMQ's file config/timercheck."""
         return command.response(ResponseCode.SUCCESS, body=encode_timer_check(*self._timers.check_point()))
+
+    async def metrics(self, _connection: Connection, command: Command) -> Command:
+        """As in RocketMQ's file config/timermetrics."""
+        await self._timers.count()
+        return command.response(ResponseCode.SUCCESS, body=encode(self._timers.counts.metrics()))
 
     async def pending(self, _connection: Connection, command: Command) -> Command:
         """A page of those that wait, in the order in which they are due."""
