@@ -382,6 +382,26 @@ async def test_nothing_is_delivered_to_a_call_that_was_cancelled(tmp_path: Path)
         assert (got.body, got.system_properties.delivery_attempt) == (b"x", 1)
 
 
+async def test_a_call_that_ends_before_it_waits_does_not_come_to_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with front(tmp_path) as (broker, made):
+        client = Five(made)
+        await client.consume(GROUP, TOPIC)
+        begin(broker)
+        five, begun = broker.front, broker._popping.waiting.begun
+        assert five is not None
+        go_on = asyncio.Event()
+        monkeypatch.setattr(broker.journal, "restored", go_on.wait)
+        waiting = asyncio.create_task(client.receive(GROUP, TOPIC, poll_s=20))
+        await until(lambda: bool(begun), "it to be asked")
+        waiting.cancel()
+        await until(lambda: not begun, "the broker to know that nobody wants it")
+        go_on.set()
+        await until(lambda: not five._tasks, "the call to be forgotten")
+        assert not len(broker._popping.waiting)
+
+
 async def test_a_batch_is_stored_as_one(tmp_path: Path) -> None:
     async with front(tmp_path) as (broker, made):
         client = Five(made)

@@ -144,6 +144,14 @@ class PopHandler:
 
     async def pop(self, connection: Connection, command: Command) -> Answer:
         """Deliver messages, and note that they are in flight; wait for some if there are none."""
+        asked = connection, command.opaque
+        self.waiting.begun.add(asked)
+        try:
+            return await self._pop(connection, command)
+        finally:
+            self.waiting.begun.discard(asked)
+
+    async def _pop(self, connection: Connection, command: Command) -> Answer:
         header = command.header(PopMessageHeader)
         try:
             wanted = self._wanted(header)
@@ -162,7 +170,8 @@ class PopHandler:
             answer = command.response(error.code, error.remark)
             answer.ext = dict(_NO_FIELDS)
             return answer
-        if answer.code != ResponseCode.POLLING_TIMEOUT:
+        is_wanted = (connection, command.opaque) in self.waiting.begun
+        if answer.code != ResponseCode.POLLING_TIMEOUT or not is_wanted:
             return answer
         waiting = Waiting(
             connection, command, (header.topic, header.consumer_group, header.queue_id), _later, wanted.matcher,

@@ -51,6 +51,8 @@ class WaitingPops:
     """What waits, by its topic and by the retry topics it also reads."""
 
     def __init__(self, refusals: Refusals) -> None:
+        self.begun: set[tuple[Connection, int | None]] = set()
+        """Requests that may come to wait, by connection and number."""
         self._refusals = refusals
         self._lines: dict[WaitKey, deque[Waiting]] = {}
         self._by_topic: dict[str, set[WaitKey]] = {}
@@ -94,7 +96,10 @@ class WaitingPops:
             self._leave(waiting)
 
     def drop(self, connection: Connection, number: int) -> bool:
-        """Nobody wants the response to this request of a connection any more; whether it has waited here."""
+        """Nobody wants the response to this request of a connection any more; whether it has waited here. One that has
+        only begun is answered, and does not come to wait.
+        """
+        self.begun.discard((connection, number))
         for waiting in self._of.get(connection, ()):
             if waiting.command.opaque == number:
                 self._leave(waiting)
