@@ -5,6 +5,7 @@ before orbitmq, with an official client of RocketMQ 5. The scenarios are those o
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -12,11 +13,14 @@ from contextlib import ExitStack
 import pytest
 
 from bench.proxy import JavaClusterProxy
+from orbitmq.wire.headers_pop import PollingInfoHeader
+from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.v2 import messages as v2
 from orbitmq.wire.v2.enums import Code, MessageType, TransactionResolution
 from tests.interop import test_grpc_clients as scenarios
 from tests.interop.conftest import DECISIONS_AT_ONCE, OPTIONS_OF_FRONTS
 from tests.interop.test_grpc_clients import Case, Scenario
+from tests.support.asking import asking
 from tests.support.five import Five, channel
 from tests.support.fronts import Fronted, Place, create_topic, ends, stored
 from tests.support.grpc_clients import GrpcDriver
@@ -24,13 +28,43 @@ from tests.support.java_rocketmq import ROCKETMQ_5, JavaSystem
 from tests.support.orbit_process import OrbitBroker, OrbitProxy, OrbitUp
 from tests.support.process import wait_until
 
-CLIENT = "python"
+CLIENT, OURS = "python", "orbitmq before java-5"
+BACK_S = 15  # RocketMQ looks every few seconds for what is to be redelivered
+DEADLINE_S = 30  # of a receive, which RocketMQ does not serve without any
 PAIRS: dict[str, Callable[[], Fronted]] = {
-    "orbitmq before java-5": lambda: Fronted(
+    OURS: lambda: Fronted(
         JavaSystem(ROCKETMQ_5, timerWheelEnable="true", **OPTIONS_OF_FRONTS, **DECISIONS_AT_ONCE), OrbitProxy
     ),
     "java-5 before orbitmq": lambda: Fronted(OrbitUp(**OPTIONS_OF_FRONTS), JavaClusterProxy),
 }
+
+
+def an_abandoned_receive_leaves_what_comes_to_the_next(case: Case) -> None:
+    """Long before the invisible time is over. The proxy of RocketMQ keeps it until then."""
+    topic, group = case.topic("abandoned"), case.group("abandoned")
+    header = PollingInfoHeader(group, topic, -1)
+
+    def is_waiting() -> bool:
+        answer = asking(case.front.address, lambda asker: asker.ask(RequestCode.POLLING_INFO, header))
+        return (answer.ext or {}).get("pollingNum") == "1"
+
+    async def main() -> None:
+        async with channel(int(case.front.endpoint.partition(":")[2])) as made:
+            client = Five(made)
+            await client.consume(group, topic)
+            waiting = asyncio.create_task(client.receive(group, topic, poll_s=20, timeout=DEADLINE_S))
+            await asyncio.to_thread(wait_until, is_waiting, 10, "it to wait")
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            assert (await client.send(topic, b"x")).status.code == Code.OK
+            begun, found = time.monotonic(), []
+            while not found and time.monotonic() < begun + BACK_S:
+                found = await client.receive(group, topic, timeout=DEADLINE_S)
+            assert [one.body for one in found] == [b"x"]
+
+    asyncio.run(main())
+
+
 SCENARIOS = (
     scenarios.test_messages_arrive_as_they_were_sent,
     scenarios.test_a_push_consumer_gets_a_message_group_in_order,
@@ -47,15 +81,21 @@ SCENARIOS = (
 @pytest.fixture(scope="module", params=PAIRS)
 def begun(request: pytest.FixtureRequest) -> Iterator[dict[Scenario, Future[None]]]:
     """All scenarios at once: most of them is waiting."""
-    with PAIRS[request.param]() as front, GrpcDriver(CLIENT) as driver, ThreadPoolExecutor(len(SCENARIOS)) as pool:
+    wanted = [*SCENARIOS, *([an_abandoned_receive_leaves_what_comes_to_the_next] if request.param == OURS else [])]
+    with PAIRS[request.param]() as front, GrpcDriver(CLIENT) as driver, ThreadPoolExecutor(len(wanted)) as pool:
         case = Case(front, CLIENT, driver)
-        yield {scenario: pool.submit(scenario, case) for scenario in SCENARIOS}
+        yield {scenario: pool.submit(scenario, case) for scenario in wanted}
         front.check_alive()
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__.removeprefix("test_"))
 def test_proxy(begun: dict[Scenario, Future[None]], scenario: Scenario) -> None:
     begun[scenario].result()
+
+
+@pytest.mark.parametrize("begun", [OURS], indirect=True)
+def test_an_abandoned_receive_leaves_what_comes_to_the_next(begun: dict[Scenario, Future[None]]) -> None:
+    begun[an_abandoned_receive_leaves_what_comes_to_the_next].result()
 
 
 # ------------------------------------------------------------------------------------------------------ before 4.9.7

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,12 +26,12 @@ from orbitmq.metrics.options import MetricsOptions
 from orbitmq.metrics.table_native import PROCESS, PROXY
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.namesrv.server import NameServer
+from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations import routes
 from orbitmq.proxy.cluster import FRESH_MS
 from orbitmq.proxy.options import ProxyOptions
 from orbitmq.proxy.proxy import Proxy
-from orbitmq.proxy.receiving import GIVEN_BACK_MS
 from orbitmq.proxy.sending import AVOIDED_MS
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.wire.command import Command
@@ -176,7 +176,7 @@ async def test_messages_go_to_all_queues_and_are_acknowledged_where_they_are(tmp
         assert made.in_flight() == [0, 0]
 
 
-async def test_what_nobody_is_there_to_take_is_given_back(tmp_path: Path) -> None:
+async def test_what_nobody_is_there_to_take_is_given_back_at_once(tmp_path: Path) -> None:
     async with cluster(tmp_path) as made:
         client = Five(made.channel)
         await client.consume(GROUP, TOPIC)
@@ -188,11 +188,38 @@ async def test_what_nobody_is_there_to_take_is_given_back(tmp_path: Path) -> Non
         await asyncio.gather(waiting, return_exceptions=True)
         for number in range(4):
             await client.send(TOPIC, b"%d" % number)
-        soon_ms = made.clock.now_ms() + GIVEN_BACK_MS + 10
+        soon_ms = made.clock.now_ms() + 10
         due_ms = made.brokers[0].journal.in_flight.next_due_ms
         await until(lambda: (due_ms() or soon_ms + 1) <= soon_ms, "it to be popped and given back")
-        made.clock.advance(GIVEN_BACK_MS + 10)
+        made.clock.advance(10)
         assert sorted(one.body for one in await receive_all(client, 4)) == [b"0", b"1", b"2", b"3"]
+
+
+async def test_a_call_that_ends_before_its_broker_is_connected_asks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster(tmp_path) as made:
+        client = Five(made.channel)
+        await client.consume(GROUP, TOPIC)
+        made.begin()
+        front = made.proxy.front
+        session = front.sessions.get(client.client_id)
+        assert session is not None
+        remoting, go_on = session.remoting, asyncio.Event()
+        dial = remoting._dial
+
+        async def slow(make: Callable[[], Connection], address: str) -> Connection:
+            await go_on.wait()
+            return await dial(make, address)
+
+        monkeypatch.setattr(remoting, "_dial", slow)
+        remoting.disconnect(made.brokers[0].address)
+        waiting = asyncio.create_task(client.receive(GROUP, TOPIC, poll_s=20, broker=NAMES[0]))
+        await until(lambda: bool(remoting._connecting), "the broker to be connected")
+        waiting.cancel()
+        async with asyncio.timeout(15):  # 25 s are the most that the request may take
+            await until(lambda: not front._tasks, "the call to be forgotten")
+        go_on.set()
 
 
 async def test_a_receive_names_its_broker(tmp_path: Path) -> None:

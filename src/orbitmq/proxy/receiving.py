@@ -47,7 +47,8 @@ _log = logging.getLogger(__name__)
 
 CALL_MS: Final = 3000
 BEYOND_POLL_MS: Final = 5000  # of the network, beyond what a broker may wait
-GIVEN_BACK_MS: Final = 1000  # when what was popped could not be delivered
+GIVEN_BACK_MS: Final = 1000  # when a client has read too little: it may be the next to ask, too
+AT_ONCE_MS: Final = 0  # when nobody was there to read
 RENEWED_MS: Final = 60_000  # at first, of messages that are renewed
 AT_END: Final = 1  # where a new group begins
 ALL_QUEUES: Final = -1
@@ -102,7 +103,7 @@ class Receiving:
         found = await self._pop(call, session, address, header)
         kept = [one for one in found if await self._is_kept(session, group, topic, address, one)]
         if call.is_over:  # the client has gone, or has waited too long
-            await self._give_back(session, group, topic, address, kept)
+            await self._give_back(session, group, topic, address, kept, AT_ONCE_MS)
             return
         if not kept:
             raise StatusError(Code.MESSAGE_NOT_FOUND, "no match message" if found else "no new message")
@@ -135,7 +136,7 @@ class Receiving:
             handle = Handle(receipt, unit.physical_offset).encode()
             renewed = await self.renewal.take(session, message_id_of(unit, decode_properties(unit.properties)), handle)
             lost.append(Popped(unit, receipt if renewed is None else renewed.handle.receipt))
-        await self._give_back(session, group, topic, address, lost)
+        await self._give_back(session, group, topic, address, lost, GIVEN_BACK_MS)
 
     async def _pop(self, call: Call, session: Session, address: str, header: PopMessageHeader) -> list[Popped]:
         if call.is_over:
@@ -144,7 +145,9 @@ class Receiving:
         receiving = asyncio.current_task()
 
         def drop() -> None:
-            if self._backend.drop_pop(session.remoting, address, command.opaque or 0) and receiving is not None:
+            is_unsent = session.remoting.connection(address) is None
+            if is_unsent or self._backend.drop_pop(session.remoting, address, command.opaque or 0):
+                assert receiving is not None
                 receiving.cancel()  # no response comes any more
 
         call.on_over = drop
@@ -159,6 +162,8 @@ class Receiving:
                 raise
             text = "knows no POP consumption, as of RocketMQ 4: consume with a client of RocketMQ 4"
             raise StatusError(Code.NOT_IMPLEMENTED, f"broker {header.broker_name} {text}") from error
+        finally:
+            call.on_over = None
 
     @staticmethod
     def _polling_ms(call: Call, session: Session, request: Any) -> int:
@@ -207,10 +212,12 @@ class Receiving:
             _log.warning(text, group, topic, unit.physical_offset, error)
         return False
 
-    async def _give_back(self, session: Session, group: str, topic: str, address: str, found: list[Popped]) -> None:
+    async def _give_back(
+        self, session: Session, group: str, topic: str, address: str, found: list[Popped], invisible_ms: int
+    ) -> None:
         for _, receipt in found:
             try:
-                await self._change(session, group, topic, address, receipt, GIVEN_BACK_MS)
+                await self._change(session, group, topic, address, receipt, invisible_ms)
             except OrbitMQError as error:  # it is redelivered after its time
                 _log.info("event=not_given_back group=%.300s topic=%.300s error=%s", group, topic, error)
 
