@@ -21,7 +21,7 @@ from orbitmq.wire.requests import RequestCode
 from tests.interop.conftest import System
 from tests.support.asking import asking
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, JavaBroker, JavaNameServer, JavaSystem
-from tests.support.mqadmin import Mqadmin
+from tests.support.mqadmin import Mqadmin, OurMqadmin, rows
 from tests.support.orbit_process import OrbitBroker, OrbitUp
 from tests.support.process import wait_until
 
@@ -32,9 +32,15 @@ STEPS = {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1000, 2000]}}
 
 
 @pytest.fixture(scope="module")
-def mqadmin(five: System) -> Iterator[Mqadmin]:
+def stock(five: System) -> Iterator[Mqadmin]:
     with Mqadmin(five.namesrv_address, ROCKETMQ_5) as run:
         yield run
+
+
+@pytest.fixture(params=["stock", "ours"])
+def mqadmin(request: pytest.FixtureRequest, five: System, stock: Mqadmin) -> Mqadmin | OurMqadmin:
+    """The tool of 5.3.3 and `orbitmq mqadmin`."""
+    return stock if request.param == "stock" else OurMqadmin(five.namesrv_address)
 
 
 @pytest.fixture
@@ -130,16 +136,44 @@ def test_attributes_are_in_the_file(five: System, topic: str) -> None:
     ) in text
 
 
-def test_its_own_tool_sets_types_and_settings(five: System, mqadmin: Mqadmin, topic: str) -> None:
+def test_tools_set_types_and_settings(five: System, mqadmin: Mqadmin | OurMqadmin, topic: str) -> None:
     printed = mqadmin("updateTopic", "-c", CLUSTER, "-t", topic, "-a", "+message.type=FIFO,+reserve.time=5")
     assert f"create topic to {five.address} success." in printed
+    assert "order=false, attributes={" in printed
+    assert "+message.type=FIFO" in printed.partition("attributes={")[2]
     assert attributes(five.address, topic) == {"message.type": "FIFO", "reserve.time": "5"}
     mqadmin("updateTopic", "-c", CLUSTER, "-t", topic, "-a", "+message.type=DELAY,-reserve.time")
+    assert attributes(five.address, topic) == {"message.type": "DELAY"}
+    for wrong in ("+message.type=Fifo", "message.type=FIFO"):
+        assert "success" not in mqadmin("updateTopic", "-c", CLUSTER, "-t", topic, "-a", wrong)
     assert attributes(five.address, topic) == {"message.type": "DELAY"}
     words = ("-c", CLUSTER, "-g", f"group-of-{topic}", "-o", "true", "-p", json.dumps(POLICY, separators=(",", ":")))
     assert f"create subscription group to {five.address} success." in mqadmin("updateSubGroup", *words)
     group = group_of(five.address, f"group-of-{topic}")
     assert (group["consumeMessageOrderly"], group["groupRetryPolicy"]) == (True, POLICY)
+
+
+def test_tools_change_the_permission_of_a_topic_with_attributes(
+    five: System, mqadmin: Mqadmin | OurMqadmin, topic: str
+) -> None:
+    kept = {"message.type": "FIFO", "queue.type": "SimpleCQ"}
+    assert alter(five.address, topic, "+message.type=FIFO,+queue.type=SimpleCQ") == 0
+    printed = wait_until(lambda: narrowed(five, mqadmin, topic), 60, "the topic's route")
+    assert f"update topic perm from 6 to 4 in {five.address} success." in printed
+    assert attributes(five.address, topic) == kept
+
+
+def narrowed(five: System, mqadmin: Mqadmin | OurMqadmin, topic: str) -> str:
+    printed = mqadmin("updateTopicPerm", "-b", five.address, "-t", topic, "-p", 4)
+    return printed if "from 6" in printed else ""
+
+
+def test_tools_ask_the_brokers_of_a_cluster_about_a_topic(
+    five: System, mqadmin: Mqadmin | OurMqadmin, topic: str
+) -> None:
+    assert alter(five.address, topic, None) == 0
+    found = rows(mqadmin("topicStatus", "-t", topic, "-c", CLUSTER), "#Broker Name")
+    assert [row[1] for row in found] == ["0", "1"]
 
 
 def group_of(address: str, name: str) -> dict[str, Any]:

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 
 from orbitmq.cli.output import moment
-from orbitmq.message.config import SubscriptionGroup, TopicConfig
+from orbitmq.message.config import RetryPolicy, SubscriptionGroup, TopicConfig
+from orbitmq.wire.objects import plain
 
 _FLAGS = "RWX"
 
@@ -45,14 +46,20 @@ def perm(value: int) -> str:
 
 
 def topic_config(topic: TopicConfig) -> str:
+    """As 4.9 prints it, and the attributes that were set as 5.x does."""
+    attributes = ", ".join(f"+{name}={value}" for name, value in topic.attributes.items())
     return (
         f"TopicConfig [topicName={topic.name}, readQueueNums={topic.read_queues}, writeQueueNums={topic.write_queues}, "
         f"perm={perm(topic.perm)}, topicFilterType={topic.filter_type}, topicSysFlag={topic.sys_flag}, "
-        f"order={truth(topic.order)}]"
+        f"order={truth(topic.order)}{f', attributes={{{attributes}}}' if attributes else ''}]"
     )
 
 
 def group_fields(group: SubscriptionGroup) -> list[tuple[str, str]]:
+    """As 4.9 prints it, and settings of 5.x that are not the default."""
+    added = [("consumeMessageOrderly", "true")] if group.consume_orderly else []
+    if group.retry_policy != RetryPolicy():
+        added.append(("groupRetryPolicy", json.dumps(plain(group.retry_policy), separators=(",", ":"))))
     return [
         ("groupName", group.name),
         ("consumeEnable", truth(group.consume_enabled)),
@@ -63,6 +70,7 @@ def group_fields(group: SubscriptionGroup) -> list[tuple[str, str]]:
         ("brokerId", str(group.broker_id)),
         ("whichBrokerWhenConsumeSlowly", str(group.broker_id_when_slow)),
         ("notifyConsumerIdsChangedEnable", truth(group.notify_consumer_ids_changed)),
+        *added,
     ]
 
 

@@ -14,8 +14,8 @@ from orbitmq.admin.session import Node
 from orbitmq.cli.mqadmin.forms import cells, group_fields, second, settings
 from orbitmq.cli.mqadmin.runner import Work
 from orbitmq.cli.mqadmin.topics import drop
-from orbitmq.errors import BrokerError, NotFound, OrbitMQError
-from orbitmq.message.config import SubscriptionGroup
+from orbitmq.errors import BodyError, BrokerError, ConfigurationError, NotFound, OrbitMQError
+from orbitmq.message.config import RetryPolicy, SubscriptionGroup
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import DLQ_PREFIX, RETRY_PREFIX
 from orbitmq.operations.groups import (
@@ -30,6 +30,7 @@ from orbitmq.operations.routes import topics as all_topic_names
 from orbitmq.operations.tables import all_groups
 from orbitmq.wire.bodies import ClientConnection, ConsumerConnection, ConsumerRunningInfo, QueueProgress
 from orbitmq.wire.codes import ResponseCode, version_name
+from orbitmq.wire.objects import decode
 
 YOUNG_MS = 2 * 60 * 1000
 """Younger members are not compared: they may not have subscribed to everything yet."""
@@ -302,6 +303,8 @@ async def update_sub_group(work: Work) -> None:
         broker_id=given.number("i", 0),
         broker_id_when_slow=given.number("w", 1),
         notify_consumer_ids_changed=given.truth("a", True),
+        consume_orderly=given.truth("o", False),
+        retry_policy=_retry_policy(given.text("p")),
     )
     done = await work.each(await work.targets(), lambda node: create_group(work.session.remoting, node.address, group))
     for node in done:
@@ -309,6 +312,13 @@ async def update_sub_group(work: Work) -> None:
     fields = ", ".join(f"{key}={value}" for key, value in group_fields(group))
     if done:
         print(f"SubscriptionGroupConfig [{fields}]")
+
+
+def _retry_policy(text: str) -> RetryPolicy:
+    try:
+        return decode(RetryPolicy, text.encode()) if text else RetryPolicy()
+    except BodyError as error:
+        raise ConfigurationError(f"-p {text}: {error}") from error
 
 
 async def delete_sub_group(work: Work) -> None:

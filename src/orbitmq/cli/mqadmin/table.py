@@ -1,6 +1,6 @@
 """The commands of RocketMQ's own tool, 4.9.7: names, and the short and long names of their options. Four of them
 (`consumer`, `getConsumerStatus`, `resetOffsetByTimeOld`, `DecodeMessageId`) are in its source but cannot be called
-there.
+there. Commands about topics, and `updateSubGroup`, have the options that 5.3.3 has added, too.
 
 A row is the module of the command, and its options, `letter longName` each: `!` takes no value, `*` is required, of
 those with `|` one is required. `-n`, the name servers, and `-h` belong to every command. These are facts of the tool;
@@ -32,11 +32,11 @@ ROWS: dict[str, tuple[str, str]] = {
     "updateNamesrvConfig": ("namesrv", "k key*, v value*"),
     "updateKvConfig": ("namesrv", "k key*, s namespace*, v value*"),
     "deleteKvConfig": ("namesrv", "k key*, s namespace*"),
-    "updateTopic": ("topics", "b brokerAddr|, c clusterName|, o order, p perm, r readQueueNums, s hasUnitSub, t topic*, u unit, w writeQueueNums"),
+    "updateTopic": ("topics", "a attributes, b brokerAddr|, c clusterName|, o order, p perm, r readQueueNums, s hasUnitSub, t topic*, u unit, w writeQueueNums"),
     "deleteTopic": ("topics", "c clusterName*, t topic*"),
     "topicList": ("topics", "c clusterModel!"),
     "topicRoute": ("topics", "l list!, t topic*"),
-    "topicStatus": ("topics", "t topic*"),
+    "topicStatus": ("topics", "c cluster, t topic*"),
     "topicClusterList": ("topics", "t topic*"),
     "updateTopicPerm": ("topics", "b brokerAddr, c clusterName, p perm*, t topic*"),
     "statsAll": ("topics", "a activeTopic!, t topic"),
@@ -46,7 +46,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "consumerConnection": ("groups", "b brokerAddr, g consumerGroup*"),
     "producerConnection": ("groups", "g producerGroup*, t topic*"),
     "consumerStatus": ("groups", "b brokerAddr, g consumerGroup*, i clientId, s jstack!"),
-    "updateSubGroup": ("groups", "a notifyConsumerIdsChanged, b brokerAddr, c clusterName, d consumeBroadcastEnable, g groupName*, i brokerId, m consumeFromMinEnable, q retryQueueNums, r retryMaxTimes, s consumeEnable, w whichBrokerWhenConsumeSlowly"),
+    "updateSubGroup": ("groups", "a notifyConsumerIdsChanged, b brokerAddr, c clusterName, d consumeBroadcastEnable, g groupName*, i brokerId, m consumeFromMinEnable, o consumeMessageOrderly, p groupRetryPolicy, q retryQueueNums, r retryMaxTimes, s consumeEnable, w whichBrokerWhenConsumeSlowly"),
     "deleteSubGroup": ("groups", "b brokerAddr, c clusterName, g groupName*, r removeOffset"),
     "getConsumerConfig": ("groups", "g groupName*"),
     "consumer": ("groups", "g consumerGroup*, s jstack!"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -16,6 +18,7 @@ from orbitmq.client.core.allocation import AllocateAveragely
 from orbitmq.errors import ConfigurationError, NotFound
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import MessageQueue
+from orbitmq.message.topic_types import parse_changes
 from orbitmq.message.topics import DLQ_PREFIX, ORDER_NAMESPACE, RETRY_PREFIX
 from orbitmq.operations.kv import delete_kv, kv_value, put_kv
 from orbitmq.operations.routes import delete_topic_route
@@ -32,6 +35,8 @@ UNIT, UNIT_SUBSCRIPTION = 1, 2
 
 async def update_topic(work: Work) -> None:
     given = work.given
+    changes = parse_changes(given.text("a"))
+    removed = {name: "" for name, value in changes.items() if value is None}  # as if the topic had these now
     topic = TopicConfig(
         given.text("t"),
         read_queues=given.number("r", QUEUES),
@@ -39,8 +44,9 @@ async def update_topic(work: Work) -> None:
         perm=given.number("p", READ_WRITE),
         sys_flag=UNIT * given.truth("u", False) | UNIT_SUBSCRIPTION * given.truth("s", False),
         order=given.truth("o", False),
+        attributes={name: value for name, value in changes.items() if value is not None},
     )
-    done = await work.each(await work.targets(), partial(_create, work, topic))
+    done = await work.each(await work.targets(), partial(_create, work, topic, known=removed))
     for node in done:
         print(f"create topic to {node.address} success.")
     if not done:
@@ -124,8 +130,8 @@ def _route_row(*values: object) -> str:
 
 
 async def topic_status(work: Work) -> None:
-    topic = work.given.text("t")
-    homes = await work.session.homes(topic)
+    topic, cluster = work.given.text("t"), work.given.text("c")
+    homes = await (work.of_cluster(cluster) if cluster else work.session.homes(topic))
     found = await work.each(homes, lambda node: topic_stats(work.session.remoting, node.address, topic))
     print(_status_row("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated"))
     ranges = {queue: one for table in found.values() for queue, one in table.offset_table.items()}
@@ -147,20 +153,21 @@ async def update_topic_perm(work: Work) -> None:
     given = work.given
     topic, perm = given.text("t"), given.number("p", READ_WRITE)
     route = await work.session.route(topic)
-    known = {queues.broker_name: queues for queues in route.queue_datas}
+    places = {queues.broker_name: queues for queues in route.queue_datas}
     if "b" not in given and "c" not in given:
         raise ConfigurationError("give -b brokerAddr or -c clusterName")
-    nodes = [node for node in await work.targets() if node.name in known]
+    nodes = [node for node in await work.targets() if node.name in places]
     if not nodes:
         raise NotFound(f"topic {topic} does not exist")
     tables = await work.each(nodes, lambda node: all_topics(work.session.remoting, node.address))
     for node in tables:
-        queues = known[node.name]
+        queues = places[node.name]
         if queues.perm == perm:
             print("new perm equals to the old one!")
             continue
         usual = TopicConfig(topic, queues.read_queues, queues.write_queues, sys_flag=queues.topic_sys_flag)
-        changed = replace(tables[node].topics.get(topic, usual), perm=perm)  # routes do not contain `order`
+        known = tables[node].topics.get(topic, usual)  # routes do not contain `order`
+        changed = replace(known, perm=perm, attributes={})  # the broker keeps them
         done = await work.each([node], partial(_create, work, changed))
         if done:
             print(f"update topic perm from {queues.perm} to {perm} in {node.address} success.")
@@ -168,8 +175,8 @@ async def update_topic_perm(work: Work) -> None:
                 print(f"{topic_config(changed)}.")
 
 
-async def _create(work: Work, topic: TopicConfig, node: Node) -> None:
-    await create_topic(work.session.remoting, node.address, topic)
+async def _create(work: Work, topic: TopicConfig, node: Node, known: Mapping[str, str] = MappingProxyType({})) -> None:
+    await create_topic(work.session.remoting, node.address, topic, known=known)
 
 
 async def stats_all(work: Work) -> None:
