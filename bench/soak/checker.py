@@ -20,13 +20,14 @@ What is promised, while processes are killed and disks keep what they took (`kil
 10. A promoted slave has the role that its master had.
 11. Workers that are ended by SIGTERM in the midst of their work have done it with everything that has a receipt, with
     some of it more than once.
-12. A timer message with a receipt is delivered, and none is stored in its topic before its time. After a promotion
-    some come twice: the new master delivers what it has no copy of.
+12. A timer message with a receipt is delivered, and none is stored in its topic before its time. Each promotion after
+    it was sent may deliver it once more: the new master delivers what it has no copy of.
 13. What was sent with a receipt to the topic of POP consumption is delivered to its group, and again until a member
     tries to acknowledge it. What a member has acknowledged in time is not delivered again, and nothing is redelivered
     before its invisible time is over. Two things are allowed, and counted: an acknowledgement, or a delivery, of which
-    the log of a promoted slave had no record; and a second copy of a message that was redelivered before, when a
-    broker died or its disk was full between copying it and taking note of that.
+    the log of a promoted slave had no record, because it came BEHIND_MS before the end of its master or later; and a
+    second copy of a message that was redelivered before, when a broker died or its disk was full between copying it
+    and taking note of that.
 """
 
 from __future__ import annotations
@@ -62,6 +63,10 @@ SECOND = 1_000_000_000  # in the time of a history
 SAVED_MS = 5_000  # flushConsumerOffsetInterval
 SLACK_MS = 5_000  # by which a busy machine, or a full disk, is late with it
 SETTLED_MS = 20_000  # after a fault: two rounds of copying tables, in which a slave takes what its master has lost
+# How far a slave may be behind when it is promoted: a fault of the pair holds for 4 s at most, a silent connection is
+# given up after 5 s and tried again after 5 s, and a busy machine is late. So long the last response of a broker may be
+# on its way, too.
+BEHIND_MS = 15_000 + SLACK_MS
 DOUBLING = (KILL, FILL, PROMOTE, THAW)  # faults that may come between a copy for redelivery and the note of it
 AGAIN, EARLY = "acknowledged and popped again", "popped before its time"
 FINDINGS_MAX = 20  # of one kind are told; the rest is counted
@@ -183,6 +188,7 @@ def check(
     kept = [one for one in timed if not may_be_lost(one, one.place, pair_of[one.broker], promotions)]
     verdict.judge("timer lost", unheard(kept, rang))
     verdict.judge("timer early", early(timed, rang))
+    verdict.judge("timer too often", too_often(timed, rang, promotions))
     kept_posts = surviving_posts(events, pairs)
     verdict.judge("never popped", unpopped(kept_posts, of_kind(events, Popped)))
     verdict.judge("never redelivered", abandoned(kept_posts, of_kind(events, Popped)))
@@ -293,10 +299,24 @@ def early(timed: Iterable[Timed], rang: Iterable[Rang]) -> Iterator[str]:
             yield f"{one.key} at {one.broker}/{one.queue}/{one.offset} came {due[one.key] - one.stored_ms} ms early"
 
 
+def too_often(timed: Iterable[Timed], rang: Iterable[Rang], promotions: Sequence[Promoted]) -> Iterator[str]:
+    """Timer messages that were stored in their topic once more than promotions since their send explain."""
+    copies = _copies(rang)
+    for one in timed:
+        since = sum(death.broker == one.broker and death.ended >= one.begun for death in promotions)
+        if (stored := copies[one.key]) > 1 + since:
+            yield f"{one.key} of {one.broker} was stored {stored} times, with {since} promotions since it was sent"
+
+
+def _copies(rang: Iterable[Rang]) -> Counter[str]:
+    """How often each timer message was stored in its topic."""
+    places = {(one.key, one.broker, one.queue, one.offset) for one in rang}
+    return Counter(key for key, *_ in places)
+
+
 def twice(rang: Iterable[Rang]) -> int:
     """How many timer messages were stored in their topic more than once."""
-    places = {(one.key, one.broker, one.queue, one.offset) for one in rang}
-    return sum(count > 1 for count in Counter(key for key, *_ in places).values())
+    return sum(count > 1 for count in _copies(rang).values())
 
 
 def unworked(sent: Iterable[Sent], worked: Iterable[Worked]) -> Iterator[str]:
@@ -402,8 +422,9 @@ class Doubt(NamedTuple):
 
 def doubts(events: Sequence[Event]) -> dict[str, list[Doubt]]:
     """By broker name. What was confirmed before a send began lies before it in the log: if the slave had that message,
-    it had this record.
+    it had this record. What a client hears long after the end of the master comes from the new one.
     """
+    behind = BEHIND_MS * SECOND // 1000
     found: defaultdict[str, list[Doubt]] = defaultdict(list)
     for death in of_kind(events, Promoted):
         copied = (
@@ -411,7 +432,8 @@ def doubts(events: Sequence[Event]) -> dict[str, list[Doubt]]:
             for one in of_kind(events, Sent)
             if one.broker == death.broker and one.status and one.begun <= death.killed and one.place < death.log_end
         )
-        found[death.broker].append(Doubt(max(copied, default=0), death.killed, death.ended))
+        since, until = max([death.killed - behind, *copied]), min(death.ended, death.killed + behind)
+        found[death.broker].append(Doubt(since, death.killed, until))
     return found
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from bench.soak.checker import (
     AGAIN,
+    BEHIND_MS,
     EARLY,
     SAVED_MS,
     SECOND,
@@ -174,6 +175,16 @@ def test_timer_messages_that_came_twice_are_counted() -> None:
     assert twice([*rang(), msgspec.structs.replace(again, offset=9)]) == 1
 
 
+def test_a_timer_message_that_came_once_more_than_there_were_promotions_is_found() -> None:
+    again = [msgspec.structs.replace(rang()[1], offset=offset) for offset in (9, 10)]
+    assert_only(judged(*timed(), *rang(), again[0]), "timer too often", "t.1 of sync was stored 2 times, with 0")
+    death = lost_with_master(11, 12)
+    assert judged(death, *timed(), *rang(), again[0], pair=LOOSE).counts["timer too often"] == 0
+    assert judged(death, *timed(), *rang(), *again, pair=LOOSE).counts["timer too often"] == 1
+    before = msgspec.structs.replace(death, killed=0, ended=SECOND - 1)
+    assert judged(before, *timed(), *rang(), again[0], pair=LOOSE).counts["timer too often"] == 1
+
+
 # ---------------------------------------------------------------------------------------------------- POP consumption
 
 
@@ -250,6 +261,15 @@ def test_what_pop_confirmed_in_doubt_may_go_with_a_master_and_nothing_before_it(
     assert [(one.rule, one.excuse) for one in repeats(follows, [LOOSE])] == [(AGAIN, "")]
     early: list[Event] = [*sends(), *posted(), popped(1, 11, LEFT), popped(1, 13), lost_with_master(5, 12)]
     assert [(one.rule, one.excuse) for one in repeats(early, [LOOSE])] == [(EARLY, "promotion")]
+
+
+def test_a_promotion_excuses_nothing_long_before_or_after_it() -> None:
+    """The slave had nothing that is known, or the former master took long to come back."""
+    bound_s = BEHIND_MS // 1000
+    history: list[Event] = [*posted(), popped(1, 11), popped(1, 99)]
+    for killed, excuse in ((12 + bound_s, ""), (11 + bound_s, "promotion"), (11, "promotion"), (10 - bound_s, "")):
+        death = msgspec.structs.replace(lost_with_master(-1, killed), ended=90 * SECOND)
+        assert [one.excuse for one in repeats([*history, death], [LOOSE])] == [excuse], killed
 
 
 def test_what_was_posted_may_go_with_a_master_unless_it_was_confirmed_by_both() -> None:
