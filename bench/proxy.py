@@ -9,6 +9,7 @@ import json
 import subprocess
 from pathlib import Path
 
+from tests.support.certificates import Pair
 from tests.support.java_rocketmq import ROCKETMQ_5, SMALL_JVM, JavaBroker, java_command
 from tests.support.process import ChildProcess, Daemon, ProcessFailed, accepts, free_port, write_properties
 
@@ -32,17 +33,22 @@ def class_path() -> str:
 
 
 class JavaProxy(JavaBroker):
-    """A broker of 5.3.3 that answers gRPC at `endpoint`, too."""
+    """A broker of 5.3.3 that answers gRPC at `endpoint`, too. Without a `certificate` it makes one."""
 
-    def __init__(self, namesrv: str, *, jvm: tuple[str, ...] = SMALL_JVM, **config: object) -> None:
+    def __init__(
+        self, namesrv: str, *, jvm: tuple[str, ...] = SMALL_JVM, certificate: Pair | None = None, **config: object
+    ) -> None:
         super().__init__(namesrv, ROCKETMQ_5, jvm=jvm, **config)  # type: ignore[arg-type]
+        self._certificate = certificate
         self._grpc_port = free_port()
         self.endpoint = f"127.0.0.1:{self._grpc_port}"
 
     def _launch(self) -> ChildProcess:
         write_properties(self.home / "broker.properties", self._properties())
         own = ("-pm", "local", "-bc", self.home / "broker.properties")
-        return _launch(self.home, self.namesrv_address, self.cluster, self._grpc_port, own, self._jvm)
+        return _launch(
+            self.home, self.namesrv_address, self.cluster, self._grpc_port, own, self._jvm, self._certificate
+        )
 
     def _is_ready(self, process: ChildProcess) -> bool:
         return "startup successfully" in process.output() and accepts(self._grpc_port)
@@ -64,14 +70,18 @@ class JavaClusterProxy(Daemon):
 
 
 def _launch(
-    home: Path, namesrv: str, cluster: str, port: int, own: tuple[object, ...], jvm: tuple[str, ...]
-) -> ChildProcess:
+    home: Path, namesrv: str, cluster: str, port: int, own: tuple[object, ...], jvm: tuple[str, ...],
+    certificate: Pair | None = None,
+) -> ChildProcess:  # fmt: skip
     settings = {
         "rocketMQClusterName": cluster,
         "namesrvAddr": namesrv,
         "grpcServerPort": port,
         "remotingListenPort": free_port(),
     }
+    if certificate is not None:
+        files = {"tlsCertPath": str(certificate.certificate), "tlsKeyPath": str(certificate.key)}
+        settings |= {"tlsTestModeEnable": False, **files}
     (home / "proxy.json").write_text(json.dumps(settings), encoding="utf-8")
     command = java_command(ROCKETMQ_5, _MAIN, home, jvm=jvm, process="JavaProxy")
     command[command.index("-cp") + 1] = class_path()

@@ -11,6 +11,7 @@ from typing import TypeAlias, TypeVar
 import pytest
 from _pytest.runner import runtestprotocol
 
+from tests.support.certificates import Authority, Pair
 from tests.support.dashboards import OrbitDashboard
 from tests.support.fronts import Front, JavaFront, OrbitFront
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, SMALL_JVM, JavaSystem
@@ -76,9 +77,9 @@ OPTIONS_OF_FRONTS = {
     "transactionCheckInterval": 1500,
     "transactionTimeOut": 3000,  # 5.3.3 goes on asking about a message that it has asked about before it was decided
 }
-FRONTS: dict[str, Callable[[], JavaFront | OrbitFront]] = {
-    "java-5-proxy": lambda: JavaFront(**OPTIONS_OF_FRONTS, **DECISIONS_AT_ONCE),
-    "orbitmq": lambda: OrbitFront(**OPTIONS_OF_FRONTS),
+FRONTS: dict[str, Callable[[Pair], JavaFront | OrbitFront]] = {
+    "java-5-proxy": lambda certificate: JavaFront(certificate, **OPTIONS_OF_FRONTS, **DECISIONS_AT_ONCE),
+    "orbitmq": lambda certificate: OrbitFront(certificate, **OPTIONS_OF_FRONTS),
 }
 """For the clients of RocketMQ 5, which speak gRPC."""
 
@@ -109,10 +110,16 @@ def five(request: pytest.FixtureRequest) -> Iterator[System]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def front_authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Signs the certificates of systems that serve gRPC."""
+    return Authority(tmp_path_factory.mktemp("front-authority"))
+
+
 @pytest.fixture(scope="session", params=FRONTS)
-def front(request: pytest.FixtureRequest) -> Iterator[Front]:
+def front(request: pytest.FixtureRequest, front_authority: Authority) -> Iterator[Front]:
     """One running system that serves gRPC."""
-    with _sharing(FRONTS[request.param]()) as running:
+    with _sharing(FRONTS[request.param](front_authority.issue(request.param))) as running:
         yield running
 
 

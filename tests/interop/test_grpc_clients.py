@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.support.certificates import Authority
 from tests.support.delivery import Row, assert_each_once, messages
 from tests.support.fronts import Front, create_group, create_topic, member_ids, stored, units
 from tests.support.grpc_clients import (
@@ -114,9 +115,9 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage(front: Front) -> Iterator[Stage]:
+def stage(front: Front, front_authority: Authority) -> Iterator[Stage]:
     with ExitStack() as stack, ThreadPoolExecutor(len(_slow) * len(CLIENTS)) as pool:
-        started = pool.map(lambda kind: stack.enter_context(GrpcDriver(kind)), CLIENTS)
+        started = pool.map(lambda kind: stack.enter_context(GrpcDriver(kind, front_authority.path)), CLIENTS)
         cases = {kind: Case(front, kind, driver) for kind, driver in zip(CLIENTS, started, strict=True)}
         able = [(work, kind) for work in _slow for kind in CLIENTS if not lack(kind, work)]
         yield Stage(cases, {(work, kind): pool.submit(work, cases[kind]) for work, kind in able})

@@ -23,6 +23,7 @@ from orbitmq.wire.headers_admin import CreateTopicHeader, GetConsumerConnectionL
 from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
 from orbitmq.wire.requests import RequestCode
 from tests.support.asking import asking
+from tests.support.certificates import Pair
 from tests.support.java_rocketmq import ROCKETMQ_5, JavaNameServer, JavaSystem
 from tests.support.orbit_process import OrbitUp
 from tests.support.process import ChildProcess, Daemon, accepts, free_port, wait_until
@@ -43,10 +44,12 @@ class Front(Protocol):
 class JavaFront:
     """A name server of 5.3.3, and its proxy in local mode, which has a broker inside."""
 
-    def __init__(self, **broker_config: object) -> None:
+    def __init__(self, certificate: Pair | None = None, **broker_config: object) -> None:
         self.nameserver = JavaNameServer(ROCKETMQ_5)
         # What comes again after an unacknowledged delivery is one of its timer messages.
-        self.proxy = JavaProxy(self.nameserver.address, timerWheelEnable="true", **broker_config)
+        self.proxy = JavaProxy(
+            self.nameserver.address, certificate=certificate, timerWheelEnable="true", **broker_config
+        )
         self.endpoint = self.proxy.endpoint
         self.namesrv_address = self.nameserver.address
         self.address = self.proxy.address
@@ -72,7 +75,9 @@ class JavaFront:
 class OrbitFront(OrbitUp):
     """`orbitmq up` that serves gRPC, too."""
 
-    def __init__(self, **config: object) -> None:
+    def __init__(self, certificate: Pair | None = None, **config: object) -> None:
+        if certificate is not None:
+            config |= {"tls.server.certPath": certificate.certificate, "tls.server.keyPath": certificate.key}
         super().__init__(**config)  # type: ignore[arg-type]
         port = free_port()
         self.endpoint = f"127.0.0.1:{port}"
