@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from orbitmq.admin.cluster import ClusterBroker, Replica
+from orbitmq.admin.elections import ElectedReplica
 from orbitmq.admin.results import Result
 from orbitmq.admin.session import Session
 from orbitmq.client.sync import Producer
@@ -331,6 +332,29 @@ def test_slaves_stand_under_their_master_with_how_far_they_are_behind(monkeypatc
     behind = [row["Replica lag"] for row in rows[:5]]
     assert behind == ["master", "2 KiB", "not connected", "not replicating: another log", "–"]
     assert rows[5]["Version"].startswith("offline, last registered")
+
+
+def test_replicas_that_elect_their_master_are_listed_with_who_may_be_elected(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def elected(_: Session) -> Result[ElectedReplica]:
+        return Result(
+            [
+                ElectedReplica("C", "broker-a", 0, "10.0.0.1:1", "master", 7, in_sync=True, lease_left_ms=2340),
+                ElectedReplica("C", "broker-a", 2, "10.0.0.2:1", "following", 7, in_sync=False, behind_bytes=2048),
+                ElectedReplica("C", "broker-a", 3, "10.0.0.3:1", problem="its log differs"),
+            ]
+        )
+
+    with Cluster() as running:
+        _, page = asyncio.run(_asked_for(running, "brokers"))
+        assert "elect their master" not in page.words
+        monkeypatch.setattr("orbitmq.admin.elections.replicas", elected)
+        _, page = asyncio.run(_asked_for(running, "brokers"))
+    rows = [tuple(row.values()) for row in page.table("Replicas that elect their master")]
+    assert rows == [
+        ("broker-a", "10.0.0.1:1", "master", "7", "yes", "master", "2.3 s", ""),
+        ("broker-a:2", "10.0.0.2:1", "following", "7", "no: it cannot be elected", "2 KiB", "–", ""),
+        ("broker-a:3", "10.0.0.3:1", "does not respond", "–", "–", "–", "–", "its log differs"),
+    ]
 
 
 # -------------------------------------------------------------------------------- name servers, configuration, access

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from orbitmq.admin import brokers as admin
-from orbitmq.admin import cluster
+from orbitmq.admin import cluster, elections
 from orbitmq.admin.brokers import FIXED_SETTINGS, Cleaning, Consumption
 from orbitmq.admin.plans import Plan
 from orbitmq.dashboard.choices import registered
@@ -26,11 +26,16 @@ HERE, MASTERS, EVERYWHERE = "here", "masters", "everywhere"
 @shows("brokers", "brokers.html")
 async def brokers(request: DashboardRequest) -> PageContent:
     cached = await request.cluster.cached(
-        "brokers", lambda session: asyncio.gather(cluster.listed(session), cluster.replicas(session))
+        "brokers",
+        lambda session: asyncio.gather(cluster.listed(session), cluster.replicas(session), elections.replicas(session)),
     )
-    members, replicas = cached.value
-    behind = {(one.broker, one.broker_id): one for one in replicas.items}
-    return PageContent({"members": members.items, "behind": behind}, members, replicas, age_seconds=cached.age_seconds)
+    members, replicas, elected = cached.value
+    values = {
+        "members": members.items,
+        "behind": {(one.broker, one.broker_id): one for one in replicas.items},
+        "elected": elected.items,
+    }
+    return PageContent(values, members, replicas, elected, age_seconds=cached.age_seconds)
 
 
 @shows("brokers/{broker}", "broker.html")
