@@ -11,7 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup develop installed tools data java clients services check static format bytecode platform wheel test \
 	test-interpreted test-pythons test-spark-versions test-orchestration test-rust-client bench spark-kills bench-abuse \
-	bench-frozen bench-failover bench-dashboard bench-spark bench-growth bench-turns bench-cold bench-cores bench-timers bench-grpc \
+	bench-frozen bench-failover bench-failover-cost bench-dashboard bench-spark bench-growth bench-turns bench-cold \
+	bench-cores bench-timers bench-grpc \
 	fuzz soak soak-steady demo screenshots \
 	reference site diagrams lock audit release
 
@@ -31,6 +32,7 @@ help:
 	@echo "make bench-abuse   latency of a well-behaved client while others are abusive; three minutes"
 	@echo "make bench-frozen  what senders experience when a broker freezes and dies, with either client"
 	@echo "make bench-failover  300 faults of brokers that elect their master: what is lost, and how long sends wait"
+	@echo "make bench-failover-cost  what a send costs that all replicas in sync must have; two minutes"
 	@echo "make bench-turns delays of the event loop, with 10,000 topics; six minutes"
 	@echo "make bench-cold what sends wait for while consumers read 20 GB from the disk; four minutes"
 	@echo "make bench-cores what a message costs each of 1 to 4 brokers of one machine; two and a half minutes"
@@ -271,6 +273,9 @@ bench-failover: installed tools java platform services
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
 		nftables iproute2 libfaketime >/dev/null)
 	$(MEASURED) $(BIN)/python -m bench.failover $(FAILOVER)
+
+bench-failover-cost: installed tools services platform
+	$(MEASURED) $(BIN)/python -m bench.failover_cost
 
 bench-dashboard: installed tools platform
 	$(MEASURED) $(BIN)/python bench/dashboard.py

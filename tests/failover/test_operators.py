@@ -1,0 +1,72 @@
+"""What a person decides: a switch of the master, a stop, and an election of one that may lack messages."""
+
+from __future__ import annotations
+
+from orbitmq.failover.agreed import Agreed, Boundary
+from orbitmq.failover.replica import Fence, Follow, Halt, Lead, Propose, Replica, Role, Timing, View
+
+AGREED = Agreed(3, "a", ("a", "b"), (Boundary(1, 0), Boundary(3, 500)))
+HELD = View(AGREED, 10, ("a/1", 3), 20)
+VACANT = View(AGREED, 10, None, 21)
+
+
+def follower(me: str) -> Replica:
+    replica = Replica(me, f"{me}/1")
+    assert replica.seen(HELD, 0) == [Follow(AGREED)]
+    return replica
+
+
+def test_one_that_is_not_in_sync_is_elected_by_a_persons_word_alone() -> None:
+    replica = follower("c")
+    assert replica.take_over(1) == [], "there is a master"
+    assert replica.seen(VACANT, 10) == []
+    assert replica.tick(100_000) == [], "nobody is elected by itself who may lack messages"
+    assert replica.take_over(100_001) == [Halt()]
+    (proposal,) = replica.halted(700, 100_002)
+    wanted = Agreed(4, "c", ("c",), (Boundary(1, 0), Boundary(3, 500), Boundary(4, 700)))
+    assert proposal == Propose(wanted, 10, takes_lease=True)
+    commands = replica.seen(View(wanted, 22, ("c/1", 4), 22), 100_010)
+    assert commands[0] == Lead(wanted)
+
+
+def test_a_persons_word_is_for_one_election() -> None:
+    replica = follower("c")
+    replica.seen(VACANT, 10)
+    replica.take_over(20)
+    replica.halted(700, 21)
+    other = AGREED.elect("b", 600)
+    assert replica.seen(View(other, 23, ("b/1", 4), 23), 30) == [Follow(other)]
+    assert replica.seen(View(other, 23, None, 24), 40) == []
+    assert replica.tick(100_000) == []
+
+
+def test_a_master_that_stops_gives_up_at_once() -> None:
+    timing = Timing()
+    replica = Replica("a", "a/1", timing, founds=True)
+    (found,) = replica.seen(View(None, 0, None, 1), 0)
+    assert isinstance(found, Propose)
+    replica.kept(0)
+    replica.seen(View(found.agreed, 2, ("a/1", 1), 2), 1)
+    assert replica.role is Role.MASTER
+    assert replica.resign("it stops") == [Fence("it stops")]
+    assert replica.role is Role.HALTING
+    assert replica.resign("it stops") == []
+
+
+def test_a_slave_has_its_time_from_when_it_can_connect() -> None:
+    """A master that takes long to begin must not exclude those who wait for it."""
+    replica = follower("b")
+    replica.seen(VACANT, 10)
+    replica.halted(500, 11)
+    elected = AGREED.elect("b", 500).with_in_sync(["b", "c"])
+    replica.kept(20)
+    replica.seen(View(elected, 30, ("b/1", 4), 30), 20)
+    assert replica.role is Role.MASTER
+    late = 20 + 2 * replica.timing.gone_ms
+    assert replica.tick(late) == [], "slaves cannot connect yet"
+    replica.opened(late)
+    replica.kept(late)
+    assert replica.tick(late + replica.timing.gone_ms / 2) == []
+    (change,) = replica.tick(late + replica.timing.gone_ms + 1)
+    assert isinstance(change, Propose)
+    assert change.agreed.in_sync == ("b",)
