@@ -54,7 +54,9 @@ async def candidate(store: Kubernetes, member: str = "b") -> tuple[Propose, str]
     """The election of a member, and a lease for it."""
     view = await store.read()
     assert view.agreed is not None
-    return Propose(view.agreed.elect(member, 0), view.revision, takes_lease=True), await store.grant(LEASE_MS)
+    return Propose(
+        view.agreed.elect(member, 0, view.agreed.history), view.revision, takes_lease=True
+    ), await store.grant(LEASE_MS)
 
 
 # ---------------------------------------------------------------------------------------------------- how it is written
@@ -292,7 +294,7 @@ async def test_nobody_takes_a_lease_before_its_holder_counts_it_as_ended(tmp_pat
             if view.holder is not None and chance.random() < 0.8:
                 continue
             name = str(member.rate)
-            agreed = first(name) if view.agreed is None else view.agreed.elect(name, 0)
+            agreed = first(name) if view.agreed is None else view.agreed.elect(name, 0, view.agreed.history)
             view = await member.store.propose(Propose(agreed, view.revision, takes_lease=True), member.lease, name)
             if (view.agreed, view.holder) == (agreed, (name, agreed.epoch)):
                 assert master is None or now >= master.counts_until

@@ -130,7 +130,7 @@ async def test_nobody_is_elected_while_there_is_a_lease(kind: Kind) -> None:
         lease, _ = await founded(one)
         view = await other.read()
         assert view.agreed is not None
-        stands = Propose(view.agreed.elect("b", 0), view.revision, takes_lease=True)
+        stands = Propose(view.agreed.elect("b", 0, view.agreed.history), view.revision, takes_lease=True)
         own = await other.grant(LEASE_MS)
         assert (await other.propose(stands, own, "b/1")).agreed == first("a")
         await one.revoke(lease)
@@ -156,7 +156,7 @@ async def test_a_lease_ends_unless_it_is_kept(kind: Kind) -> None:
         assert not await store.keep(lease)
         view = await store.read()
         assert view.agreed is not None
-        again = Propose(view.agreed.elect("a", 0), view.revision, takes_lease=True)
+        again = Propose(view.agreed.elect("a", 0, view.agreed.history), view.revision, takes_lease=True)
         assert (await store.propose(again, lease, "a/1")).agreed == first("a"), "by a lease that has ended"
 
 

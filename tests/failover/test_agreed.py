@@ -57,17 +57,17 @@ def test_what_is_known_may_not_reach_back() -> None:
 
 def test_an_elected_log_has_the_epochs_that_it_has_bytes_of() -> None:
     agreed = Agreed(2, "a", ("a", "b"), (Boundary(1, 0), Boundary(2, 50)))
-    assert agreed.elect("b", 40).history == (Boundary(1, 0), Boundary(3, 40))
-    assert agreed.elect("b", 60).history == (Boundary(1, 0), Boundary(2, 50), Boundary(3, 60))
-    assert agreed.elect("b", 0).history == (Boundary(3, 0),)
-    assert all(a.start < b.start for a, b in pairwise(agreed.elect("b", 60).history))
+    assert agreed.elect("b", 40, agreed.history).history == (Boundary(1, 0), Boundary(3, 40))
+    assert agreed.elect("b", 60, agreed.history).history == (Boundary(1, 0), Boundary(2, 50), Boundary(3, 60))
+    assert agreed.elect("b", 0, agreed.history).history == (Boundary(3, 0),)
+    assert all(a.start < b.start for a, b in pairwise(agreed.elect("b", 60, agreed.history).history))
 
 
 def test_the_former_master_has_to_join_again() -> None:
     agreed = Agreed(4, "a", ("a", "b", "c"), (Boundary(4, 0),), successor="c")
-    assert agreed.elect("c", 10).in_sync == ("b", "c")
-    assert agreed.elect("a", 10).in_sync == ("a", "b", "c")
-    assert agreed.elect("c", 10).successor == ""
+    assert agreed.elect("c", 10, agreed.history).in_sync == ("b", "c")
+    assert agreed.elect("a", 10, agreed.history).in_sync == ("a", "b", "c")
+    assert agreed.elect("c", 10, agreed.history).successor == ""
     assert first("x").in_sync == ("x",)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from orbitmq.failover.agreed import Agreed, Boundary
 from orbitmq.failover.replica import Command, Confirm, Halt, Propose, Replica, Role, View
+from tests.failover.test_simulation import LONG
 from tests.failover.world import Broken, Node, Store, World
 
 SEEDS_MAX = 6000
@@ -113,13 +114,25 @@ class LeadsAgainByAnOldLease(Replica):
         return super().seen(view, now)
 
 
+class TakesTheAgreedHistoryForItsOwn(Replica):
+    """It is elected with an epoch of which nothing has come to its log."""
+
+    def _stand(self, now: float) -> list[Command]:
+        if self.view.agreed is not None:
+            self.history = self.view.agreed.history
+        return super()._stand(now)
+
+
 @dataclass(frozen=True)
 class Break:
-    """`change` is done to a world before its simulation, and `kinds` of faults show it sooner than others."""
+    """`change` is done to a world before its simulation, and `kinds` of faults show it sooner than others. `is_long`:
+    it takes many faults in one simulation.
+    """
 
     make: type[Replica] = Replica
     change: Callable[[World, pytest.MonkeyPatch], None] = lambda _world, _patch: None
     kinds: tuple[str, ...] = ()
+    is_long: bool = False
 
 
 def tells_it_the_time(world: World, patch: pytest.MonkeyPatch) -> None:
@@ -202,6 +215,9 @@ BREAKS = {
     ),
     "the agreed value is set without comparing": Break(change=sets_without_comparing),
     "a slave does not note the epochs that it copies": Break(change=keeps_its_history),
+    "the agreed history is taken for that of the log": Break(
+        TakesTheAgreedHistoryForItsOwn, kinds=("isolate", "kill", "freeze"), is_long=True
+    ),
 }
 
 
@@ -211,7 +227,7 @@ def caught(broken: Break, patch: pytest.MonkeyPatch, seeds: int = SEEDS_MAX) -> 
         with patch.context() as patched:
             broken.change(world, patched)
             try:
-                world.simulate(kinds=broken.kinds)
+                world.simulate(*(LONG if broken.is_long else ()), kinds=broken.kinds)
             except (Broken, AssertionError, ValueError, IndexError) as error:
                 return seed, str(error)
     return None

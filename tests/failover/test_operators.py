@@ -13,6 +13,7 @@ VACANT = View(AGREED, 10, None, 21)
 def follower(me: str) -> Replica:
     replica = Replica(me, f"{me}/1")
     assert replica.seen(HELD, 0) == [Follow(AGREED)]
+    replica.history = AGREED.history
     return replica
 
 
@@ -34,7 +35,7 @@ def test_a_persons_word_is_for_one_election() -> None:
     replica.seen(VACANT, 10)
     replica.take_over(20)
     replica.halted(700, 21)
-    other = AGREED.elect("b", 600)
+    other = AGREED.elect("b", 600, AGREED.history)
     assert replica.seen(View(other, 23, ("b/1", 4), 23), 30) == [Follow(other)]
     assert replica.seen(View(other, 23, None, 24), 40) == []
     assert replica.tick(100_000) == []
@@ -48,9 +49,9 @@ def test_a_master_that_stops_gives_up_at_once() -> None:
     replica.kept(0)
     replica.seen(View(found.agreed, 2, ("a/1", 1), 2), 1)
     assert replica.role is Role.MASTER
-    assert replica.resign("it stops") == [Fence("it stops")]
+    assert replica.resign("it stops", 2) == [Fence("it stops")]
     assert replica.role is Role.HALTING
-    assert replica.resign("it stops") == []
+    assert replica.resign("it stops", 2) == []
 
 
 def test_a_slave_has_its_time_from_when_it_can_connect() -> None:
@@ -58,7 +59,7 @@ def test_a_slave_has_its_time_from_when_it_can_connect() -> None:
     replica = follower("b")
     replica.seen(VACANT, 10)
     replica.halted(500, 11)
-    elected = AGREED.elect("b", 500).with_in_sync(["b", "c"])
+    elected = AGREED.elect("b", 500, AGREED.history).with_in_sync(["b", "c"])
     replica.kept(20)
     replica.seen(View(elected, 30, ("b/1", 4), 30), 20)
     assert replica.role is Role.MASTER

@@ -13,12 +13,14 @@ from tests.failover.world import Broken, World
 
 SEEDS = int(os.environ.get("ORBITMQ_SIMULATIONS", "10000"))
 PARTS = 10
+LONG = 4000, 30
+"""Milliseconds and faults of one simulation in ten: some things take many faults."""
 
 
 def simulation(seed: int) -> World:
     world = World(seed, replicas=2 + seed % 2, min_in_sync=1 + (seed // 2) % 2)
     try:
-        world.simulate()
+        world.simulate(*(LONG if seed % 100 < PARTS else ()))
     except Broken as error:
         raise Broken(f"seed {seed}: {error}") from error
     return world

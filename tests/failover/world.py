@@ -30,7 +30,7 @@ from orbitmq.failover.replica import (
     View,
 )
 
-QUICK = Timing(lease_ms=600, drift=0.02, stop_ms=50, lag_ms=600, gone_ms=200, join_ms=200, turn_ms=60)
+QUICK = Timing(lease_ms=600, drift=0.02, stop_ms=50, lag_ms=600, gone_ms=200, join_ms=200, turn_ms=60, open_ms=300)
 TICK_MS, POLL_MS, KEEP_MS, RECONNECT_MS = 100, 200, 200, 50
 SEND_MS = (15, 50, 150)  # between two sends: one of these in each simulation
 ASK_AGAIN_MS = 300  # when the store has not responded
@@ -176,7 +176,7 @@ class Node:
         self.replica = world.make(
             self.member, session, timing=world.timing, min_in_sync=world.min_in_sync, founds=self.number == 0
         )
-        self.replica.log_end = len(self.log)
+        self.replica.log_end, self.replica.history = len(self.log), tuple(self.history)
         self.lease, self.asked, self.wants, self.link, self.links, self.waiting = None, None, None, None, {}, []
         self.readable = 0
         for period, work in ((TICK_MS, self._tick), (POLL_MS, self._poll), (KEEP_MS, self._keep)):
@@ -292,6 +292,7 @@ class Node:
 
     def _lead(self, agreed: Agreed) -> None:
         self.history = list(agreed.history)
+        self.replica.history = agreed.history
         self.led.add(agreed.epoch)
         self.readable = 0
         self.opened = False
@@ -327,7 +328,7 @@ class Node:
             del self.log[end:]
             self.durable = min(self.durable, end)
         self.history = list(agreed.history)
-        self.replica.log_end = len(self.log)
+        self.replica.log_end, self.replica.history = len(self.log), agreed.history
         self._connect(agreed)
 
     def _connect(self, agreed: Agreed) -> None:
@@ -419,6 +420,8 @@ class Checker:
 
     def leads(self, node: Node, agreed: Agreed) -> None:
         self.elections += 1
+        if self.world.store.agreed is None or self.world.store.agreed.epoch != agreed.epoch:
+            return  # it hears of an epoch that is over, and cannot confirm anything
         self._has_all(node)
         self._is_what_its_history_says(node)
         for other in self.world.nodes:

@@ -302,21 +302,25 @@ async def _broker(
     election = make_election(options, store)
     if election is not None:
         store = store.replace(broker_role=SLAVE)
-    while not stopped.is_set():
-        broker = Broker(
-            options, store, configuration=config, tls=tls, connections=limits, is_successor=is_successor,
-            election=election,
-        )  # fmt: skip
-        parts = parts_of(metrics, broker)
-        async with _running(broker) as daemon, served(metrics, parts) as page:
-            ended = asyncio.create_task(_first_of(stopped, broker.superseded))
-            await serve(ended, _address("broker", daemon.address), *_front(daemon), *_page(page))
-            if stopped.is_set() and election is not None:
-                await election.leave()
-        if broker.successor is None:
-            return
-        options, store = broker.successor
-        is_successor = True
+    try:
+        while not stopped.is_set():
+            broker = Broker(
+                options, store, configuration=config, tls=tls, connections=limits, is_successor=is_successor,
+                election=election,
+            )  # fmt: skip
+            parts = parts_of(metrics, broker)
+            async with _running(broker) as daemon, served(metrics, parts) as page:
+                ended = asyncio.create_task(_first_of(stopped, broker.superseded))
+                await serve(ended, _address("broker", daemon.address), *_front(daemon), *_page(page))
+                if stopped.is_set() and election is not None:
+                    await election.leave()  # before the broker stops, so that another one takes over meanwhile
+            if broker.successor is None:
+                return
+            options, store = broker.successor
+            is_successor = True
+    finally:
+        if election is not None:
+            await election.leave()
 
 
 async def _first_of(*events: asyncio.Event) -> None:

@@ -40,14 +40,15 @@ class Agreed(msgspec.Struct, frozen=True):
     successor: str = ""
     """Who the master hands over to: the others let it go first."""
 
-    def elect(self, member: str, log_end: int) -> Agreed:
-        """The value after the election of a member whose log ends there. The former master leaves the set: every send
-        would wait until it follows.
+    def elect(self, member: str, log_end: int, history: Sequence[Boundary]) -> Agreed:
+        """The value after the election of a member whose log ends there and has these epochs; the agreed one may have
+        an epoch of which nothing came to this member. The former master leaves the set: every send would wait until it
+        follows.
         """
         epoch = self.epoch + 1
         in_sync = tuple(one for one in self.in_sync if one == member or one != self.master)
-        history = (*reached(self.history, log_end), Boundary(epoch, log_end))
-        return Agreed(epoch, member, in_sync, history[-HISTORY_MAX:])
+        epochs = (*reached(history, log_end), Boundary(epoch, log_end))
+        return Agreed(epoch, member, in_sync, epochs[-HISTORY_MAX:])
 
     def with_in_sync(self, members: Iterable[str]) -> Agreed:
         """The same with other members in sync."""

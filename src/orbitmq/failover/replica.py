@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from orbitmq.failover.agreed import Agreed, first
+from orbitmq.failover.agreed import Agreed, Boundary, first
 
 NEVER: Final = -1.0
 SUCCESSOR_TURNS: Final = 4  # that others leave to a named successor
@@ -43,6 +43,8 @@ class Timing:
     """A slave joins the set that had all so lately, and sends wait for it for as long."""
     turn_ms: float = 250
     """Candidates try one after the other, so that they seldom meet."""
+    open_ms: float = 10_000
+    """One that is elected and cannot begin by then lets others try, and rests for as long: its disk may be full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +146,16 @@ class Replica:
     lease_until: float = NEVER
     confirmed: int = -1
     log_end: int = 0
+    history: tuple[Boundary, ...] = ()
+    """The epochs of this log, as its owner has recorded them."""
     slaves: dict[str, Slave] = field(default_factory=dict)
     pending: Propose | None = None  # asked for, and may or may not have happened
     is_forced: bool = False  # an operator wants it to be elected though it is not in sync
+    forced_epoch: int = 0  # that it was elected for by an operator's word
     joining: str = ""  # sends wait for it already, so that it has all that is acknowledged when it is asked for
-    _is_open: bool = False  # slaves can connect to this master
+    is_open: bool = False  # slaves can connect to this master
+    _led_at: float = NEVER
+    _rests_until: float = NEVER  # does not stand before that
     _vacant_at: float | None = None  # since when nobody has the lease
     _ends: deque[tuple[float, int]] = field(default_factory=deque)  # when -> the end of the log then
 
@@ -162,7 +169,8 @@ class Replica:
         if self.pending is not None and view.revision > self.pending.revision:
             self.pending = None  # it has happened, or never will
         if view.agreed is None:
-            return self._found()
+            return self._fence("the agreed value is gone") if self.role is Role.MASTER else self._found()
+        self.founds = False
         if self.role is Role.MASTER:
             return self._seen_by_master(view, now)
         return self._seen_by_other(view, now)
@@ -173,7 +181,8 @@ class Replica:
         self.lease_until = max(self.lease_until, until)
 
     def _found(self) -> list[Command]:
-        if not self.founds:
+        """Once in the life of a cluster: a value that is gone is for an operator to restore."""
+        if not self.founds or self.role is not Role.HALTED:
             return []
         self.pending = Propose(first(self.me), self.view.revision, takes_lease=True)
         return [self.pending]
@@ -215,11 +224,15 @@ class Replica:
             return [Halt()]
         if self.role is Role.HALTING:
             return []
+        if self.history and self.history[-1].epoch > agreed.epoch and not self.is_forced:
+            return []  # the agreement store has forgotten an election, and who was in sync then
+        if now < self._rests_until:
+            return []
         if self._vacant_at is None or now - self._vacant_at < self._turn(agreed) * self.timing.turn_ms:
             return []
-        elected = agreed.elect(self.me, self.log_end)
+        elected = agreed.elect(self.me, self.log_end, self.history)
         if self.is_forced:  # nobody else is known to have what its log has
-            elected = elected.with_in_sync([self.me])
+            elected, self.forced_epoch = elected.with_in_sync([self.me]), elected.epoch
         self.pending = Propose(elected, self.view.revision, takes_lease=True)
         return [self.pending]
 
@@ -249,7 +262,7 @@ class Replica:
     def _lead(self, agreed: Agreed, now: float) -> list[Command]:
         self.role, self.epoch, self.joining, self.confirmed = Role.MASTER, agreed.epoch, "", -1
         self.slaves = {one: Slave(caught_up_at=now, gone_at=now) for one in agreed.in_sync if one != self.me}
-        self._is_open = False
+        self.is_open, self._led_at = False, now
         self._ends.clear()
         return [Lead(agreed), *self._confirm(now)]
 
@@ -257,7 +270,7 @@ class Replica:
 
     def opened(self, now: float) -> None:
         """Slaves can connect to this master from now on: those that do not come in time leave the set."""
-        self._is_open = True
+        self.is_open = True
         for slave in self.slaves.values():
             slave.caught_up_at = now
             slave.gone_at = now if slave.gone_at is not None else None
@@ -287,6 +300,8 @@ class Replica:
             return self._stand(now) if self.view.holder is None else []
         if now >= self.lease_until:
             return self._fence("the lease could not be renewed in time")
+        if not self.is_open:
+            return self.resign("it could not begin in time", now) if now - self._led_at > self.timing.open_ms else []
         self._ends.append((now, self.log_end))
         while self._ends[0][0] < now - self.timing.lag_ms:
             self._ends.popleft()
@@ -306,8 +321,9 @@ class Replica:
         self.pending = Propose(agreed.hand_over(successor), self.view.revision)
         return [self.pending]
 
-    def resign(self, reason: str) -> list[Command]:
-        """Stop being the master: its process ends."""
+    def resign(self, reason: str, now: float) -> list[Command]:
+        """Stop being the master, and let others try."""
+        self._rests_until = now + self.timing.open_ms
         return self._fence(reason) if self.role is Role.MASTER else []
 
     def _note_caught_up(self, slave: Slave, now: float) -> None:
@@ -326,8 +342,7 @@ class Replica:
         if self.pending is not None:
             return [self.pending]
         agreed = self.view.agreed
-        assert agreed is not None
-        if not self._is_open:
+        if agreed is None:
             return []
         kept = {self.joining, *agreed.in_sync}
         self.slaves = {one: slave for one, slave in self.slaves.items() if slave.gone_at is None or one in kept}
@@ -363,7 +378,8 @@ class Replica:
     def _confirm(self, now: float) -> list[Command]:
         """What every member has that is in sync, or may be by now."""
         agreed = self.view.agreed
-        assert agreed is not None
+        if agreed is None or not self.is_open:
+            return []
         if now >= self.lease_until or len(agreed.in_sync) < self.min_in_sync:
             return []
         members = set(agreed.in_sync)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,20 +47,56 @@ def test_a_store_is_the_same_member_if_it_has_all(
 
 
 def test_a_new_store_is_a_new_member(tmp_path: Path) -> None:
-    names = {Member(options(tmp_path / str(number))).identify(0, was_killed=False) for number in range(20)}
+    roots = [tmp_path / str(number) for number in range(20)]
+    for root in roots:
+        root.mkdir()
+    names = {Member(options(root)).identify(0, was_killed=False) for root in roots}
     assert len(names) == 20
     assert all(names)
+
+
+def test_a_copy_is_another_member(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    name = Member(options(tmp_path / "one")).identify(100, was_killed=False)
+    shutil.copytree(tmp_path / "one", tmp_path / "other")
+    assert Member(options(tmp_path / "other")).identify(100, was_killed=False) != name
+    (tmp_path / "one").rename(tmp_path / "elsewhere")
+    assert Member(options(tmp_path / "elsewhere")).identify(100, was_killed=False) == name
+
+
+def test_two_changes_at_a_time_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end is noted by one thread while another one notes an epoch."""
+    member = Member(options(tmp_path))
+    agreed = first(member.identify(0, was_killed=False))
+    waits, goes_on = threading.Event(), threading.Event()
+    save = Member._save
+
+    def saves(self: Member, content: Any) -> None:
+        if not content.history:
+            waits.set()
+            goes_on.wait(10)
+        save(self, content)
+
+    monkeypatch.setattr(Member, "_save", saves)
+    with ThreadPoolExecutor() as threads:
+        noted = threads.submit(member.note_end, 50)
+        waits.wait(10)
+        followed = threads.submit(member.follow, agreed, 60)
+        goes_on.set()
+        noted.result(10)
+        followed.result(10)
+    assert member.history == Member(options(tmp_path)).history == agreed.history
 
 
 def test_where_its_log_parts_outlives_a_restart(tmp_path: Path) -> None:
     member = Member(options(tmp_path))
     me = member.identify(0, was_killed=False)
-    assert (member.has_history, member.parts(first("other"), 0)) == (False, 0)
+    assert (member.history, member.parts(first("other"), 0)) == ((), 0)
     agreed = first(me)
     member.follow(agreed, 0)
-    elsewhere = agreed.elect("other", 300)
+    elsewhere = agreed.elect("other", 300, agreed.history)
     again = Member(options(tmp_path))
-    assert again.has_history
+    assert again.history
     assert [again.parts(elsewhere, end) for end in (200, 300, 400)] == [200, 300, 300]
     assert again.parts(first("other"), 100) == 100, "an epoch has one master"
 
@@ -74,6 +114,8 @@ def test_a_record_that_cannot_be_read_is_no_new_member(tmp_path: Path) -> None:
         ({"agreement": "zookeeper://h:1", "brokerId": "1"}, {}, "'zookeeper://h:1' is no agreement store"),
         ({"agreement": "etcd://", "brokerId": "1"}, {}, "'etcd://' is no agreement store"),
         ({"agreement": "h:2379", "brokerId": "1"}, {}, "'h:2379' is no agreement store"),
+        ({"agreement": "etcd://a:2379;b:2379", "brokerId": "1"}, {}, "'etcd://a:2379;b:2379' is no agreement store"),
+        ({"agreement": "etcd://h:1", "brokerId": "1"}, {"haCopyWholeLog": "false"}, "option haCopyWholeLog"),
         ({"agreement": "etcd://h:1"}, {}, "option brokerId: .* above 0, each its own"),
         ({"agreement": "etcd://h:1", "brokerId": "1", "brokerName": ""}, {}, "option brokerName"),
         ({"agreement": "etcd://h:1", "brokerId": "1"}, {"haMasterAddress": "h:2"}, "option haMasterAddress"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ from orbitmq.store.options import StoreOptions
 
 SCHEMES: Final = {"etcd": "http", "etcds": "https"}
 KUBERNETES: Final = "kubernetes"
+HOST: Final = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}")
 PASSWORD_MAX: Final = 4096  # bytes
 
 
@@ -35,6 +37,10 @@ def make_election(options: BrokerOptions, store_options: StoreOptions) -> Electi
             "option transientStorePoolEnable: a killed process loses what it has acknowledged to the master; it cannot "
             "be used with agreement"
         )
+    if not store_options.ha_copy_whole_log:
+        raise ConfigurationError(
+            "option haCopyWholeLog: an elected master must have the whole log; leave it out, or true, with agreement"
+        )
     store = _store(options)
     return Election(
         store, store_options, slave_id=options.broker_id, timing=Timing(lease_ms=options.agreement_lease_ms),
@@ -52,8 +58,9 @@ def _store(options: BrokerOptions) -> AgreementStore:
         from orbitmq.agreement.etcd import Etcd
     except ImportError as error:
         raise ConfigurationError(f"option agreement: pip install 'orbitmq[failover]' ({error})") from error
-    endpoints = [f"{SCHEMES.get(scheme)}://{host.strip()}" for host in place.split(",") if host.strip()]
-    if scheme not in SCHEMES or not separator or not endpoints:
+    hosts = [host.strip() for host in place.split(",") if host.strip()]
+    endpoints = [f"{SCHEMES.get(scheme)}://{host}" for host in hosts]
+    if scheme not in SCHEMES or not separator or not hosts or not all(map(HOST.fullmatch, hosts)):
         raise ConfigurationError(
             f"option agreement: {options.agreement!r} is no agreement store, use etcd://host:port,host:port or "
             "kubernetes://namespace"

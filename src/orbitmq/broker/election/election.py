@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -39,6 +39,8 @@ TAKE_OVER_MS: Final = 5000.0
 LOOK_SECONDS: Final = 0.01  # how often that is looked at
 LEAVE_SECONDS: Final = 1.0
 
+LATE_MAX: Final = 10  # reads, one after the other, that are older than what was read before
+
 NOT_BEGUN: Final = "it has not found out yet who the master is"
 
 
@@ -64,8 +66,8 @@ class Site(Protocol):
     async def halt(self) -> int:
         """Have nothing appended any more, and return where the log ends. It may be called again."""
 
-    def fence(self) -> None:
-        """Tell those that wait for a confirmation that there will be none."""
+    def fence(self, reason: str) -> None:
+        """Accept nothing more. Tell those that wait for a confirmation that there will be none."""
 
     def follow(self, epoch: int, master: Address) -> None:
         """Copy the log of the master of this epoch."""
@@ -119,10 +121,9 @@ class Election:
         self._turns: asyncio.Queue[Halt | Lead | Follow] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._handing_to = ""
-        self.took_over = False
-        """Whether this replica was made the master without being in sync, since it followed last."""
         self._refusal = NOT_BEGUN
         self._failure = ""
+        self._went_back = 0
         self._seen = asyncio.Event()
 
     # ------------------------------------------------------------------------------------------------------- the site
@@ -143,11 +144,11 @@ class Election:
             name = await asyncio.to_thread(self.member.identify, site.log_end, was_killed=was_killed)
             address = site.address
             self._session = f"{address.clients} {address.slaves} {uuid.uuid4().hex[:8]}"
-            founds = self._founds and not self.member.has_history
-            self.replica = Replica(name, self._session, self._timing, self._min_in_sync, founds)
-            self.replica.log_end = site.log_end
-            for work in (self._tick(), self._keep(), self._poll(), self._watch(), self._take_turns(), self._note_end()):
-                self._start(work)
+            history = self.member.history
+            self.replica = Replica(name, self._session, self._timing, self._min_in_sync, self._founds and not history)
+            self.replica.log_end, self.replica.history = site.log_end, history
+            for step in (self._tick, self._keep, self._poll, self._watch, self._take_turn, self._note_end):
+                self._start(self._repeat(step))
         elif site.is_master and self.is_master:
             self.replica.opened(self._clock())
             self._do(self.replica.appended(site.log_end, self._clock()))
@@ -160,9 +161,11 @@ class Election:
         self._attached.clear()
 
     async def leave(self) -> None:
-        """Take no part any more, so that others can be elected at once. To be awaited before the last broker stops."""
+        """Take no part any more, so that others can be elected at once. To be awaited before the last broker stops; it
+        may be called again.
+        """
         lease, self._lease = self._lease, None
-        self._do(self.replica.resign("this broker stops"))
+        self._do(self.replica.resign("this broker stops", self._clock()))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -217,9 +220,15 @@ class Election:
         if self._site is not None and self._site.is_master:
             self._do(self.replica.appended(self._site.log_end, self._clock()))
 
+    @property
+    def took_over(self) -> bool:
+        """Whether this replica is the master by an operator's word, and may lack what clients have seen."""
+        return self.is_master and self.replica.forced_epoch == self.replica.epoch
+
     async def is_following(self, agreed: Agreed, log_end: int) -> None:
         """This log is the beginning of the agreed one, and its next bytes are of the agreed epoch."""
         await asyncio.to_thread(self.member.follow, agreed, log_end)
+        self.replica.history = self.member.history
 
     async def hand_over(self, successor: str) -> str:
         """Step down for a slave in sync: the reason if that is not done, "" when this broker is no master any more."""
@@ -249,57 +258,68 @@ class Election:
             return f"this replica is {self.replica.me}, not {member}"
         if self._has_master():
             return "there is a master that renews its lease"
-        self.took_over = True
         self._do(self.replica.take_over(self._clock()))
         ends = self._clock() + TAKE_OVER_MS
         while self._clock() < ends:
             await asyncio.sleep(LOOK_SECONDS)
             if self._has_master():
                 break
-        return "" if self.is_master else "another replica was elected, or the agreement store does not respond"
+        self.replica.is_forced = False  # it holds for this attempt alone
+        if self.is_master:
+            return ""
+        if self._has_master():
+            return "another replica was elected"
+        return f"the agreement store has not responded within {TAKE_OVER_MS:g} ms; look at orbitmq cluster replicas"
 
     def _has_master(self) -> bool:
         return self.replica.view.holder is not None
 
     # ---------------------------------------------------------------------------------------------- agreement store
 
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(TICK_SECONDS)
-            self.appended()
-            self._do(self.replica.tick(self._clock()))
-
-    async def _keep(self) -> None:
-        while True:
-            await asyncio.sleep(self._timing.lease_ms / 1000 / KEEPS_A_LEASE)
-            while (lease := self._lease) is not None:
-                asked_at = self._clock()
-                kept = await self._asks(self._store.keep(lease))
-                if kept is None:
-                    await asyncio.sleep(RETRY_SECONDS)
-                    continue
-                if self._lease == lease:
-                    if kept:
-                        self.replica.kept(asked_at)
-                    else:
-                        self._lease = None
-                break
-
-    async def _poll(self) -> None:
-        while True:
-            if (view := await self._asks(self._store.read())) is not None:
-                self._look(view)
-            self._seen.clear()
-            await wait_at_most(self._seen, POLL_SECONDS if not self._failure else RETRY_SECONDS)
-
-    async def _watch(self) -> None:
+    async def _repeat(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Whatever goes wrong, the next time must still come."""
         while True:
             try:
-                async for _ in self._store.changes():
-                    self._seen.set()
-            except AgreementError as error:
-                _log.debug("event=agreement_watch_ended error=%s", error)
-            await asyncio.sleep(RETRY_SECONDS)
+                await step()
+            except Exception as error:
+                _log.exception("event=election_step_failed step=%s", step.__name__)
+                self._failure = f"{type(error).__name__}: {error}"
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _tick(self) -> None:
+        await asyncio.sleep(TICK_SECONDS)
+        self.appended()
+        self._do(self.replica.tick(self._clock()))
+
+    async def _keep(self) -> None:
+        await asyncio.sleep(self._timing.lease_ms / 1000 / KEEPS_A_LEASE)
+        while (lease := self._lease) is not None:
+            asked_at = self._clock()
+            kept = await self._asks(self._store.keep(lease))
+            if kept is None:
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            if self._lease == lease:
+                if kept:
+                    self.replica.kept(asked_at)
+                else:
+                    self._lease = None
+            break
+
+    async def _poll(self) -> None:
+        if (view := await self._asks(self._store.read())) is not None:
+            self._went_back = self._went_back + 1 if view.read_at < self.replica.view.read_at else 0
+            if self._went_back > LATE_MAX:
+                self._failure = "the agreement store is older than it was, as after a restored backup: restart brokers"
+            self._look(view)
+        self._seen.clear()
+        await wait_at_most(self._seen, POLL_SECONDS if not self._failure else RETRY_SECONDS)
+
+    async def _watch(self) -> None:
+        with suppress(AgreementError):  # the next read says why
+            async for _ in self._store.changes():
+                self._seen.set()
+        await asyncio.sleep(RETRY_SECONDS)
 
     def _look(self, view: View) -> None:
         self._asked = None
@@ -331,10 +351,10 @@ class Election:
         """None if the store does not respond."""
         try:
             found = await question
-        except AgreementError as error:
+        except Exception as error:  # also one that no agreement store should raise
             if not self._failure:
-                _log.warning("event=agreement_silent error=%s", error)
-            self._failure = str(error)
+                _log.warning("event=agreement_silent error=%r", error)
+            self._failure = str(error) or repr(error)
             return None
         if self._failure:
             _log.info("event=agreement_responds")
@@ -365,6 +385,8 @@ class Election:
         replica, agreed = self.replica, self.agreed
         if replica.role is not Role.MASTER or agreed is None:
             self._refusal = NOT_BEGUN if agreed is None else f"it is not the master in epoch {agreed.epoch}"
+        elif not replica.is_open:
+            self._refusal = "it has been elected, and begins"
         elif self._handing_to or agreed.successor:
             self._refusal = f"it hands over to {self._handing_to or agreed.successor}"
         elif len(agreed.in_sync) < self._min_in_sync:
@@ -378,19 +400,21 @@ class Election:
     def _fence(self, reason: str) -> None:
         _log.warning("event=fenced epoch=%d reason=%s", self.replica.epoch, reason)
         if self._site is not None:
-            self._site.fence()
+            self._site.fence(reason)
         if self._lease is not None:
             lease, self._lease = self._lease, None
             self._start(self._revoke(lease))
         self._turns.put_nowait(Halt())
 
-    async def _take_turns(self) -> None:
-        while True:
-            turn = await self._turns.get()
-            try:
-                await self._take(turn)
-            except Exception:  # the next one must still come, and this one comes again if it is still due
-                _log.exception("event=election_step_failed step=%s", type(turn).__name__)
+    async def _take_turn(self) -> None:
+        turn = await self._turns.get()
+        try:
+            await self._take(turn)
+        except Exception:  # the next one must still come, and this one comes again if it is still due
+            _log.exception("event=election_step_failed step=%s", type(turn).__name__)
+            if isinstance(turn, Lead):  # its disk may be full
+                self._do(self.replica.resign("it could not begin", self._clock()))
+            else:
                 await asyncio.sleep(RETRY_SECONDS)
                 self._turns.put_nowait(turn)
 
@@ -422,7 +446,7 @@ class Election:
             return
         end = await site.halt()
         parts = self.member.parts(agreed, end)
-        if parts is None and self.member.has_history:
+        if parts is None and self.member.history:
             site.refuse(
                 f"nothing is known that this log has in common with epoch {agreed.epoch}; keep what you need of it "
                 f"(orbitmq store dump), and start this replica with an empty directory instead of {self._options.root}"
@@ -432,7 +456,6 @@ class Election:
             self._cut, self._cut_epoch = parts, agreed.epoch
         if site.is_master or self._cut is not None:
             site = await self._become(SLAVE)
-        self.took_over = False
         if self._is_due(Role.FOLLOWING, agreed):
             site.follow(agreed.epoch, address_of(holder[0]))
 
@@ -453,10 +476,9 @@ class Election:
 
     async def _note_end(self) -> None:
         """So that a store that has lost something is known to have, whatever has become of its files."""
-        while True:
-            await asyncio.sleep(NOTE_SECONDS)
-            if self._site is not None and self._cut is None:
-                await asyncio.to_thread(self.member.note_end, self._site.log_end)
+        await asyncio.sleep(NOTE_SECONDS)
+        if self._site is not None and self._cut is None:
+            await asyncio.to_thread(self.member.note_end, self._site.log_end)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -7,6 +7,7 @@ emptied, and, unless each message is flushed before it is reported, one whose ma
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,8 @@ class _Content(msgspec.Struct, frozen=True):
     boot: str
     at_least: int
     history: tuple[Boundary, ...]
+    directory: int = 0
+    """The number that the file system has for it: a copy has another one."""
 
 
 class Member:
@@ -35,6 +38,7 @@ class Member:
 
     def __init__(self, options: StoreOptions, boot: str | None = None) -> None:
         self._options = options
+        self._changing = threading.Lock()  # several steps of an election save, each on a thread
         self._boot = boot if boot is not None else BOOT_FILE.read_text().strip()
         self.path = options.root / "config" / "member.json"
         self._known = _load(self.path)
@@ -45,16 +49,19 @@ class Member:
         return self._known.member if self._known is not None else ""
 
     @property
-    def has_history(self) -> bool:
-        """Whether the log was ever led or followed under an election."""
-        return self._known is not None and bool(self._known.history)
+    def history(self) -> tuple[Boundary, ...]:
+        """The epochs of the log, and later ones that it has not reached; empty before its first election."""
+        return self._known.history if self._known is not None else ()
 
     def identify(self, log_end: int, *, was_killed: bool) -> str:
         """The member that the store is from now on. `was_killed` says that its last user has not closed it."""
         known = self._known
+        directory = self._options.root.stat().st_ino
         reason = ""
         if known is None:
             reason = "it is new"
+        elif known.directory != directory:
+            reason = "its directory is a copy of another one"
         elif log_end < known.at_least:
             reason = f"its log ends at {log_end}, and had {known.at_least} bytes"
         elif was_killed and known.boot != self._boot and not self._options.flushes_each:
@@ -62,7 +69,8 @@ class Member:
         name = uuid.uuid4().hex[:12] if reason or known is None else known.member
         if reason:
             _log.warning("event=member_named member=%s directory=%s reason=%s", name, self._options.root, reason)
-        self._save(_Content(name, self._boot, log_end, known.history if known is not None else ()))
+        with self._changing:
+            self._save(_Content(name, self._boot, log_end, self.history, directory))
         return name
 
     def note_end(self, log_end: int) -> None:
@@ -71,16 +79,16 @@ class Member:
 
     def parts(self, agreed: Agreed, log_end: int) -> int | None:
         """Up to where the log is the beginning of the agreed one. None if it is not known to be that at all."""
-        history = self._known.history if self._known is not None else ()
-        return common_end(reached(history, log_end), log_end, agreed.history)
+        return common_end(reached(self.history, log_end), log_end, agreed.history)
 
     def follow(self, agreed: Agreed, log_end: int) -> None:
         """The log is the beginning of the agreed one, and ends there. To be called before anything is appended."""
         self._change(history=agreed.history, at_least=log_end)
 
     def _change(self, **changes: object) -> None:
-        assert self._known is not None, "identified before"
-        self._save(msgspec.structs.replace(self._known, **changes))
+        with self._changing:
+            assert self._known is not None, "identified before"
+            self._save(msgspec.structs.replace(self._known, **changes))
 
     def _save(self, content: _Content) -> None:
         """OSError if the disk refuses."""

@@ -93,7 +93,7 @@ class _Elected:
     def take_master(self, found: RegisterBrokerResponseHeader) -> None:
         """What name servers say about the master is of no interest: the agreement store knows better."""
 
-    def fence(self) -> None: ...
+    def fence(self, reason: str) -> None: ...
 
     async def halt(self) -> int:
         raise NotImplementedError
@@ -180,13 +180,13 @@ class ElectedMaster(_Elected):
         super().confirm_up_to(end)
         self._replicas.confirm(PhysicalOffset(end))
 
-    def fence(self) -> None:
-        if self._ending is None:
+    def fence(self, reason: str) -> None:
+        if self._ending is None or (self._ending.done() and self._ending.exception() is not None):
             self._replicas.give_up()
-            self._ending = asyncio.get_running_loop().create_task(self._step_down(self.refusal))
+            self._ending = asyncio.get_running_loop().create_task(self._step_down(reason))
 
     async def halt(self) -> int:
-        self.fence()
+        self.fence(self.refusal)
         assert self._ending is not None
         await asyncio.shield(self._ending)
         return self._store.commit_log_max_offset
@@ -237,7 +237,11 @@ class ElectedSlave(_Elected):
 
     async def halt(self) -> int:
         await self.following.stop()
-        while not self._store.forget_half(True):  # noqa: ASYNC110 - nobody tells that a full disk has room again
+        told = False
+        while not self._store.forget_half(True):
+            if not told:
+                _log.warning("event=waits_for_room reason=messages_that_were_copied_have_no_room_in_their_queues")
+                told = True
             await asyncio.sleep(HALF_SECONDS)
         return self._store.copied_to
 
@@ -254,6 +258,8 @@ class ElectedSlave(_Elected):
         if agreed is None or agreed.epoch != self._followed_epoch:
             raise ConnectionError(f"epoch {self._followed_epoch} is over")
         await self.election.is_following(agreed, self._store.copied_to)
+        if self.not_serving:
+            self._serve(UNCONFIRMED)  # whatever kept it from following is over
 
     async def refused(self, master: str, reason: str) -> None:
         """It is not the beginning of the master's, as if this were another store."""
