@@ -280,6 +280,6 @@ class DelayedDelivery:
         if self._changed:
             self._changed = False
             self._noted.append((self._store.commit_log_max_offset, dict(self.offsets)))
-        while self._noted and self._noted[0][0] <= self._store.flushed_offset:
+        while self._noted and self._noted[0][0] <= self._store.lasting_offset:
             self._safe = self._noted.popleft()[1]
         return dumps_pretty(plain(DelayOffsetTable(offset_table=self._safe)))

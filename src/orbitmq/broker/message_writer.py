@@ -55,6 +55,7 @@ class MessageWriter:
         self._replicas = replicas
         self._refusals = refusals or Refusals()
         self._flushes = store.options.flush_disk_type == SYNC_FLUSH
+        self._elects = elects
         self._replicates = store.options.broker_role == SYNC_MASTER or elects
         self.can_wait = self._flushes or self._replicates
 
@@ -159,10 +160,17 @@ class MessageWriter:
         return await future
 
     async def flushed(self) -> None:
-        """Return when everything stored so far is on disk, or cannot get there."""
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._store.when_flushed(self._store.commit_log_max_offset, partial(_settle, future))
-        await future
+        """Return when everything stored so far lasts, or cannot: it is on disk, and, where the master is elected, on
+        every replica in sync.
+        """
+        loop = asyncio.get_running_loop()
+        flushed: asyncio.Future[bool] = loop.create_future()
+        self._store.when_flushed(self._store.commit_log_max_offset, partial(_settle, flushed))
+        await flushed
+        if self._elects:
+            copied: asyncio.Future[PutStatus] = loop.create_future()
+            self._replicas.when_copied(self._store.commit_log_max_offset, partial(_settle, copied))
+            await copied
 
     def when_durable(self, result: PutResult, done: Callable[[PutStatus], object]) -> None:
         """Call back when a stored message is durable: on disk with SYNC_FLUSH, at a slave with SYNC_MASTER. The status

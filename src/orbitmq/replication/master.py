@@ -101,6 +101,7 @@ class SlaveLink(asyncio.Protocol):
                 self.refuse(f"member {introduced.member} follows epoch {introduced.epoch}")
                 return
             self.member = introduced
+            self.tell()
         end = self._owner.end_for(self)
         if not 0 <= reported <= end:
             # Its log is another one, or this one has lost its end: bytes sent now would not continue it.
@@ -121,6 +122,7 @@ class SlaveLink(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_paused = False
+        self.tell()
         self.wake()
 
     def wake(self) -> None:
@@ -145,7 +147,9 @@ class SlaveLink(asyncio.Protocol):
 
     def tell(self) -> None:
         """Tell a member of the election what is confirmed."""
-        if self.member is not None and self._transport is not None and self._told != self._owner.confirmed:
+        if self.member is None or self._transport is None or self._is_paused:
+            return
+        if self._told != self._owner.confirmed:
             self._told = self._owner.confirmed
             self._transport.write(HEAD.pack(self._told, CONFIRMED))
 

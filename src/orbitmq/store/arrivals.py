@@ -43,7 +43,7 @@ class Arrivals:
         log.shows_at_once = at_once
         self._log = log
         self._at_once = at_once and not holds_back
-        self._confirmed = PhysicalOffset(0) if holds_back else None
+        self.confirmed = PhysicalOffset(0) if holds_back else None
         self._on_arrival = on_arrival
         self._unseen: deque[_Unseen] = deque()
 
@@ -81,16 +81,16 @@ class Arrivals:
         if self._log.whole is not None:
             limit = min(limit, self._log.whole)
         self._log.readable = max(self._log.readable, limit)
-        self._release(limit if self._confirmed is None else min(limit, self._confirmed))
+        self._release(limit if self.confirmed is None else min(limit, self.confirmed))
 
     def confirm(self, end: PhysicalOffset) -> None:
         """What ends at `end` or before may be shown, now or when it has arrived."""
-        self._confirmed = end
+        self.confirmed = end
         self._release(min(self._log.readable, end))
 
     def _is_confirmed(self, end: int) -> bool:
         """Whether the last message of the log may be shown without being looked at again."""
-        return self._confirmed is not None and end <= self._confirmed and self._log.shows_at_once
+        return self.confirmed is not None and end <= self.confirmed and self._log.shows_at_once
 
     def _release(self, limit: PhysicalOffset) -> None:
         unseen = self._unseen

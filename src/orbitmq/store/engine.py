@@ -784,6 +784,12 @@ class MessageStore:
         return self._log.flushed
 
     @property
+    def lasting_offset(self) -> PhysicalOffset:
+        """How far neither a crash takes the log away nor, where messages are held back, another master."""
+        confirmed = self._arrivals.confirmed
+        return self._log.flushed if confirmed is None else min(self._log.flushed, confirmed)
+
+    @property
     def earliest_message_time(self) -> int:
         """Store time of the first message of the log in milliseconds, -1 for an empty log."""
         first = self._log.min_offset

@@ -156,9 +156,9 @@ class Journal:
             self._rendered_to = self._store.max_offset(self.topic, QUEUE_ID)
         except StoreError:
             return  # it is closed, with everything on disk
-        if (end := self._written_to) > self._store.flushed_offset:
+        if (end := self._written_to) > self._store.lasting_offset:
             await self._writing.flushed()
-            if end > self._store.flushed_offset:
+            if end > self._store.lasting_offset:
                 raise OSError("the records of messages in flight are not on disk")
 
     def offsets_saved(self) -> None:
@@ -195,7 +195,7 @@ class Journal:
             return
         with suppress(RoomAwaited, OrbitMQError):  # the next time
             self._tidy()
-        if self._moved_to <= self._store.flushed_offset:
+        if self._moved_to <= self._store.lasting_offset:
             oldest = self.in_flight.oldest()
             self._lowest = None if oldest is None else oldest.place
 

@@ -515,7 +515,7 @@ class TimerDelivery:
     def _text(self) -> str:
         if self._boundary is not (self._noted[-1] if self._noted else self._safe):
             self._noted.append(self._boundary)
-        while self._noted and self._noted[0].log_end <= self._store.flushed_offset:
+        while self._noted and self._noted[0].log_end <= self._store.lasting_offset:
             self._safe = self._noted.popleft()
         return dumps_pretty(plain(self._safe))
 

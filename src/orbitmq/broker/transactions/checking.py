@@ -357,7 +357,7 @@ class Checking:
             self._noted.pop()
         if progress != (self._noted[-1][1:] if self._noted else self._committed):
             self._noted.append((self._store.commit_log_max_offset, *progress))
-        while self._noted and self._noted[0][0] <= self._store.flushed_offset:
+        while self._noted and self._noted[0][0] <= self._store.lasting_offset:
             self._committed = position, op_position = self._noted.popleft()[1:]
             self._offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, QUEUE_ID, position)
             self._offsets.commit(TRANSACTION_GROUP, OP_HALF_TOPIC, QUEUE_ID, op_position)
