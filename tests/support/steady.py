@@ -24,7 +24,7 @@ from typing import Self
 import msgspec
 import uvloop
 
-from orbitmq.client import Message, Producer
+from orbitmq.client import Message, Producer, SendStatus
 from orbitmq.client.core.hooks import SendContext
 from orbitmq.client.settings import ProducerSettings
 from orbitmq.errors import OrbitMQError
@@ -168,7 +168,11 @@ async def _send(producer: Producer, arguments: argparse.Namespace, numbers: Iter
         begin_ms, begin = time.time_ns() // 1_000_000, time.perf_counter_ns()
         broker = error = None
         try:
-            broker = (await producer.send(message)).queue.broker_name
+            found = await producer.send(message)
+            if found.status is SendStatus.SEND_OK:
+                broker = found.queue.broker_name
+            else:
+                error = found.status.name
         except OrbitMQError as failure:
             error = f"{type(failure).__name__}: {failure}"
         micros = (time.perf_counter_ns() - begin) // 1000

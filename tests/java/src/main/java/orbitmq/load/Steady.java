@@ -10,6 +10,7 @@ import org.apache.rocketmq.client.hook.SendMessageContext;
 import org.apache.rocketmq.client.hook.SendMessageHook;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageClientIDSetter;
 import orbitmq.drivers.Arguments;
@@ -57,7 +58,11 @@ public final class Steady implements SendMessageHook {
             String error = null;
             try {
                 SendResult result = producer.send(message);
-                broker = result.getMessageQueue().getBrokerName();
+                if (result.getSendStatus() == SendStatus.SEND_OK) {
+                    broker = result.getMessageQueue().getBrokerName();
+                } else {
+                    error = result.getSendStatus().name();
+                }
             } catch (Exception e) {
                 error = e.toString();
             }
