@@ -182,6 +182,18 @@ async def test_a_value_that_is_gone_fences_its_master_and_is_not_founded_again(t
         assert not election.is_master
 
 
+async def test_a_lease_is_given_up_as_soon_as_the_store_responds(tmp_path: Path) -> None:
+    """etcd lets leases begin anew when it has another leader: nobody could be elected until they end."""
+    store = Store()
+    async with elected(tmp_path, store) as (election, site):
+        await until(lambda: not election.refusal, "a master")
+        store.fails = AgreementError("nobody is there")
+        await until(lambda: site.following and election.replica.role is not Role.MASTER, "the fence")
+        assert store.view.holder is not None
+        store.fails = None
+        await until(lambda: store.view.holder is None or store.view.holder[1] > 1, "a vacant lease")
+
+
 async def test_whatever_a_store_raises_it_is_asked_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = Store()
     store.fails = KeyError("responses")

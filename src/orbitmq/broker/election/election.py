@@ -362,7 +362,15 @@ class Election:
         return found
 
     async def _revoke(self, lease: str) -> None:
-        await self._asks(self._store.revoke(lease))
+        """Until it is done: a store of agreement that was away, as etcd, may let all leases begin anew when it is back,
+        and nobody could be elected for as long.
+        """
+        while True:
+            try:
+                await self._store.revoke(lease)
+                return
+            except AgreementError:
+                await asyncio.sleep(RETRY_SECONDS)
 
     # ------------------------------------------------------------------------------------------------------ commands
 
