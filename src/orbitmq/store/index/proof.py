@@ -25,7 +25,7 @@ SAMPLES = 256  # one in 1.6 MB; with their slots and predecessors a thousand rea
 
 def proven_entries(view: memoryview, shape: IndexShape, log_end: int) -> tuple[int, array[int]]:
     """Every entry below the number that comes first is as it was written and points below `log_end`; second come the
-    slots that lead to them.
+    slots that lead to them. `view` may end before the file: behind what was written there is none.
     """
     heads = array("i", bytes(NUMBER.size * shape.slots))
     assert heads.itemsize == NUMBER.size, "a C int has four bytes wherever Python 3.11 runs"
@@ -40,9 +40,10 @@ def proven_entries(view: memoryview, shape: IndexShape, log_end: int) -> tuple[i
 def _follow(view: memoryview, shape: IndexShape, log_end: int, heads: array[int]) -> int:
     """The number of the first entry that does not fit those before it, whose slots are `heads` then."""
     number, last, slots = 1, 0, shape.slots
-    while number < shape.entries:
+    entries = min(shape.entries, (len(view) - shape.entry_position(0)) // ENTRY.size)
+    while number < entries:
         start = shape.entry_position(number)
-        stop = shape.entry_position(min(number + BLOCK, shape.entries))
+        stop = shape.entry_position(min(number + BLOCK, entries))
         for key_hash, offset, _, previous in ENTRY.iter_unpack(view[start:stop]):
             slot = key_hash % slots
             if key_hash <= 0 or not last <= offset < log_end or heads[slot] != previous:

@@ -88,7 +88,7 @@ class IndexRecovery:
         file is of no use: nothing is left, the log has lost those messages, or the disk has no room for the repair.
         """
         claimed = file.count
-        file.count, heads = proven_entries(file.file.view, self._shape, self._log.end)
+        file.count, heads = proven_entries(file.file.filled, self._shape, self._log.end)
         _log.info("event=index_proven file=%s entries=%d of=%d", file.file.path.name, file.count - 1, claimed - 1)
         if file.is_empty:
             return False
