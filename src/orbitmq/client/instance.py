@@ -220,7 +220,8 @@ class Instance:
             self._routes_wanted.clear()
             with one_round(self.client_id, "routes"):
                 doubted, self._doubted = self._doubted, set()
-                await self.routes.refresh_each([*self._missing_topics(), *self.routes.topics_at(doubted)])
+                await self.routes.refresh_each(self._missing_topics())
+                await self.routes.find_masters(doubted)
             if loop.time() >= all_due:
                 all_due = loop.time() + interval_s
                 with one_round(self.client_id, "routes"):
@@ -240,8 +241,8 @@ class Instance:
         self._routes_wanted.set()
 
     def doubt(self, broker_name: str, error: Exception) -> None:
-        """A broker did not serve a request: refresh the routes to it, which may name another master by now. RocketMQ's
-        clients wait for the next regular refresh, up to 30 s.
+        """A broker did not serve a request: look whether it has another master by now. RocketMQ's clients do so at the
+        next regular refresh of routes, up to 30 s later.
         """
         if not isinstance(error, RemotingError) and not (
             isinstance(error, BrokerError) and error.code == ResponseCode.SERVICE_NOT_AVAILABLE

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from orbitmq.client.core.retry import BROKER_MISSING, NO_ROUTE
@@ -78,13 +78,20 @@ class Routes:
         """Every topic with a route."""
         return list(self._topics)
 
-    def topics_at(self, brokers: Container[str]) -> list[str]:
-        """The topics whose route names one of these brokers."""
-        return [
-            topic
-            for topic, known in self._topics.items()
-            if any(name in brokers for name in broker_addresses(known.route))
-        ]
+    async def find_masters(self, brokers: Iterable[str]) -> None:
+        """Ask where these brokers have their masters now. Queues stay as they are until the next regular refresh: all
+        members of a group have to know the same ones.
+        """
+        for broker in brokers:
+            topic = next((one for one, known in self._topics.items() if broker in broker_addresses(known.route)), None)
+            try:
+                found = await self._lookup(topic) if topic is not None else None
+            except OrbitMQError as error:
+                _log.debug("event=master_not_found broker=%s error=%s", broker, error)
+                continue
+            addresses = {} if found is None else broker_addresses(found).get(broker, {})
+            if MASTER_ID in addresses:
+                self._brokers[broker] = addresses
 
     async def find_publish(self, topic: str, template: str, queue_count: int) -> PublishQueues:
         """The queues to send to, looked up if unknown. ClientError names the cause when there are none."""
