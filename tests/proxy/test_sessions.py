@@ -251,7 +251,7 @@ async def test_a_broker_that_has_stepped_down_sends_its_clients_away(tmp_path: P
         client = Five(made)
         await client.consume(GROUP, TOPIC)
         assert broker.front is not None
-        await broker._step_down()
+        await broker._step_down("it has a later master")
         assert (await client.stream.code()).name == "UNAVAILABLE"
         assert not broker.front.server.connections
         with pytest.raises(grpc.aio.AioRpcError):

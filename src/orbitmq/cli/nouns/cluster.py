@@ -175,7 +175,7 @@ async def ha(session: Session) -> Result[Replica]:
     ),
 )  # fmt: skip
 async def replicas(session: Session) -> Result[ElectedReplica]:
-    """Every replica of brokers that elect their master: who serves, who is in sync.
+    """Replicas that elect their master, and who is in sync.
 
     \b
     Examples:
