@@ -148,6 +148,25 @@ def test_a_broker_that_lost_the_connection_hears_from_us_at_once() -> None:
     run(scenario(), TurnedLoop)
 
 
+@pytest.mark.parametrize("code", [ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.MESSAGE_ILLEGAL])
+def test_a_broker_that_does_not_serve_has_its_master_looked_for(code: ResponseCode) -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("p", system.address) as producer:
+            system.topics["T"] = 1
+            await producer.send(Message("T", b"x"))
+            asked = system.count(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+            system.answers[RequestCode.SEND_MESSAGE_V2] = refuse(code, "no")
+            with pytest.raises(OrbitMQError):
+                await producer.send(Message("T", b"x"))
+            if code == ResponseCode.SERVICE_NOT_AVAILABLE:
+                await until(lambda: system.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) > asked, "a look for the master")
+            else:
+                await asyncio.sleep(0.05)
+                assert system.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) == asked, "the message is to blame"
+
+    run(scenario())
+
+
 def test_heartbeats_and_routes_come_at_their_intervals() -> None:
     async def scenario() -> None:
         async with fake_system() as system:

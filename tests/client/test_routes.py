@@ -96,6 +96,34 @@ def test_brokers_no_route_names_are_forgotten() -> None:
     run(scenario())
 
 
+def test_another_master_is_found_and_the_queues_stay() -> None:
+    """All members of a group have to divide the same queues: those wait for the regular refresh."""
+
+    async def scenario() -> None:
+        async with routes() as (system, known, changed):
+            system.topics["T"] = 2
+            queues = await known.find_subscribed("T")
+
+            def answer(addresses: dict[int, str]) -> None:
+                route = TopicRouteData(
+                    broker_datas=[BrokerData(addresses=addresses, broker_name=BROKER)],
+                    queue_datas=[QueueData(broker_name=BROKER, perm=6, read_queues=1, write_queues=1)],
+                )
+                system.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda _, command: command.response(
+                    0, body=encode_standard(route)
+                )
+
+            answer({1: "10.0.0.8:1"})
+            await known.find_masters([BROKER, "unknown"])
+            assert known.known_master(queues[0]) == system.address, "nobody has taken its place yet"
+            answer({0: "10.0.0.9:1", 1: "10.0.0.8:1"})
+            await known.find_masters([BROKER])
+            assert known.known_master(queues[0]) == "10.0.0.9:1"
+            assert (known.subscribed("T"), changed) == (queues, ["T"])
+
+    run(scenario())
+
+
 def test_one_topic_that_fails_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with routes() as (system, known, _):
