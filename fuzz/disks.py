@@ -32,7 +32,7 @@ class MemoryFile:
         self.path = path
         self.size = size
         self.data = bytearray(content[:size].ljust(size, b"\0"))
-        self.view = memoryview(self.data).toreadonly()
+        self.view = self.filled = memoryview(self.data).toreadonly()
 
     def read(self, start: int, size: int) -> bytes:
         assert start >= 0
