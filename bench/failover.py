@@ -58,6 +58,7 @@ DISK_BYTES = 192 << 20
 LIBRARY = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 FROZEN_S = 5.0  # longer than a lease
 CUT_S = 6.0
+CLOCK_S = 1.0  # how often libfaketime reads the file
 SLOW_BYTES = "40 kbytes"
 WELL_S = 90.0
 PRODUCER_PAUSE_S = 0.005
@@ -214,7 +215,7 @@ class Gap:
 
 @dataclass
 class Campaign:
-    """The nodes, what the clients were told, and the faults."""
+    """The nodes, the receipts of the clients, and the faults."""
 
     home: Path
     seed: int
@@ -433,7 +434,7 @@ class Campaign:
     async def _clock_jump(self, _master: Node) -> None:
         node = self.random.choice(self.nodes)
         node.jump(self.random.choice((-86_400, -600, -5, 5, 600, 86_400)))
-        await asyncio.sleep(1)
+        await asyncio.sleep(CLOCK_S)
         node.jump(0)
 
     async def _etcd_member_killed(self, _master: Node) -> None:

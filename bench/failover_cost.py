@@ -10,7 +10,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,10 +35,14 @@ class Row:
 
 
 class Follower(OrbitBroker):
-    """A broker of which nobody asks whether it is in the routes."""
+    """A slave: the routes have its master already."""
 
     def _is_ready(self, process: ChildProcess) -> bool:  # noqa: ARG002
         return accepts(self.port)
+
+
+def _errors(broker: OrbitBroker) -> str:
+    return broker.process.errors() if broker.process is not None else ""
 
 
 @contextmanager
@@ -58,7 +61,7 @@ def pair(home: Path, namesrv: str, *, elects: bool) -> Iterator[list[OrbitBroker
             for broker in brokers:
                 broker.start()
             wait_until(lambda: is_registered(namesrv, name), 30, "a master")
-            time.sleep(2)  # for the slave to be in sync
+            wait_until(lambda: "event=slave_connected" in _errors(brokers[0]), 30, "its slave")
             yield brokers
         finally:
             for broker in brokers:

@@ -115,7 +115,7 @@ def test_another_master_is_found_and_the_queues_stay() -> None:
 
             answer({1: "10.0.0.8:1"})
             await known.find_masters([BROKER, "unknown"])
-            assert known.known_master(queues[0]) == system.address, "nobody has taken its place yet"
+            assert known.known_master(queues[0]) == system.address, "there is no other master yet"
             answer({0: "10.0.0.9:1", 1: "10.0.0.8:1"})
             await known.find_masters([BROKER])
             assert known.known_master(queues[0]) == "10.0.0.9:1"

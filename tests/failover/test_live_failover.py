@@ -33,7 +33,7 @@ FROZEN_S = 5.0  # longer than a lease
 
 @dataclass
 class Load:
-    """A producer that sends one message after the other, and what it was told."""
+    """A producer that sends one message after the other, and its receipts."""
 
     producer: Producer
     receipts: dict[bytes, tuple[int, int]] = field(default_factory=dict)  # body -> queue id and offset
@@ -171,7 +171,7 @@ async def _frozen(brokers: ElectedBrokers, running: Load) -> None:
 
 
 async def _stopped(brokers: ElectedBrokers, running: Load) -> None:
-    """One that is stopped gives its lease up, so that nobody waits until it ends."""
+    """One that is stopped gives its lease up, so that the others need not wait for its end."""
     master = await brokers.master()
     running.gap_s = 0.0
     brokers.brokers[master].stop()
@@ -209,7 +209,7 @@ async def orbitmq(brokers: ElectedBrokers, *words: str) -> list[dict[str, Any]]:
 
 
 async def _with_a_tail_of_its_own(brokers: ElectedBrokers, running: Load) -> None:
-    """A master has messages that no slave has, and that nobody was told to be stored. It keeps them aside."""
+    """A master has messages that no slave has, and that were not acknowledged. It keeps them aside."""
     master = await brokers.master()
     slaves = [broker for number, broker in enumerate(brokers.brokers) if number != master]
     for slave in slaves:
@@ -248,7 +248,7 @@ def dumped(kept: Path) -> list[bytes]:
 
 
 async def _without_agreement(brokers: ElectedBrokers, running: Load) -> None:
-    """A master that nobody can confirm to be one accepts nothing, and can be read from."""
+    """A master whose lease cannot be renewed accepts nothing, and can be read from."""
     master = await brokers.master()
     etcd = brokers.etcds.processes[0]
     assert etcd is not None

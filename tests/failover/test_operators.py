@@ -21,7 +21,7 @@ def test_one_that_is_not_in_sync_is_elected_by_a_persons_word_alone() -> None:
     replica = follower("c")
     assert replica.take_over(1) == [], "there is a master"
     assert replica.seen(VACANT, 10) == []
-    assert replica.tick(100_000) == [], "nobody is elected by itself who may lack messages"
+    assert replica.tick(100_000) == [], "one that may lack messages does not stand by itself"
     assert replica.take_over(100_001) == [Halt()]
     (proposal,) = replica.halted(700, 100_002)
     wanted = Agreed(4, "c", ("c",), (Boundary(1, 0), Boundary(3, 500), Boundary(4, 700)))

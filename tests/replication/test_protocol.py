@@ -55,14 +55,14 @@ def test_a_member_introduces_itself_before_its_reports(reports: list[int], cuts:
 def test_a_slave_that_is_no_member_says_only_where_it_is() -> None:
     reader = Reports(elects=True)
     assert (reader.feed(REPORT.pack(5)), reader.introduction) == (5, None)
-    assert Reports().feed(REPORT.pack(-5)) == -5, "a master that nobody elects refuses it"
+    assert Reports().feed(REPORT.pack(-5)) == -5, "a master that is not elected refuses it"
 
 
 @pytest.mark.parametrize(
     ("data", "text"),
     [
         (REPORT.pack(-INTRODUCTION_MAX - 1) + bytes(INTRODUCTION_MAX), "1025 bytes, 1024 are allowed"),
-        (REPORT.pack(-2) + b"[]", "as nobody does"),
+        (REPORT.pack(-2) + b"[]", "is invalid"),
     ],
 )
 def test_an_introduction_that_nobody_sends_is_an_error(data: bytes, text: str) -> None:

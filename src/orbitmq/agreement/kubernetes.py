@@ -4,9 +4,9 @@
                                orbitmq/revision   `orbitmq/writes` when that was written
                                orbitmq/writes     how often the Lease was written, renewals included
                                orbitmq/lease      the lease that holds it
-    spec.holderIdentity        SESSION#EPOCH of the holder, none if nobody has the lease
+    spec.holderIdentity        SESSION#EPOCH of the holder, none if the lease is free
     spec.leaseDurationSeconds  how long it has it after a write
-    spec.renewTime             and other times: for people, nobody compares them
+    spec.renewTime             and other times: for people, they are not compared
 
 Each change is a PUT of what was read, which Kubernetes refuses (409) if the Lease has been written since. Nobody ends a
 lease at the server. As in client-go, it has ended for whoever has seen the same `orbitmq/writes` for
@@ -233,7 +233,7 @@ class Kubernetes:
         return View(record.agreed, record.revision, holder, record.writes)
 
     def _remaining_s(self, now: float) -> float:
-        """Until the lease has ended; 0 or less if nobody has it."""
+        """Until the lease has ended; 0 or less if it is free."""
         record = self._record
         if record is None or record.holder is None:
             return 0.0

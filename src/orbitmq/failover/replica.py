@@ -151,7 +151,7 @@ class Replica:
     slaves: dict[str, Slave] = field(default_factory=dict)
     pending: Propose | None = None  # asked for, and may or may not have happened
     is_forced: bool = False  # an operator wants it to be elected though it is not in sync
-    forced_epoch: int = 0  # that it was elected for by an operator's word
+    forced_epoch: int = 0  # of an election that an operator asked for
     joining: str = ""  # sends wait for it already, so that it has all that is acknowledged when it is asked for
     is_open: bool = False  # slaves can connect to this master
     _led_at: float = NEVER
@@ -231,7 +231,7 @@ class Replica:
         if self._vacant_at is None or now - self._vacant_at < self._turn(agreed) * self.timing.turn_ms:
             return []
         elected = agreed.elect(self.me, self.log_end, self.history)
-        if self.is_forced:  # nobody else is known to have what its log has
+        if self.is_forced:  # no other one is known to have what its log has
             elected, self.forced_epoch = elected.with_in_sync([self.me]), elected.epoch
         self.pending = Propose(elected, self.view.revision, takes_lease=True)
         return [self.pending]

@@ -68,7 +68,7 @@ class SlaveLink(asyncio.Protocol):
         self._fetched_place = -1
         self.acknowledged = 0
         self.member: Introduction | None = None  # of an election
-        self._told = -1  # what is confirmed
+        self._sent_confirmed = -1
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop has one of its own
@@ -101,7 +101,7 @@ class SlaveLink(asyncio.Protocol):
                 self.refuse(f"member {introduced.member} follows epoch {introduced.epoch}")
                 return
             self.member = introduced
-            self.tell()
+            self.send_confirmed()
         end = self._owner.end_for(self)
         if not 0 <= reported <= end:
             # Its log is another one, or this one has lost its end: bytes sent now would not continue it.
@@ -122,7 +122,7 @@ class SlaveLink(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_paused = False
-        self.tell()
+        self.send_confirmed()
         self.wake()
 
     def wake(self) -> None:
@@ -140,18 +140,18 @@ class SlaveLink(asyncio.Protocol):
             self._transport.abort()
             return
         self.wake()
-        self.tell()
+        self.send_confirmed()
         if self.place is not None and now - self._wrote > heartbeat and not self._is_paused:
             self._wrote = now
             self._transport.write(HEAD.pack(self.place, 0))
 
-    def tell(self) -> None:
-        """Tell a member of the election what is confirmed."""
+    def send_confirmed(self) -> None:
+        """Let a member of the election know what is confirmed."""
         if self.member is None or self._transport is None or self._is_paused:
             return
-        if self._told != self._owner.confirmed:
-            self._told = self._owner.confirmed
-            self._transport.write(HEAD.pack(self._told, CONFIRMED))
+        if self._sent_confirmed != self._owner.confirmed:
+            self._sent_confirmed = self._owner.confirmed
+            self._transport.write(HEAD.pack(self._sent_confirmed, CONFIRMED))
 
     def refuse(self, reason: str) -> None:
         _log.warning("event=slave_refused peer=%s reason=%s", self.address, reason)
@@ -315,7 +315,7 @@ class Replicas:
         self.confirmed = end
         self._waits.reached(end)
         for link in self.links:
-            link.tell()
+            link.send_confirmed()
 
     def give_up(self) -> None:
         """Nothing will be confirmed any more."""

@@ -47,8 +47,8 @@ class Reports:
         self.introduction: Introduction | None = None
 
     def feed(self, data: bytes) -> int | None:
-        """The offset of the slave's last complete report; None if there is none. BodyError for an introduction that
-        nobody sends.
+        """The offset of the slave's last complete report; None if there is none. BodyError for an invalid
+        introduction.
         """
         data = self._rest + data
         if self._is_first and len(data) >= REPORT.size:
@@ -71,7 +71,7 @@ def _introduction(data: bytes, size: int) -> Introduction:
     try:
         return msgspec.json.decode(data[REPORT.size : REPORT.size + size], type=Introduction)
     except msgspec.DecodeError as error:
-        raise BodyError(f"a slave introduces itself as nobody does: {error}") from None
+        raise BodyError(f"the introduction of a slave is invalid: {error}") from None
 
 
 class Pieces:

@@ -1,4 +1,4 @@
-"""The broker's part when steps fail: nobody keeps a lease who cannot serve, and no step ends for good."""
+"""The broker's part when steps fail: one that cannot serve keeps no lease, and no step ends for good."""
 
 from __future__ import annotations
 
@@ -161,11 +161,11 @@ async def test_an_unclean_election_holds_for_one_attempt(tmp_path: Path, monkeyp
         assert "not other" in await election.take_over("other")
         store.change(holder=None)
         await until(lambda: election.replica.view.holder is None, "the news")
-        store.fails = AgreementError("nobody is there")
+        store.fails = AgreementError("no member responds")
         assert "has not responded" in await election.take_over(me)
         store.fails = None
         await asyncio.sleep(0.4)
-        assert store.proposed == [], "nobody asked for it again"
+        assert store.proposed == [], "it was asked for once"
         assert await election.take_over(me) == ""
         assert (election.took_over, store.view.agreed and store.view.agreed.in_sync) == (True, (me,))
 
@@ -183,11 +183,11 @@ async def test_a_value_that_is_gone_fences_its_master_and_is_not_founded_again(t
 
 
 async def test_a_lease_is_given_up_as_soon_as_the_store_responds(tmp_path: Path) -> None:
-    """etcd lets leases begin anew when it has another leader: nobody could be elected until they end."""
+    """etcd lets leases begin anew when it has another leader: no replica could be elected until they end."""
     store = Store()
     async with elected(tmp_path, store) as (election, site):
         await until(lambda: not election.refusal, "a master")
-        store.fails = AgreementError("nobody is there")
+        store.fails = AgreementError("no member responds")
         await until(lambda: site.following and election.replica.role is not Role.MASTER, "the fence")
         assert store.view.holder is not None
         store.fails = None
@@ -222,7 +222,7 @@ async def test_one_that_knows_of_a_later_election_does_not_stand(tmp_path: Path)
         await until(lambda: not election.refusal, "a master")
         me = election.replica.me
         later = Agreed(9, me, (me,), (Boundary(1, 0), Boundary(9, 100)))
-        await election.is_following(later, 100)
+        await election.note_epoch(later, 100)
     older = Store(View(Agreed(4, "b", (me, "b"), (Boundary(1, 0), Boundary(4, 50))), 3, None, 3))
     async with elected(tmp_path, older, founds=False) as (election, _):
         await asyncio.sleep(0.4)

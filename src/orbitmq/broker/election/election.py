@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TICK_SECONDS: Final = 0.1
-POLL_SECONDS: Final = 1.0  # the watch tells sooner; this is for a watch that has ended without a word
+POLL_SECONDS: Final = 1.0  # a watch is faster, but may end unnoticed
 KEEPS_A_LEASE: Final = 4  # renewals in the time of a lease: two may fail
 ASK_AGAIN_MS: Final = 300.0  # when the store has not responded
 RETRY_SECONDS: Final = 0.2
@@ -41,6 +41,7 @@ LEAVE_SECONDS: Final = 1.0
 
 LATE_MAX: Final = 10  # reads, one after the other, that are older than what was read before
 
+WENT_BACK: Final = "the agreement store is older than it was, as after a restored backup: restart brokers"
 NOT_BEGUN: Final = "it has not found out yet who the master is"
 
 
@@ -67,7 +68,7 @@ class Site(Protocol):
         """Have nothing appended any more, and return where the log ends. It may be called again."""
 
     def fence(self, reason: str) -> None:
-        """Accept nothing more. Tell those that wait for a confirmation that there will be none."""
+        """Accept nothing more, and fail what waits for a confirmation."""
 
     def follow(self, epoch: int, master: Address) -> None:
         """Copy the log of the master of this epoch."""
@@ -204,7 +205,7 @@ class Election:
     @property
     def failure(self) -> str:
         """Why the agreement store could not be read at the last attempt; "" if it could."""
-        return self._failure
+        return self._failure or (WENT_BACK if self._went_back > LATE_MAX else "")
 
     def joined(self, member: Introduction) -> bool:
         """Whether a slave may follow: this is the master of its epoch."""
@@ -222,10 +223,10 @@ class Election:
 
     @property
     def took_over(self) -> bool:
-        """Whether this replica is the master by an operator's word, and may lack what clients have seen."""
+        """Whether an operator made this replica the master, which may lack what clients have seen."""
         return self.is_master and self.replica.forced_epoch == self.replica.epoch
 
-    async def is_following(self, agreed: Agreed, log_end: int) -> None:
+    async def note_epoch(self, agreed: Agreed, log_end: int) -> None:
         """This log is the beginning of the agreed one, and its next bytes are of the agreed epoch."""
         await asyncio.to_thread(self.member.follow, agreed, log_end)
         self.replica.history = self.member.history
@@ -277,13 +278,16 @@ class Election:
     # ---------------------------------------------------------------------------------------------- agreement store
 
     async def _repeat(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Whatever goes wrong, the next time must still come."""
+        """Whatever goes wrong, the step is tried again; the same failure is logged once."""
+        logged = ""
         while True:
             try:
                 await step()
-            except Exception as error:
-                _log.exception("event=election_step_failed step=%s", step.__name__)
-                self._failure = f"{type(error).__name__}: {error}"
+                logged = ""
+            except Exception as error:  # a broker without its election would never serve again
+                if repr(error) != logged:
+                    logged = repr(error)
+                    _log.exception("event=election_step_failed step=%s", step.__name__)
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _tick(self) -> None:
@@ -309,8 +313,6 @@ class Election:
     async def _poll(self) -> None:
         if (view := await self._asks(self._store.read())) is not None:
             self._went_back = self._went_back + 1 if view.read_at < self.replica.view.read_at else 0
-            if self._went_back > LATE_MAX:
-                self._failure = "the agreement store is older than it was, as after a restored backup: restart brokers"
             self._look(view)
         self._seen.clear()
         await wait_at_most(self._seen, POLL_SECONDS if not self._failure else RETRY_SECONDS)
@@ -351,7 +353,7 @@ class Election:
         """None if the store does not respond."""
         try:
             found = await question
-        except Exception as error:  # also one that no agreement store should raise
+        except Exception as error:  # whatever it is, this broker goes on without an agreement store
             if not self._failure:
                 _log.warning("event=agreement_silent error=%r", error)
             self._failure = str(error) or repr(error)
@@ -363,7 +365,7 @@ class Election:
 
     async def _revoke(self, lease: str) -> None:
         """Until it is done: a store of agreement that was away, as etcd, may let all leases begin anew when it is back,
-        and nobody could be elected for as long.
+        and no replica could be elected until they end.
         """
         while True:
             try:
@@ -418,13 +420,12 @@ class Election:
         turn = await self._turns.get()
         try:
             await self._take(turn)
-        except Exception:  # the next one must still come, and this one comes again if it is still due
-            _log.exception("event=election_step_failed step=%s", type(turn).__name__)
+        except Exception:
             if isinstance(turn, Lead):  # its disk may be full
                 self._do(self.replica.resign("it could not begin", self._clock()))
             else:
-                await asyncio.sleep(RETRY_SECONDS)
-                self._turns.put_nowait(turn)
+                self._turns.put_nowait(turn)  # it is left out if it is out of date by then
+            raise
 
     async def _take(self, turn: Halt | Lead | Follow) -> None:
         match turn:
@@ -444,7 +445,7 @@ class Election:
     async def _lead(self, agreed: Agreed) -> None:
         if self._is_due(Role.MASTER, agreed):
             _log.warning("event=elected epoch=%d in_sync=%s", agreed.epoch, ",".join(agreed.in_sync))
-            await self.is_following(agreed, agreed.history[-1].start)
+            await self.note_epoch(agreed, agreed.history[-1].start)
             await self._become(SYNC_MASTER)
 
     async def _follow(self, agreed: Agreed) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Final
 
 from orbitmq.broker.advertised import AdvertisedBroker
@@ -47,12 +47,12 @@ UNCONFIRMED: Final = "it is not confirmed yet that the replicas in sync have all
 class _Elected:
     """What both roles have. `serving_changed` is awaited when `not_serving` changes."""
 
-    watch = readiness = must_register_anew = confirm = None  # the lease says after a pause who the master is
     is_master: bool
+    watch = readiness = must_register_anew = confirm = None  # the lease says after a pause who the master is
 
     def __init__(
         self, election: Election, store: MessageStore, identity: AdvertisedBroker,
-        become: Callable[[str], object], serving_changed: Callable[[], Awaitable[None]],
+        become: Callable[[str], object], serving_changed: Callable[[], Coroutine[None, None, None]],
     ) -> None:  # fmt: skip
         self.election = election
         self.become = become
@@ -64,7 +64,7 @@ class _Elected:
         self.confirmed = -1
         """The last place that was confirmed in this role."""
         self._begins_with = 0
-        self._telling: set[asyncio.Task[None]] = set()
+        self._changing: set[asyncio.Task[None]] = set()
 
     @property
     def refusal(self) -> str:
@@ -93,12 +93,15 @@ class _Elected:
     def take_master(self, found: RegisterBrokerResponseHeader) -> None:
         """What name servers say about the master is of no interest: the agreement store knows better."""
 
-    def fence(self, reason: str) -> None: ...
+    def fence(self, reason: str) -> None:
+        """A slave accepts nothing anyway."""
+
+    def follow(self, epoch: int, master: Address) -> None:
+        """A master becomes a slave first."""
 
     async def halt(self) -> int:
-        raise NotImplementedError
-
-    def follow(self, epoch: int, master: Address) -> None: ...
+        """Where the log ends, once the role appends nothing more to it."""
+        return self._store.commit_log_max_offset
 
     def refuse(self, reason: str) -> None:
         _log.error("event=replica_differs reason=%s", reason)
@@ -113,12 +116,9 @@ class _Elected:
     def _serve(self, reason: str) -> None:
         if self.not_serving != reason:
             self.not_serving = reason
-            task = asyncio.get_running_loop().create_task(self._tell())
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
-
-    async def _tell(self) -> None:
-        await self._serving_changed()
+            task = asyncio.get_running_loop().create_task(self._serving_changed())
+            self._changing.add(task)
+            task.add_done_callback(self._changing.discard)
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.EXCHANGE_MASTERSHIP, self.exchange)
@@ -132,7 +132,7 @@ class _Elected:
         return command.response(ResponseCode.SUCCESS, header=self.own)
 
     def promote(self, _connection: Connection, command: Command) -> Command:
-        """Refused: a master that nobody has elected would not be followed."""
+        """Refused: a master that was not elected would not be followed."""
         remark = f"the replicas of {self._identity.name} elect their master (option agreement): use broker switch"
         return command.response(ResponseCode.SYSTEM_ERROR, remark)
 
@@ -168,7 +168,7 @@ class ElectedMaster(_Elected):
 
     def __init__(
         self, election: Election, store: MessageStore, identity: AdvertisedBroker, replicas: Replicas,
-        become: Callable[[str], object], serving_changed: Callable[[], Awaitable[None]],
+        become: Callable[[str], object], serving_changed: Callable[[], Coroutine[None, None, None]],
         step_down: Callable[[str], Coroutine[None, None, None]],
     ) -> None:  # fmt: skip
         super().__init__(election, store, identity, become, serving_changed)
@@ -189,7 +189,7 @@ class ElectedMaster(_Elected):
         self.fence(self.refusal)
         assert self._ending is not None
         await asyncio.shield(self._ending)
-        return self._store.commit_log_max_offset
+        return await super().halt()
 
 
 class ElectedSlave(_Elected):
@@ -201,7 +201,7 @@ class ElectedSlave(_Elected):
     def __init__(
         self, election: Election, store: ReplicaStore, identity: AdvertisedBroker, remoting: Remoting,
         tables: tuple[Topics, Groups, ConsumerOffsets, DelayedDelivery, TimerDelivery, RequestModes, Orders], *,
-        become: Callable[[str], object], serving_changed: Callable[[], Awaitable[None]],
+        become: Callable[[str], object], serving_changed: Callable[[], Coroutine[None, None, None]],
         refuse_send: Callable[[Command, int, str], Command],
     ) -> None:  # fmt: skip
         super().__init__(election, store, identity, become, serving_changed)
@@ -210,7 +210,7 @@ class ElectedSlave(_Elected):
         self._master: Address | None = None
         self._followed_epoch = 0
         self.following = Following(
-            store, store.options, remoting, lambda: self._master and self._master.slaves, self._nobody_knows_more, self,
+            store, store.options, remoting, lambda: self._master and self._master.slaves, self._master_is_known, self,
             lambda: Introduction(election.replica.me, self._followed_epoch).encode(), self.confirm_up_to,
         )  # fmt: skip
         self.copying = MetadataCopy(
@@ -237,13 +237,13 @@ class ElectedSlave(_Elected):
 
     async def halt(self) -> int:
         await self.following.stop()
-        told = False
+        is_logged = False
         while not self._store.forget_half(True):
-            if not told:
+            if not is_logged:
                 _log.warning("event=waits_for_room reason=messages_that_were_copied_have_no_room_in_their_queues")
-                told = True
+                is_logged = True
             await asyncio.sleep(HALF_SECONDS)
-        return self._store.copied_to
+        return await super().halt()
 
     # ------------------------------------------------------------------------------- how the log compares with another
 
@@ -257,7 +257,7 @@ class ElectedSlave(_Elected):
         agreed = self.election.agreed
         if agreed is None or agreed.epoch != self._followed_epoch:
             raise ConnectionError(f"epoch {self._followed_epoch} is over")
-        await self.election.is_following(agreed, self._store.copied_to)
+        await self.election.note_epoch(agreed, self._store.copied_to)
         if self.not_serving:
             self._serve(UNCONFIRMED)  # whatever kept it from following is over
 
@@ -265,7 +265,7 @@ class ElectedSlave(_Elected):
         """It is not the beginning of the master's, as if this were another store."""
         self.refuse(f"this replica of {self._identity.name} does not follow its master at {master}: {reason}")
 
-    async def _nobody_knows_more(self) -> None:
+    async def _master_is_known(self) -> None:
         """The address of the master comes with its election."""
 
     def _copied_from(self) -> str | None:

@@ -96,7 +96,7 @@ class WaitingPops:
             self._leave(waiting)
 
     def drop(self, connection: Connection, number: int) -> bool:
-        """Nobody wants the response to this request of a connection any more; whether it has waited here. One that has
+        """The response to this request of a connection is not needed any more; whether it has waited here. One that has
         only begun is answered, and does not come to wait.
         """
         self.begun.discard((connection, number))

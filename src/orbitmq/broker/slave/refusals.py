@@ -48,7 +48,7 @@ def refuse_promotion(router: Router, broker_name: str) -> None:
 
 
 def refuse_switch(router: Router, broker_name: str) -> None:
-    """Have a broker report that nobody elects its master."""
+    """Have a broker report that its master is not elected."""
 
     def switch(_connection: Connection, command: Command) -> Command:
         remark = f"the replicas of {broker_name} do not elect their master (option agreement): use broker promote"
