@@ -16,8 +16,9 @@ from orbitmq.errors import AgreementError
 from orbitmq.failover.agreed import Agreed, Boundary
 from orbitmq.failover.replica import Propose, Role, Timing, View
 from orbitmq.store.options import StoreOptions
-from tests.support.loops import until
+from tests.support.loops import turned_loop, until
 
+pytestmark = pytest.mark.usefixtures("turned_clock")
 QUICK = Timing(lease_ms=2000, turn_ms=10, open_ms=400)
 ADDRESS = Address("h:1", "h:2")
 OTHER = "h:3 h:4 other"
@@ -107,10 +108,20 @@ class Site:
         self.following = asyncio.get_running_loop().create_task(self.election.attach(following, was_killed=False))
 
 
+def _clock() -> float:
+    return asyncio.get_running_loop().time() * 1000
+
+
+async def pass_by(milliseconds: float) -> None:
+    """In steps, so that each timer has its turn."""
+    for _ in range(int(milliseconds / 50)):
+        await turned_loop().turn(0.05)
+
+
 @asynccontextmanager
 async def elected(root: Path, store: Store, *, founds: bool = True) -> AsyncIterator[tuple[Election, Site]]:
     options = StoreOptions.parse({"storePathRootDir": str(root)})
-    election = Election(store, options, slave_id=1, timing=QUICK, founds=founds)
+    election = Election(store, options, slave_id=1, timing=QUICK, founds=founds, clock=_clock)
     site = Site(election)
     await election.attach(site, was_killed=False)
     try:
@@ -144,7 +155,7 @@ async def test_one_that_cannot_begin_lets_others_try(tmp_path: Path, monkeypatch
         await until(lambda: store.view.holder is None and election.replica.role is Role.HALTED, "a vacant lease")
         assert site.fenced == ["it could not begin"]
         count = len(store.proposed)
-        await asyncio.sleep(QUICK.open_ms / 2000)
+        await pass_by(QUICK.open_ms / 2)
         assert len(store.proposed) == count, "it rests first"
         monkeypatch.undo()
         await until(lambda: not election.refusal, "a master, when there is room again")
@@ -164,7 +175,7 @@ async def test_an_unclean_election_holds_for_one_attempt(tmp_path: Path, monkeyp
         store.fails = AgreementError("no member responds")
         assert "has not responded" in await election.take_over(me)
         store.fails = None
-        await asyncio.sleep(0.4)
+        await pass_by(400)
         assert store.proposed == [], "it was asked for once"
         assert await election.take_over(me) == ""
         assert (election.took_over, store.view.agreed and store.view.agreed.in_sync) == (True, (me,))
@@ -177,7 +188,7 @@ async def test_a_value_that_is_gone_fences_its_master_and_is_not_founded_again(t
         count = len(store.proposed)
         store.change(agreed=None, revision=0, holder=None)
         await until(lambda: election.refusal, "the fence")
-        await asyncio.sleep(0.3)
+        await pass_by(300)
         assert len(store.proposed) == count
         assert not election.is_master
 
@@ -225,5 +236,5 @@ async def test_one_that_knows_of_a_later_election_does_not_stand(tmp_path: Path)
         await election.note_epoch(later, 100)
     older = Store(View(Agreed(4, "b", (me, "b"), (Boundary(1, 0), Boundary(4, 50))), 3, None, 3))
     async with elected(tmp_path, older, founds=False) as (election, _):
-        await asyncio.sleep(0.4)
+        await pass_by(400)
         assert (older.proposed, election.replica.me) == ([], me)
