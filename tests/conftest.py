@@ -20,6 +20,7 @@ from xdist.scheduler import LoadGroupScheduling
 
 from tests.support.compiled import IS_COMPILED, refuse_stand_ins, stand_in_refused
 from tests.support.loops import LOOPS, LoopFactory, TurnedLoop, run
+from tests.support.progress import Progress
 
 SYSTEMS = (
     "system",
@@ -90,6 +91,7 @@ def pytest_configure(config: pytest.Config) -> None:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None and not hasattr(config, "workerinput"):  # those have none to write to
         config.pluginmanager.register(AtOnce(terminal))
+        config.pluginmanager.register(Progress(terminal))
 
 
 @pytest.hookimpl(wrapper=True)
