@@ -336,7 +336,7 @@ lock: tools
 		../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links \
 			--no-emit-trusted-host --output-file spark-$$version.lock spark-$$version.in || exit 1; \
 	done
-	cd requirements && for lock in build data fuzz tools; do \
+	cd requirements && for lock in build data failover fuzz tools; do \
 		../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
 			--no-emit-find-links --no-emit-trusted-host --constraint dev.lock --output-file $$lock.lock $$lock.in || exit 1; \
 	done

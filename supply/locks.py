@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LOCKS = ("runtime", "build", "data", "dev", "connect", "fuzz", "tools", "airflow", "dbt")
+LOCKS = ("runtime", "failover", "build", "data", "dev", "connect", "fuzz", "tools", "airflow", "dbt")
 PAGE = ROOT / "docs" / "supply-chain.md"
 OURSELVES = "orbitmq"
 

@@ -26,9 +26,13 @@ from orbitmq.net.tls_options import TlsOptions
 from orbitmq.store.options import StoreOptions
 from tests.support.deployments import (
     DEPLOY,
+    FAILOVER,
+    KUBERNETES,
+    KUBERNETES_FAILOVER,
     Written,
     compose,
     image_instructions,
+    kustomization,
     objects,
     of_compose,
     of_kind,
@@ -41,11 +45,17 @@ from tests.support.orbit_process import ORBITMQ
 
 ROOT = DEPLOY.parent
 TOOLS = Path(sys.executable).parent
-KUBERNETES = ("1.32", "1.37")  # the first with pod-index labels and ordinals for good, the newest with a schema
+VERSIONS = ("1.32", "1.37")  # the first with pod-index labels and ordinals for good, the newest with a schema
 EXPOSURE_MAX = 15  # tenths; systemd calls 2.0 and less safe
 LEAVING_SECONDS = 20  # a broker leaves the routes and answers what waits before it writes
 
-DAEMONS: list[Written] = [of_systemd("namesrv"), of_systemd("broker"), *of_compose(), *of_kubernetes()]
+FOLDERS = (KUBERNETES, KUBERNETES_FAILOVER)
+COMPOSE = ("compose.yaml", FAILOVER)
+DAEMONS: list[Written] = [
+    *(of_systemd(kind) for kind in ("namesrv", "broker")),
+    *(daemon for file in COMPOSE for daemon in of_compose(file)),
+    *(daemon for folder in FOLDERS for daemon in of_kubernetes(folder)),
+]
 
 
 def lint(*command: object, cwd: Path = ROOT) -> str:
@@ -88,20 +98,22 @@ def test_hadolint_takes_the_container_files(file: Path) -> None:
     assert lint(TOOLS / "hadolint", file) == ""
 
 
-def test_the_compose_file_follows_its_schema() -> None:
-    file = DEPLOY / "container" / "compose.yaml"
-    lint(TOOLS / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", file)
+@pytest.mark.parametrize("file", COMPOSE)
+def test_compose_files_follow_their_schema(file: str) -> None:
+    lint(TOOLS / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / "container" / file)
 
 
-@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_the_manifests_follow_the_schemas_of_kubernetes(version: str) -> None:
-    for found in objects():
-        kubernetes_validate.validate(found, version, strict=True)
+    for folder in FOLDERS:
+        for found in objects(folder):
+            kubernetes_validate.validate(found, version, strict=True)
 
 
-def test_kustomize_takes_the_manifests() -> None:
-    rendered = list(yaml.safe_load_all(lint(tool("kubectl"), "kustomize", DEPLOY / "kubernetes")))
-    assert sorted(map(_identity, rendered)) == sorted(map(_identity, objects()))
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_kustomize_takes_the_manifests(folder: str) -> None:
+    rendered = list(yaml.safe_load_all(lint(tool("kubectl"), "kustomize", DEPLOY / folder)))
+    assert sorted(map(_identity, rendered)) == sorted(map(_identity, objects(folder)))
 
 
 def _identity(found: dict[str, Any]) -> tuple[str, str]:
@@ -130,9 +142,12 @@ def test_a_stop_gets_the_time_it_may_take(daemon: Written) -> None:
 
 
 def test_the_image_is_the_one_of_this_version() -> None:
-    kustomization = yaml.safe_load((DEPLOY / "kubernetes" / "kustomization.yaml").read_text(encoding="utf-8"))
-    assert [image["newTag"] for image in kustomization["images"]] == [orbitmq.__version__]
-    assert {service["image"] for service in compose()["services"].values()} == {f"orbitmq:{orbitmq.__version__}"}
+    images = kustomization()["images"]
+    assert [image["newTag"] for image in images] == [orbitmq.__version__]
+    assert kustomization(KUBERNETES_FAILOVER)["images"] == images
+    for file in COMPOSE:
+        images = {service["image"] for service in compose(file)["services"].values() if "command" in service}
+        assert images == {f"orbitmq:{orbitmq.__version__}"}
 
 
 def test_the_image_does_and_looks_as_the_master_of_the_compose_file() -> None:
@@ -146,8 +161,9 @@ def test_the_image_does_and_looks_as_the_master_of_the_compose_file() -> None:
     assert probe == ["sh", "-c", master["healthcheck"]["test"][1]]
 
 
-def test_every_pod_can_be_stopped_and_probed_and_has_a_place_of_its_own() -> None:
-    for stateful in of_kind("StatefulSet"):
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_pod_can_be_stopped_and_probed_and_has_a_place_of_its_own(folder: str) -> None:
+    for stateful in of_kind("StatefulSet", folder):
         pod = stateful["spec"]["template"]["spec"]
         (container,) = pod["containers"]
         probes = [container[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")]
@@ -155,10 +171,12 @@ def test_every_pod_can_be_stopped_and_probed_and_has_a_place_of_its_own() -> Non
         (rule,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         assert _chooses(rule["labelSelector"], stateful)
         budgets = [
-            budget for budget in of_kind("PodDisruptionBudget") if _chooses(budget["spec"]["selector"], stateful)
+            budget
+            for budget in of_kind("PodDisruptionBudget", folder)
+            if _chooses(budget["spec"]["selector"], stateful)
         ]
         assert [budget["spec"]["maxUnavailable"] for budget in budgets] == [1]
-        services = [found["metadata"]["name"] for found in of_kind("Service") if _serves(found, stateful)]
+        services = [found["metadata"]["name"] for found in of_kind("Service", folder) if _serves(found, stateful)]
         assert services == [stateful["spec"]["serviceName"]]
         assert stateful["spec"]["volumeClaimTemplates"]
 
@@ -172,10 +190,12 @@ def _serves(service: dict[str, Any], stateful: dict[str, Any]) -> bool:
 
 
 def test_the_account_of_brokers_may_do_with_leases_what_they_need() -> None:
-    brokers = [one for one in of_kind("StatefulSet") if "orbitmq/broker-name" in one["metadata"]["labels"]]
-    assert brokers
+    (brokers,) = [
+        one for one in of_kind("StatefulSet", KUBERNETES_FAILOVER) if "orbitmq/broker-name" in one["metadata"]["labels"]
+    ]
+    assert brokers["spec"]["template"]["spec"]["automountServiceAccountToken"] is True
     (account,), (role,), (binding,) = of_kind("ServiceAccount"), of_kind("Role"), of_kind("RoleBinding")
-    assert {one["spec"]["template"]["spec"]["serviceAccountName"] for one in brokers} == {account["metadata"]["name"]}
+    assert brokers["spec"]["template"]["spec"]["serviceAccountName"] == account["metadata"]["name"]
     assert [one["name"] for one in binding["subjects"]] == [account["metadata"]["name"]]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     (rule,) = role["rules"]
@@ -188,7 +208,8 @@ def test_the_account_of_brokers_may_do_with_leases_what_they_need() -> None:
 
 def test_the_guide_names_every_file_and_no_other() -> None:
     guide = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
-    named = {match.rstrip(".") for match in re.findall(r"deploy/[\w./-]+[\w]", guide)} - {"deploy/kubernetes"}
+    named = {match.rstrip(".") for match in re.findall(r"deploy/[\w./-]+[\w]", guide)}
+    named -= {f"deploy/{folder}" for folder in FOLDERS}
     files = {str(path.relative_to(ROOT)) for path in DEPLOY.rglob("*") if path.is_file()}
     # The guide of clusters has the first, that of figures the others.
     elsewhere = {file for file in files if file.startswith(("deploy/spark/", "deploy/monitoring/"))}
@@ -229,8 +250,8 @@ def _pins(name: str) -> dict[str, str]:
 
 
 def test_the_image_installs_what_was_tested() -> None:
-    pinned, tested = _pins("runtime.lock"), _pins("dev.lock")
+    pinned, tested = _pins("runtime.lock") | _pins("failover.lock"), _pins("dev.lock")
     assert pinned.items() <= tested.items()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for needed in map(Requirement, project["dependencies"]):
+    for needed in map(Requirement, [*project["dependencies"], *project["optional-dependencies"]["failover"]]):
         assert pinned[needed.name] in needed.specifier

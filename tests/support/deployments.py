@@ -26,6 +26,9 @@ SETTINGS, STATE, INSTALLED = "/etc/orbitmq", "/var/lib/orbitmq", "/opt/orbitmq/b
 LOOPBACK = "127.0.0.1"
 SMALL_FILES = "mappedFileSizeCommitLog=1048576\n"  # a test writes little
 READY_S = 60
+FAILOVER = "compose.failover.yaml"
+KUBERNETES = "kubernetes"
+KUBERNETES_FAILOVER = "kubernetes-failover"
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Written:
     """Hosts by which others reach it."""
     grace_s: float = 0.0
     """How long it is given to stop."""
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_broker(self) -> bool:
@@ -82,7 +86,7 @@ class Moved:
         self.process = ChildProcess(
             self._arguments(self.written.command),
             output=self.home / "output",
-            environment={**_environment(), **environment},
+            environment={**_environment(), **self.written.environment, **environment},
             cwd=self.home / "state",
         )
         return self.process
@@ -108,10 +112,12 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PATH": f"{ORBITMQ.parent}:{os.environ['PATH']}"}
 
 
-def moved(daemons: list[Written], home: Path) -> list[Moved]:
-    """The daemons of a deployment with a directory and a port each, knowing each other."""
+def moved(daemons: list[Written], home: Path, others: Mapping[str, str] | None = None) -> list[Moved]:
+    """The daemons of a deployment with a directory and a port each, knowing each other. `others` says where the rest
+    of it has moved.
+    """
     ports = {daemon.name: free_port(-2, 1) for daemon in daemons}
-    table = {}
+    table = dict(others or {})
     for daemon in daemons:
         for host in daemon.known_as:
             table[f"{host}:{daemon.port}"] = f"{LOOPBACK}:{ports[daemon.name]}"
@@ -181,15 +187,32 @@ def _image_files() -> dict[str, str]:
     return {f"{SETTINGS}/{path.name}": path.read_text("utf-8") for path in (DEPLOY / "container").glob("*.conf")}
 
 
-def compose() -> dict[str, Any]:
-    text = (DEPLOY / "container" / "compose.yaml").read_text(encoding="utf-8")
+def compose(file: str = "compose.yaml") -> dict[str, Any]:
+    text = (DEPLOY / "container" / file).read_text(encoding="utf-8")
     parsed = yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text))  # no variable is set
     assert isinstance(parsed, dict)
     return parsed
 
 
-def of_compose() -> Iterator[Written]:
-    for name, service in compose()["services"].items():
+def etcds_of_compose(home: Path) -> dict[str, tuple[str, dict[str, str]]]:
+    """Each etcd of the compose file with it: its service -> where it has moved, and its environment there."""
+    services = compose(FAILOVER)["services"]
+    found = {name: service["environment"] for name, service in services.items() if "environment" in service}
+    places = {f"{name}:{port}": f"{LOOPBACK}:{free_port()}" for name in found for port in (2379, 2380)}
+    moved_to = {}
+    for name, variables in found.items():
+        texts = {key: value.replace("0.0.0.0", name) for key, value in variables.items()}
+        for written, place in places.items():
+            texts = {key: value.replace(written, place) for key, value in texts.items()}
+        moved_to[name] = places[f"{name}:2379"], {**texts, "ETCD_DATA_DIR": str(home / name)}
+    return moved_to
+
+
+def of_compose(file: str = "compose.yaml") -> Iterator[Written]:
+    """Its name servers and brokers."""
+    for name, service in compose(file)["services"].items():
+        if "command" not in service:
+            continue
         kind, *probe = service["healthcheck"]["test"]
         assert kind == "CMD-SHELL"
         own = [setting for setting in service["command"] if setting.startswith("listenPort=")]
@@ -208,20 +231,36 @@ def of_compose() -> Iterator[Written]:
 # ----------------------------------------------------------------------------------------------------------- Kubernetes
 
 
-def objects() -> list[dict[str, Any]]:
-    """Every object of the manifests."""
-    files = sorted(path for path in DEPLOY.glob("kubernetes/*.yaml") if path.name != "kustomization.yaml")
-    return [found for path in files for found in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
+def kustomization(folder: str = KUBERNETES) -> dict[str, Any]:
+    found = yaml.safe_load((DEPLOY / folder / "kustomization.yaml").read_text(encoding="utf-8"))
+    assert isinstance(found, dict)
+    return found
 
 
-def of_kind(kind: str) -> list[dict[str, Any]]:
-    return [found for found in objects() if found["kind"] == kind]
+def objects(folder: str = KUBERNETES) -> list[dict[str, Any]]:
+    """Every object of the manifests, without those that a patch deletes."""
+    made = kustomization(folder)
+    deleted = [yaml.safe_load(one["patch"]) for one in made.get("patches", [])]
+    assert all(one["$patch"] == "delete" for one in deleted)
+    gone = [(one["kind"], one["metadata"]["name"]) for one in deleted]
+    found = []
+    for name in made["resources"]:
+        path = DEPLOY / folder / name
+        if path.is_dir():
+            found += objects(path.resolve().name)
+        else:
+            found += yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    return [one for one in found if (one["kind"], one["metadata"]["name"]) not in gone]
 
 
-def of_kubernetes() -> Iterator[Written]:
+def of_kind(kind: str, folder: str = KUBERNETES) -> list[dict[str, Any]]:
+    return [found for found in objects(folder) if found["kind"] == kind]
+
+
+def of_kubernetes(folder: str = KUBERNETES) -> Iterator[Written]:
     """Each pod of each stateful set, its variables filled in as kubelet does it."""
-    (configuration,) = of_kind("ConfigMap")
-    for stateful in of_kind("StatefulSet"):
+    (configuration,) = of_kind("ConfigMap", folder)
+    for stateful in of_kind("StatefulSet", folder):
         spec, pod = stateful["spec"], stateful["spec"]["template"]["spec"]
         (container,) = pod["containers"]
         (settings,) = [mount for mount in container["volumeMounts"] if mount["name"] == "configuration"]
@@ -232,14 +271,16 @@ def of_kubernetes() -> Iterator[Written]:
             values = {"metadata.name": name, "metadata.namespace": namespace}
             values["metadata.labels['apps.kubernetes.io/pod-index']"] = str(index)
             host = f"{name}.{spec['serviceName']}"
+            words = [*container.get("command", ["orbitmq"]), *container["args"]]
             yield Written(
                 name,
-                ["orbitmq", *(_filled(argument, container.get("env", []), values) for argument in container["args"])],
+                [_filled(word, container.get("env", []), values) for word in words],
                 container["readinessProbe"]["exec"]["command"],
                 {f"{settings['mountPath']}/{name}": text for name, text in configuration["data"].items()},
                 container["ports"][0]["containerPort"],
                 (f"{host}.{namespace}.svc.cluster.local", host),
                 float(pod["terminationGracePeriodSeconds"]),
+                {one["name"]: values[one["valueFrom"]["fieldRef"]["fieldPath"]] for one in container.get("env", [])},
             )
 
 
