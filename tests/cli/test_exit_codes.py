@@ -62,6 +62,7 @@ WRONG: dict[str, int] = {
     "broker status unknown": NOT_FOUND, "broker runtime unknown": NOT_FOUND,
     "broker consume-stats unknown": NOT_FOUND, "broker send-test unknown": NOT_FOUND,
     "broker switch unknown": NOT_FOUND,
+    "broker maintenance unknown": NOT_FOUND,
     "broker forbid-writing unknown": NOT_FOUND, "broker allow-writing unknown": NOT_FOUND,
     "broker config show unknown": NOT_FOUND, "namesrv kv get none none": NOT_FOUND,
     "cluster forget unknown": NOT_FOUND, "context use unknown": NOT_FOUND,
@@ -162,6 +163,7 @@ NEITHER = {
     "acl white set": "", "broker forbid-writing": "nobody is asked where writing is forbidden already",
     "broker allow-writing": "", "config apply": "as its parts", "config undo": "as its parts", "msg resume": "",
     "msg recall": "tests/interop/test_timer_commands.py", "broker switch": "tests/failover/test_live_failover.py",
+    "broker maintenance": "tests/failover/test_live_failover.py",
     "msg resend": "tests/interop/test_msg_commands.py", "namesrv config set": "", "offset undo": "", "topic undo": "",
 }  # fmt: skip
 """Changes that are not walked here. They are confirmed, as every change is that does not say otherwise."""

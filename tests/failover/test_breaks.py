@@ -123,6 +123,13 @@ class TakesTheAgreedHistoryForItsOwn(Replica):
         return super()._stand(now)
 
 
+class IsElectedInMaintenance(Replica):
+    """Maintenance holds none back."""
+
+    def _may_stand(self, agreed: Agreed) -> bool:
+        return self.me in agreed.in_sync
+
+
 @dataclass(frozen=True)
 class Break:
     """`change` is done to a world before its simulation, and `kinds` of faults show it sooner than others. `is_long`:
@@ -213,8 +220,9 @@ BREAKS = {
     "the history has epochs that the log has not": Break(
         change=keeps_later_epochs, kinds=("kill", "freeze", "store_down")
     ),
-    "the agreed value is set without comparing": Break(change=sets_without_comparing),
+    "the agreed value is set without comparing": Break(change=sets_without_comparing, kinds=("freeze", "lossy")),
     "a slave does not note the epochs that it copies": Break(change=keeps_its_history),
+    "another one is elected in maintenance": Break(IsElectedInMaintenance, kinds=("maintain", "kill", "isolate")),
     "the agreed history is taken for that of the log": Break(
         TakesTheAgreedHistoryForItsOwn, kinds=("isolate", "kill", "freeze"), is_long=True
     ),

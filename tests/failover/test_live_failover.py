@@ -134,6 +134,7 @@ async def test_what_is_acknowledged_stays_whatever_becomes_of_masters(home: Path
         await _frozen(brokers, running)
         await _stopped(brokers, running)
         await _switched(brokers, running)
+        await _in_maintenance(brokers, running)
         await _with_a_tail_of_its_own(brokers, running)
         await _without_agreement(brokers, running)
 
@@ -196,6 +197,30 @@ async def _switched(brokers: ElectedBrokers, running: Load) -> None:
     assert await brokers.master() == chosen
     await all_is_kept(brokers, running)
     print(f"switched: sends waited for {running.gap_s:.2f} s")
+
+
+async def _in_maintenance(brokers: ElectedBrokers, running: Load) -> None:
+    """A master that comes back is elected again, and no other one is before maintenance ends."""
+    master = await brokers.master()
+    before = await brokers.agreed()
+    (step,) = await orbitmq(brokers, "broker", "maintenance", NAME, "--yes")
+    assert (step["outcome"], step["after"]) == ("confirmed", "on")
+    brokers.brokers[master].kill()
+    await brokers.until_vacant()
+    brokers.brokers[master].start()  # which takes longer than an election of another one
+    await running.goes_on()
+    after = await brokers.agreed()
+    assert (after.master, after.epoch, after.maintenance) == (before.master, before.epoch + 1, True)
+    await all_is_kept(brokers, running)
+    brokers.brokers[master].kill()
+    await brokers.until_vacant()
+    (step,) = await orbitmq(brokers, "broker", "maintenance", NAME, "--end", "--yes")
+    assert (step["outcome"], step["after"]) == ("confirmed", "off")
+    await brokers.master(without=master)
+    await running.goes_on()
+    assert not (await brokers.agreed()).maintenance
+    brokers.brokers[master].start()
+    await all_is_kept(brokers, running)
 
 
 async def orbitmq(brokers: ElectedBrokers, *words: str) -> list[dict[str, Any]]:

@@ -71,3 +71,64 @@ def test_a_slave_has_its_time_from_when_it_can_connect() -> None:
     (change,) = replica.tick(late + replica.timing.gone_ms + 1)
     assert isinstance(change, Propose)
     assert change.agreed.in_sync == ("b",)
+
+
+# ---------------------------------------------------------------------------------------------------------- maintenance
+
+
+def test_no_other_one_is_elected_in_maintenance() -> None:
+    replica = follower("b")
+    maintained = AGREED.in_maintenance(True)
+    replica.seen(View(maintained, 11, ("a/1", 3), 21), 5)
+    assert replica.seen(View(maintained, 11, None, 22), 10) == []
+    assert replica.tick(100_000) == []
+    assert replica.role is Role.FOLLOWING, "what it has can be read"
+
+
+def test_the_last_master_is_elected_again_in_maintenance() -> None:
+    """By a new process of the same store."""
+    replica = Replica("a", "a/2")
+    replica.log_end, replica.history = 600, AGREED.history
+    replica.seen(View(AGREED.in_maintenance(True), 11, None, 22), 10)
+    (proposal,) = replica.tick(10_000)
+    assert isinstance(proposal, Propose)
+    assert (proposal.agreed.master, proposal.agreed.epoch, proposal.agreed.maintenance) == ("a", 4, True)
+
+
+def test_the_one_that_an_operator_switches_to_is_elected_in_maintenance() -> None:
+    replica = follower("b")
+    handed = AGREED.in_maintenance(True).hand_over("b")
+    replica.seen(View(handed, 11, ("a/1", 3), 21), 5)
+    assert replica.seen(View(handed, 11, None, 22), 10) == [Halt()]
+
+
+def test_maintenance_ends_with_the_election_of_one_in_sync() -> None:
+    replica = follower("b")
+    maintained = AGREED.in_maintenance(True)
+    replica.seen(View(maintained, 11, ("a/1", 3), 21), 5)
+    assert replica.end_maintenance(6) == [], "the master ends it"
+    replica.seen(View(maintained, 11, None, 22), 10)
+    assert replica.end_maintenance(10_000) == [Halt()]
+    (proposal,) = replica.halted(600, 10_001)
+    assert isinstance(proposal, Propose)
+    assert (proposal.agreed.master, proposal.agreed.maintenance) == ("b", False)
+
+
+def test_one_that_is_not_in_sync_does_not_end_maintenance() -> None:
+    replica = follower("c")
+    replica.seen(View(AGREED.in_maintenance(True), 11, None, 22), 10)
+    assert replica.end_maintenance(10_000) == []
+
+
+def test_a_master_begins_and_ends_maintenance() -> None:
+    replica = Replica("a", "a/1", founds=True)
+    (found,) = replica.seen(View(None, 0, None, 1), 0)
+    assert isinstance(found, Propose)
+    replica.kept(0)
+    replica.seen(View(found.agreed, 2, ("a/1", 1), 2), 1)
+    (change,) = replica.maintain(True)
+    assert change == Propose(found.agreed.in_maintenance(True), 2)
+    assert replica.maintain(False) == [], "the last one is not decided"
+    assert isinstance(change, Propose)
+    replica.seen(View(change.agreed, 3, ("a/1", 1), 3), 2)
+    assert replica.maintain(False) == [Propose(found.agreed, 3)]

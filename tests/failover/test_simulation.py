@@ -28,11 +28,15 @@ def simulation(seed: int) -> World:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_invariants_hold_whatever_goes_wrong(part: int) -> None:
-    steps = elections = acknowledged = 0
+    steps = elections = in_maintenance = acknowledged = 0
     for seed in range(part, SEEDS, PARTS):
         world = simulation(seed)
         steps += world.steps
         elections += world.checker.elections
+        in_maintenance += world.checker.elected_in_maintenance
         acknowledged += len(world.checker.acknowledged_ids)
-    print(f"seeds {SEEDS // PARTS}, steps {steps}, elections {elections}, acknowledged {acknowledged}")
+    print(
+        f"seeds {SEEDS // PARTS}, steps {steps}, elections {elections}, in maintenance {in_maintenance}, "
+        f"acknowledged {acknowledged}"
+    )
     assert steps >= 100 * len(range(part, SEEDS, PARTS))

@@ -34,7 +34,7 @@ QUICK = Timing(lease_ms=600, drift=0.02, stop_ms=50, lag_ms=600, gone_ms=200, jo
 TICK_MS, POLL_MS, KEEP_MS, RECONNECT_MS = 100, 200, 200, 50
 SEND_MS = (15, 50, 150)  # between two sends: one of these in each simulation
 ASK_AGAIN_MS = 300  # when the store has not responded
-KINDS = ("kill", "freeze", "cut_one", "isolate", "store_down", "lossy", "hand_over")
+KINDS = ("kill", "freeze", "cut_one", "isolate", "store_down", "lossy", "hand_over", "maintain")
 HALT_MS = 30  # until nothing is appended any more
 OWN_WORK = 0.3  # how often a master that is fenced has appended something by then that was not sent
 PIECE = 8  # entries in one message
@@ -105,8 +105,8 @@ class Store:
             self.holder = (lease, session, proposal.agreed.epoch)
         elif self.holder is None or self.holder[0] != lease:
             return
+        self.world.checker.agrees(self.agreed, proposal.agreed)
         self.agreed = proposal.agreed
-        self.world.checker.agrees(proposal.agreed)
         self._changed()
         self.revision = self.now
 
@@ -411,9 +411,14 @@ class Checker:
     masters: dict[int, str] = field(default_factory=dict)  # epoch -> who has acknowledged in it
     acknowledged_ids: set[int] = field(default_factory=set)
     elections: int = 0
+    elected_in_maintenance: int = 0
     kept_aside: int = 0
 
-    def agrees(self, agreed: Agreed) -> None:
+    def agrees(self, before: Agreed | None, agreed: Agreed) -> None:
+        if before is not None and before.epoch != agreed.epoch and before.maintenance and agreed.maintenance:
+            if agreed.master not in (before.master, before.successor):
+                raise Broken(f"{agreed.master} is elected in maintenance, the master was {before.master}")
+            self.elected_in_maintenance += 1
         for node in self.world.nodes:
             if node.member in agreed.in_sync:
                 self._has_all(node)
@@ -509,7 +514,7 @@ class World:
         self.no_store: set[int] = set()
         self.lossy = False
         self._links = 0
-        self._sent = 0
+        self._sent = self._maintained = 0
         for node in self.nodes:
             node.rate = 1 + self.random.uniform(-timing.drift, timing.drift) / 2
             node.offset = self.random.uniform(0, 1e6)
@@ -687,6 +692,29 @@ class World:
         for node in self.nodes:
             if node.takes_sends and not self.is_frozen(node):
                 node.do(node.replica.hand_over(self.random.choice(self.nodes).member))
+
+    def _maintain(self) -> None:
+        """An operator begins it, and later ends it as soon as that can be done."""
+        self._maintained += 1
+        number = self._maintained
+        self._set_maintenance(True)
+
+        def end() -> None:
+            if number == self._maintained:  # another one has not begun meanwhile
+                if self.store.agreed is not None and self.store.agreed.maintenance:
+                    self._set_maintenance(False)
+                self.after(50, end)
+
+        self.after(self.random.uniform(50, 1200), end)
+
+    def _set_maintenance(self, is_on: bool) -> None:
+        for node in self.nodes:
+            if not node.is_up or self.is_frozen(node):
+                continue
+            if node.replica.role is Role.MASTER:
+                node.do(node.replica.maintain(is_on))
+            elif not is_on:
+                node.do(node.replica.end_maintenance(node.clock))
 
     def next_send(self) -> int:
         self._sent += 1

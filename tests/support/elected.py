@@ -16,6 +16,7 @@ from typing import Self, TypeVar
 from orbitmq.agreement.etcd import Etcd
 from orbitmq.errors import OrbitMQError
 from orbitmq.failover.agreed import Agreed
+from orbitmq.failover.replica import View
 from orbitmq.net.remoting import Remoting
 from orbitmq.operations.routes import cluster_info
 from orbitmq.operations.statistics import runtime_info
@@ -71,14 +72,25 @@ class ElectedBrokers:
         self.etcds.__exit__()
         await self.remoting.close()
 
-    async def agreed(self) -> Agreed:
+    async def _view(self) -> View:
         store = Etcd(self.etcds.urls, CLUSTER, NAME)
         try:
-            found = (await store.read()).agreed
+            return await store.read()
         finally:
             await store.stop()
+
+    async def agreed(self) -> Agreed:
+        found = (await self._view()).agreed
         assert found is not None, "they have a master by now"
         return found
+
+    async def until_vacant(self) -> None:
+        """No one has the lease."""
+
+        async def look() -> bool | None:
+            return (await self._view()).holder is None or None
+
+        await until(look, "end of the lease")
 
     async def runtime(self, number: int) -> dict[str, str]:
         """The runtime table of one that runs, {} of one that does not."""

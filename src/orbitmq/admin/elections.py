@@ -16,7 +16,7 @@ from orbitmq.admin.runtime import Runtime
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import Conflict, NotFound
 from orbitmq.message.model import MASTER_ID
-from orbitmq.operations.mastership import switch_master
+from orbitmq.operations.mastership import set_maintenance, switch_master
 from orbitmq.operations.routes import cluster_info
 
 SERVES_SECONDS = 10.0
@@ -47,6 +47,8 @@ class ElectedReplica(Struct, frozen=True, rename="camel"):
     """What ends before is on every replica in sync, and can be read."""
     member: str | None = None
     """The name of its store in the agreement."""
+    maintenance: bool | None = None
+    """Whether no replica but the last master is elected."""
     problem: str | None = None
     """Why it accepts or serves nothing, or cannot reach the agreement store."""
 
@@ -85,19 +87,57 @@ def _row(node: Node, runtimes: Mapping[Node, Runtime]) -> ElectedReplica:
         mine.log_end_offset,
         election.confirmed_offset,
         election.member,
+        election.maintenance,
         election.refusal or replication.not_serving or election.failure or replication.refusal,
     )
+
+
+async def _responding(session: Session, broker: str) -> list[ElectedReplica]:
+    rows = [row for row in (await replicas(session)).items if row.broker == broker and row.member is not None]
+    if not rows:
+        raise NotFound(
+            f"no broker {broker} responds that elects its master", "orbitmq cluster replicas lists those that do"
+        )
+    return rows
+
+
+async def plan_maintenance(session: Session, broker: str, *, is_on: bool) -> Plan:
+    """Begin or end maintenance of a broker name: no replica but the last master is elected meanwhile. If there is no
+    master when it ends, the replica in sync that has most is elected.
+    """
+    rows = await _responding(session, broker)
+    masters = [row for row in rows if row.role == "master"]
+    plan = Plan(f"{'begin' if is_on else 'end'} maintenance of {broker}")
+    asked = masters or [row for row in rows if row.in_sync]
+    if not asked or (is_on and not masters):
+        raise Conflict(f"{broker} has no master now", "orbitmq cluster replicas shows what is left")
+    chosen = max(asked, key=lambda row: row.end_offset or 0)
+    step = Step(chosen.address, "set maintenance", broker, _on(chosen.maintenance), _on(is_on))
+
+    async def apply() -> None:
+        await session.request(set_maintenance, chosen.address, is_on, timeout_ms=SWITCH_MS)
+
+    async def check() -> str | None:
+        found = {row.address: row.maintenance for row in await _responding(session, broker)}
+        return _on(found.get(chosen.address))
+
+    plan.changes.append(Change(step, apply, check))
+    if is_on:
+        plan.warnings.append("if the master fails, sends are refused until it is back or maintenance ends")
+    elif not masters:
+        plan.warnings.append(f"there is no master: {chosen.address} is elected")
+    return plan
+
+
+def _on(is_on: bool | None) -> str:
+    return "on" if is_on else "off"
 
 
 async def plan_switch(session: Session, broker: str, *, to: str | None, unclean: bool) -> Plan:
     """Have another replica of a broker name be the master: the one with the id or address `to`, else the one in sync
     that has most. `unclean` takes one that is not in sync while there is no master.
     """
-    rows = [row for row in (await replicas(session)).items if row.broker == broker and row.member is not None]
-    if not rows:
-        raise NotFound(
-            f"no broker {broker} responds that elects its master", "orbitmq cluster replicas lists those that do"
-        )
+    rows = await _responding(session, broker)
     masters = [row for row in rows if row.role == "master"]
     others = [row for row in rows if row.role != "master" and (to is None or to in (str(row.broker_id), row.address))]
     others.sort(key=lambda row: (row.in_sync is True, row.end_offset or 0), reverse=True)

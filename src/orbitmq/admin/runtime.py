@@ -100,6 +100,8 @@ class Election(Struct, frozen=True, rename="camel"):
     """The member that was elected."""
     in_sync: list[str] = []
     """Members that have every acknowledged message."""
+    maintenance: bool = False
+    """Whether no replica but the last master is elected."""
     lease_left_ms: int | None = None
     """Of a master: how long it may serve without a renewal."""
     confirmed_offset: int | None = None
@@ -339,6 +341,7 @@ def _election(table: Table) -> Election | None:
         _number(table.get("electionEpoch")) or 0,
         table.get("electionMaster", ""),
         in_sync.split(",") if in_sync else [],
+        _truth(table.get("electionMaintenance")) or False,
         _number(table.get("electionLeaseLeftMs")),
         _number(table.get("electionConfirmedOffset")),
         table.get("electionFailure") or None,

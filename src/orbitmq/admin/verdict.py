@@ -19,8 +19,8 @@ from orbitmq.admin.session import Node, away
 UNDISPATCHED_CRITICAL = 64 << 20
 """Bytes of the log that no consumer can see yet."""
 SKEW_WARNING_MS = 5000
-ELECTS = "one in sync is elected once it runs and the agreement store responds: orbitmq cluster replicas"
 """Searches by time and delays use the broker's clock, which it reports in whole seconds."""
+ELECTS = "one in sync is elected once it runs and the agreement store responds: orbitmq cluster replicas"
 
 EvidenceValue = str | int | float | bool | list[str] | None
 
@@ -288,6 +288,11 @@ def _elections(seen: ClusterEvidence) -> Iterator[Finding]:
         if node.is_master and (late := _not_in_sync(seen, node, election)):
             text = f"{', '.join(late)} of {node.name} cannot be elected: not in sync"
             yield Finding(Severity.WARNING, "slaves", node.name, text, "orbitmq cluster replicas --watch 2")
+    elected = {node.name: one.election for node, one in seen.runtimes.items() if one.election is not None}
+    for name in sorted(name for name, election in elected.items() if election.maintenance):
+        text = f"{name} is in maintenance: if its master fails, no other replica is elected"
+        remedy = f"when the work is done: orbitmq broker maintenance {name} --end"
+        yield Finding(Severity.WARNING, "maintenance", name, text, remedy)
 
 
 def _not_in_sync(seen: ClusterEvidence, master: Node, election: Election) -> list[str]:

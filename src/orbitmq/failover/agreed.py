@@ -8,6 +8,8 @@ The agreement store keeps one value for each broker name, as JSON, which changes
     in_sync  | the members that have every acknowledged message; only they can be elected
     history  | for each epoch where its master's log ended when it was elected, the oldest first
 
+`successor` and `maintenance` are below.
+
 A member is a store, not a machine: one that was emptied, or that may have lost pages with the power, is another member
 (`member_id`), and has to copy the log before it counts again.
 """
@@ -19,6 +21,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 HISTORY_MAX: Final = 1000  # elections; a log that parted before the oldest of them has to start empty
 
@@ -39,6 +42,8 @@ class Agreed(msgspec.Struct, frozen=True):
     history: tuple[Boundary, ...]
     successor: str = ""
     """Who the master hands over to: the others let it go first."""
+    maintenance: bool = False
+    """Only the last master, or the one that it handed over to, is elected: an operator works on the machines."""
 
     def elect(self, member: str, log_end: int, history: Sequence[Boundary]) -> Agreed:
         """The value after the election of a member whose log ends there and has these epochs; the agreed one may have
@@ -48,15 +53,19 @@ class Agreed(msgspec.Struct, frozen=True):
         epoch = self.epoch + 1
         in_sync = tuple(one for one in self.in_sync if one == member or one != self.master)
         epochs = (*reached(history, log_end), Boundary(epoch, log_end))
-        return Agreed(epoch, member, in_sync, epochs[-HISTORY_MAX:])
+        return Agreed(epoch, member, in_sync, epochs[-HISTORY_MAX:], maintenance=self.maintenance)
 
     def with_in_sync(self, members: Iterable[str]) -> Agreed:
         """The same with other members in sync."""
-        return Agreed(self.epoch, self.master, tuple(sorted(members)), self.history)
+        return replace(self, in_sync=tuple(sorted(members)), successor="")
 
     def hand_over(self, successor: str) -> Agreed:
         """The same, and the master will step down for a member."""
-        return Agreed(self.epoch, self.master, self.in_sync, self.history, successor)
+        return replace(self, successor=successor)
+
+    def in_maintenance(self, is_on: bool) -> Agreed:
+        """The same, with maintenance or without."""
+        return replace(self, maintenance=is_on)
 
 
 def first(member: str) -> Agreed:

@@ -152,6 +152,7 @@ class Replica:
     pending: Propose | None = None  # asked for, and may or may not have happened
     is_forced: bool = False  # an operator wants it to be elected though it is not in sync
     forced_epoch: int = 0  # of an election that an operator asked for
+    ends_maintenance: bool = False  # an operator wants it to be elected, if it is in sync, in spite of maintenance
     joining: str = ""  # sends wait for it already, so that it has all that is acknowledged when it is asked for
     is_open: bool = False  # slaves can connect to this master
     _led_at: float = NEVER
@@ -202,7 +203,7 @@ class Replica:
             if self._vacant_at is None:
                 self._vacant_at = now
             return self._stand(now)
-        self._vacant_at, self.is_forced = None, False
+        self._vacant_at, self.is_forced, self.ends_maintenance = None, False, False
         if agreed.epoch <= self.epoch:
             return []  # it follows, or was fenced in this epoch and waits until the lease has ended
         if view.holder == (self.session, agreed.epoch):
@@ -217,7 +218,7 @@ class Replica:
     def _stand(self, now: float) -> list[Command]:
         """Nobody has the lease: ask to be elected when it is this one's turn."""
         agreed = self.view.agreed
-        if agreed is None or not (self.is_forced or self.me in agreed.in_sync):
+        if agreed is None or not (self.is_forced or self._may_stand(agreed)):
             return []
         if self.role is Role.FOLLOWING:
             self.role = Role.HALTING
@@ -233,8 +234,22 @@ class Replica:
         elected = agreed.elect(self.me, self.log_end, self.history)
         if self.is_forced:  # no other one is known to have what its log has
             elected, self.forced_epoch = elected.with_in_sync([self.me]), elected.epoch
+        if self.ends_maintenance:
+            elected = elected.in_maintenance(False)
         self.pending = Propose(elected, self.view.revision, takes_lease=True)
         return [self.pending]
+
+    def _may_stand(self, agreed: Agreed) -> bool:
+        if self.me not in agreed.in_sync:
+            return False
+        return not agreed.maintenance or self.ends_maintenance or self.me in (agreed.master, agreed.successor)
+
+    def end_maintenance(self, now: float) -> list[Command]:
+        """Stand for election, as without maintenance, while there is no master: it ends with that election."""
+        if self.view.holder is not None:
+            return []
+        self.ends_maintenance = True
+        return self._stand(now)
 
     def take_over(self, now: float) -> list[Command]:
         """Stand for election though this one may lack acknowledged messages: they are lost if it is elected."""
@@ -319,6 +334,14 @@ class Replica:
         if successor not in agreed.in_sync or slave.position != self.log_end:
             return []
         self.pending = Propose(agreed.hand_over(successor), self.view.revision)
+        return [self.pending]
+
+    def maintain(self, is_on: bool) -> list[Command]:
+        """Begin or end maintenance. Nothing is done while another change is asked for."""
+        agreed = self.view.agreed
+        if self.role is not Role.MASTER or self.pending is not None or agreed is None:
+            return []
+        self.pending = Propose(agreed.in_maintenance(is_on), self.view.revision)
         return [self.pending]
 
     def resign(self, reason: str, now: float) -> list[Command]:

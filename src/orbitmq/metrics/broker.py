@@ -152,6 +152,9 @@ class BrokerMetrics:
             "orbitmq_election_lease_seconds": lambda: self._elected(
                 lambda one: one.lease_left_ms / 1000, only_master=True
             ),
+            "orbitmq_election_maintenance": lambda: self._elected(
+                lambda one: one.agreed is not None and one.agreed.maintenance
+            ),
             "orbitmq_election_agreement_up": lambda: self._elected(lambda one: not one.failure),
             "orbitmq_connections": lambda: _one(len(broker.connections)),
             "orbitmq_grpc_connections": lambda: _one(0 if front is None else len(front.server.connections)),

@@ -196,6 +196,10 @@ BROKER: tuple[Metric, ...] = (
         rocketmq=False,
     ),
     gauge(
+        "orbitmq_election_maintenance", "", "", "Whether no replica but the last master is elected.",
+        "the agreement store; missing without one", rocketmq=False,
+    ),
+    gauge(
         "orbitmq_election_agreement_up", "", "", "Whether the agreement store has responded to the last request.",
         "it is read every second; missing without one", rocketmq=False,
     ),

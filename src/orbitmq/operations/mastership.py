@@ -11,6 +11,7 @@ from orbitmq.wire.mastership import (
     BrokerMastershipHeader,
     PromoteSlaveHeader,
     PromotionReport,
+    SetMaintenanceHeader,
     SwitchMasterHeader,
 )
 from orbitmq.wire.objects import decode
@@ -53,6 +54,14 @@ async def switch_master(
     """
     header = SwitchMasterHeader(member, unclean)
     await call(remoting, address, RequestCode.SWITCH_MASTER, header, timeout_ms=timeout_ms)
+
+
+async def set_maintenance(remoting: Remoting, address: str, is_on: bool, *, timeout_ms: float = 10_000) -> None:
+    """SET_MAINTENANCE: have no replica but the last master be elected, or any in sync again. BrokerError with the
+    reason if the broker does not do it.
+    """
+    header = SetMaintenanceHeader(is_on)
+    await call(remoting, address, RequestCode.SET_MAINTENANCE, header, timeout_ms=timeout_ms)
 
 
 async def promote_slave(

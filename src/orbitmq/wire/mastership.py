@@ -47,6 +47,14 @@ class SwitchMasterHeader(Header):
     unclean: bool = False
 
 
+class SetMaintenanceHeader(Header):
+    """SET_MAINTENANCE (30008). With `maintenance` no replica but the last master is elected. Sent to the master; if
+    there is none, to a replica in sync, which then stands for election.
+    """
+
+    maintenance: bool
+
+
 class PromotionReport(Struct, frozen=True, kw_only=True):
     """The outcome of PROMOTE_SLAVE. Offsets are physical offsets, -1 when unknown.
 

@@ -97,6 +97,7 @@ from orbitmq.wire.headers_transaction import (
 from orbitmq.wire.mastership import (
     BrokerMastershipHeader,
     PromoteSlaveHeader,
+    SetMaintenanceHeader,
     SwitchMasterHeader,
 )
 from orbitmq.wire.request import (
@@ -611,6 +612,10 @@ class RequestCode(Request, ReprEnum):
     SWITCH_MASTER = Request(
         30007, "Has the elected master hand over to another replica; specific to orbitmq.",
         SwitchMasterHeader, access=_OWN_ADMIN,
+    )
+    SET_MAINTENANCE = Request(
+        30008, "Begins or ends maintenance of replicas that elect their master; specific to orbitmq.",
+        SetMaintenanceHeader, access=_OWN_ADMIN,
     )
     # fmt: on
 

@@ -238,3 +238,39 @@ async def test_one_that_knows_of_a_later_election_does_not_stand(tmp_path: Path)
     async with elected(tmp_path, older, founds=False) as (election, _):
         await pass_by(400)
         assert (older.proposed, election.replica.me) == ([], me)
+
+
+async def test_a_master_has_maintenance_begun_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orbitmq.broker.election.election.MAINTAIN_MS", 300.0)
+    store = Store()
+    async with elected(tmp_path, store) as (election, _):
+        assert "has not found out yet" in await election.maintain(True)
+        await until(lambda: not election.refusal, "a master")
+        for is_on in (True, True, False):
+            assert await election.maintain(is_on) == ""
+            assert store.view.agreed is not None
+            assert store.view.agreed.maintenance is is_on
+            assert not election.refusal, "it goes on meanwhile"
+        store.fails = AgreementError("no member responds")
+        assert "has not responded" in await election.maintain(True)
+
+
+async def test_maintenance_without_a_master_is_ended_by_an_election(tmp_path: Path) -> None:
+    first_store = Store()
+    async with elected(tmp_path, first_store) as (election, _):
+        await until(lambda: not election.refusal, "a master")
+        me = election.replica.me
+        await election.note_epoch(Agreed(2, "b", (me, "b"), (Boundary(1, 0), Boundary(2, 50))), 100)
+    agreed = Agreed(2, "b", (me, "b"), (Boundary(1, 0), Boundary(2, 50)), maintenance=True)
+    store = Store(View(agreed, 3, (OTHER, 2), 3))
+    async with elected(tmp_path, store, founds=False) as (election, site):
+        await until(lambda: site.followed, "a master to follow")
+        assert "neither the master" in await election.maintain(False)
+        store.change(holder=None)
+        await pass_by(400)
+        assert store.proposed == []
+        assert await election.maintain(True) == "", "it is on already"
+        assert await election.maintain(False) == ""
+        await until(lambda: not election.refusal, "a master")
+        assert store.view.agreed is not None
+        assert (store.view.agreed.master, store.view.agreed.maintenance) == (me, False)

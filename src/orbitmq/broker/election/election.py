@@ -36,6 +36,7 @@ RETRY_SECONDS: Final = 0.2
 NOTE_SECONDS: Final = 10.0  # how old the end of the log may be that is on disk
 HAND_OVER_MS: Final = 1000.0  # for a slave to have everything, while sends are refused
 TAKE_OVER_MS: Final = 5000.0
+MAINTAIN_MS: Final = 5000.0
 LOOK_SECONDS: Final = 0.01  # how often that is looked at
 LEAVE_SECONDS: Final = 1.0
 
@@ -271,6 +272,29 @@ class Election:
         if self._has_master():
             return "another replica was elected"
         return f"the agreement store has not responded within {TAKE_OVER_MS:g} ms; look at orbitmq cluster replicas"
+
+    async def maintain(self, is_on: bool) -> str:
+        """Begin or end maintenance: the reason if that does not happen. Without a master, a replica in sync ends it by
+        being elected.
+        """
+        ends = self._clock() + MAINTAIN_MS
+        try:
+            while self._clock() < ends:
+                agreed = self.agreed
+                if agreed is None:
+                    return NOT_BEGUN
+                if agreed.maintenance == is_on:
+                    return ""
+                if self.is_master:
+                    self._do(self.replica.maintain(is_on))
+                elif is_on or self._has_master() or self.replica.me not in agreed.in_sync:
+                    return "this broker is neither the master nor, without one, in sync"
+                else:
+                    self._do(self.replica.end_maintenance(self._clock()))
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            self.replica.ends_maintenance = False  # it holds for this attempt alone
+        return f"the agreement store has not responded within {MAINTAIN_MS:g} ms; look at orbitmq cluster replicas"
 
     def _has_master(self) -> bool:
         return self.replica.view.holder is not None

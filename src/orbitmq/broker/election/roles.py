@@ -34,7 +34,7 @@ from orbitmq.store.replica import ReplicaStore
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_namesrv import RegisterBrokerResponseHeader
-from orbitmq.wire.mastership import BrokerMastershipHeader, SwitchMasterHeader
+from orbitmq.wire.mastership import BrokerMastershipHeader, SetMaintenanceHeader, SwitchMasterHeader
 from orbitmq.wire.requests import RequestCode
 
 _log = logging.getLogger(__name__)
@@ -124,6 +124,7 @@ class _Elected:
         router.add(RequestCode.EXCHANGE_MASTERSHIP, self.exchange)
         router.add(RequestCode.PROMOTE_SLAVE, self.promote)
         router.add(RequestCode.SWITCH_MASTER, self.switch)
+        router.add(RequestCode.SET_MAINTENANCE, self.maintain)
 
     def exchange(self, _connection: Connection, command: Command) -> Command:
         """Another broker asks who is the master."""
@@ -146,6 +147,14 @@ class _Elected:
             reason = await self.election.hand_over(header.member)
         if reason:
             return command.response(ResponseCode.SYSTEM_ERROR, f"the master of {self._identity.name} stays: {reason}")
+        return command.response(ResponseCode.SUCCESS)
+
+    async def maintain(self, connection: Connection, command: Command) -> Command:
+        """An operator begins or ends work on the machines."""
+        is_on = command.header(SetMaintenanceHeader).maintenance
+        _log.warning("event=maintenance is_on=%s peer=%s", is_on, connection.address)
+        if reason := await self.election.maintain(is_on):
+            return command.response(ResponseCode.SYSTEM_ERROR, f"maintenance of {self._identity.name}: {reason}")
         return command.response(ResponseCode.SUCCESS)
 
     @property
@@ -285,6 +294,7 @@ def election_metrics(role: Elected) -> dict[str, str]:
         "electionEpoch": str(agreed.epoch if agreed is not None else 0),
         "electionMaster": agreed.master if agreed is not None else "",
         "electionInSync": ",".join(agreed.in_sync) if agreed is not None else "",
+        "electionMaintenance": str(agreed is not None and agreed.maintenance).lower(),
         "electionLeaseLeftMs": str(round(election.lease_left_ms)) if role.is_master else "",
         "electionConfirmedOffset": str(role.confirmed),
         "electionFailure": election.failure,

@@ -50,8 +50,9 @@ def refuse_promotion(router: Router, broker_name: str) -> None:
 def refuse_switch(router: Router, broker_name: str) -> None:
     """Have a broker report that its master is not elected."""
 
-    def switch(_connection: Connection, command: Command) -> Command:
+    def refuse(_connection: Connection, command: Command) -> Command:
         remark = f"the replicas of {broker_name} do not elect their master (option agreement): use broker promote"
         return command.response(ResponseCode.SYSTEM_ERROR, remark)
 
-    router.add(RequestCode.SWITCH_MASTER, switch)
+    for request in (RequestCode.SWITCH_MASTER, RequestCode.SET_MAINTENANCE):
+        router.add(request, refuse)

@@ -282,6 +282,28 @@ async def switch(
     return await elections.plan_switch(session, broker, to=to, unclean=unclean)
 
 
+@changes(app, "maintenance")
+async def maintenance(
+    session: Session,
+    broker: BrokerName,
+    end: Annotated[bool, typer.Option("--end", help="End it.")] = False,
+) -> Plan:
+    """Have no replica take over while you work on the machines. For brokers that elect their master.
+
+    \b
+    The master may stop and come back without an election; sends are refused meanwhile, and what slaves have can be
+    read. Consumers and `broker switch` work as before.
+
+    \b
+    Examples:
+      orbitmq broker maintenance broker-a
+      orbitmq broker maintenance broker-a --end --yes
+    """
+    from orbitmq.admin import elections
+
+    return await elections.plan_maintenance(session, broker, is_on=not end)
+
+
 config = noun("broker config", "Settings of brokers.")
 app.add_typer(config, name="config")
 
