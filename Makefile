@@ -10,7 +10,7 @@ LOCKED = $(PIP) install --quiet --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup develop installed tools data java clients services check static format bytecode platform wheel test \
-	test-interpreted test-pythons test-spark-versions test-orchestration test-rust-client bench spark-kills bench-abuse \
+	test-long test-interpreted test-pythons test-spark-versions test-orchestration test-rust-client bench spark-kills bench-abuse \
 	bench-frozen bench-failover bench-failover-cost bench-dashboard bench-spark bench-growth bench-turns bench-cold \
 	bench-cores bench-timers bench-grpc \
 	fuzz soak soak-steady demo screenshots \
@@ -19,7 +19,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make setup      install orbitmq into .venv, compiled if there is a C compiler; run .venv/bin/orbitmq"
 	@echo "make demo       send, consume and analyse 12,506 order events on a separate broker"
-	@echo "make test       everything, also against Apache RocketMQ; half an hour on two cores"
+	@echo "make test       every promise, also against Apache RocketMQ; half an hour on two cores"
+	@echo "make test-long  the same once more at other systems and in other formats; a quarter of an hour"
 	@echo "make develop    install the sources as they are into .venv, interpreted, with the tools below"
 	@echo "make check      format, lint, types, import contracts, documentation, glossary, commit messages"
 	@echo "make test-interpreted   the tests of client and message path with the sources as they are"
@@ -226,8 +227,13 @@ test-rust-client: installed tools java platform
 # Jobs that need one core run two at a time. Tests run three at a time, because they often wait for a broker.
 test: installed tools services diagrams
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target bytecode java clients static platform
-	$(SHIPPED) $(PYTEST) --durations 60
+	$(SHIPPED) $(PYTEST) --durations 60 -m "not long"
 	@$(MAKE) --no-print-directory test-interpreted
+
+# What `make test` leaves out: the same once more at another system or in another format, and what takes minutes.
+test-long: installed tools services diagrams
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target bytecode java clients platform
+	$(SHIPPED) $(PYTEST) --durations 20 -m long
 
 # Benchmarks measure the form that is shipped; FORM=interpreted measures the sources.
 FORM := compiled

@@ -31,6 +31,9 @@ SYSTEMS = (
 REASON_CHARS = 400  # of a failure told at once; the rest comes at the end
 SPARK = "spark"  # the fixture that is Spark's session, slow to start and large
 SPARK_ROOMS = ("spark", "pipeline")  # their running systems are those that the session reads from
+# Of these rooms `make test` runs everything at orbitmq's brokers, and only these files at RocketMQ's; jobs, with Delta.
+AT_ROCKETMQ = ("test_volume.py", "test_archive.py")
+WITH_ICEBERG = ("test_lake_readers.py",)
 # The long ones first, so that at the end no process waits for another: after them what is left is small.
 FIRST = (
     "spark",
@@ -130,6 +133,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_shared(item)))
+        if _is_long(item):
+            item.add_marker(pytest.mark.long)
 
 
 def _turn(item: pytest.Item) -> tuple[bool, int]:
@@ -140,6 +145,16 @@ def _turn(item: pytest.Item) -> tuple[bool, int]:
 
 def _room(item: pytest.Item) -> str:
     return item.path.relative_to(TESTS).parts[0]
+
+
+def _is_long(item: pytest.Item) -> bool:
+    """Besides those that say it themselves."""
+    found = getattr(item, "callspec", None)
+    if found is None or _room(item) not in SPARK_ROOMS:
+        return False
+    values, name = found.params.values(), item.path.name
+    with_iceberg = _room(item) == "pipeline" and "iceberg" in values
+    return ("java" in values and name not in AT_ROCKETMQ) or (with_iceberg and name not in WITH_ICEBERG)
 
 
 def _shared(item: pytest.Item) -> str:

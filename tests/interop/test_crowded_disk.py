@@ -91,6 +91,7 @@ async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.5)
 
 
+@pytest.mark.long
 async def test_a_nearly_full_disk_takes_unread_messages_as_rocketmqs_does_only_when_it_is_told_to(disk: Path) -> None:
     """RocketMQ's rule is orbitmq's option. Without it, what a group has not read stays as long as it is fresh."""
     pairs = {FORCIBLE: 0.3, RATIO: 0.99}

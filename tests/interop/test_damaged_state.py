@@ -67,6 +67,7 @@ def test_a_topic_whose_table_is_damaged_is_served_again_and_doctor_says_so(tmp_p
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.long
 def test_rocketmq_forgets_such_a_topic(tmp_path: Path, kind: str) -> None:
     """So that the difference is known."""
     with JavaSystem(store_dir=tmp_path / "store") as system:

@@ -18,6 +18,7 @@ UP, CONSUME = "orbitmq up", "python consume.py"
 
 
 @pytest.mark.timeout(600)  # it starts Spark several times, beside other tests
+@pytest.mark.long
 def test_who_follows_the_tutorial_sees_what_it_says(tmp_path: Path) -> None:
     port = free_port()
     endless = {UP: f"{UP} --namesrv-port {port} --broker-port {free_port(-2, 1)} --dashboard-port 0", CONSUME: CONSUME}

@@ -22,6 +22,7 @@ from tests.support.orbit_process import ORBITMQ, OrbitUp
 from tests.support.spark_cluster import ConnectServer, SparkCluster, bare_python
 from tests.support.spark_jvm import quick
 
+pytestmark = pytest.mark.long
 COUNT = 2000
 PROGRAM = Path(__file__).with_name("cluster_program.py")
 CLIENT = Path(__file__).with_name("connect_program.py")
