@@ -134,4 +134,4 @@ def test_consumers_and_producers_get_over_a_dead_master(capsys: pytest.CaptureFi
     assert consumed_s < ROUTES_S + SLACK_S
     assert plain.errors > 0, "an attempt at the dead broker must have shown"
     assert plain.last_error_s < ROUTES_S + SLACK_S / 2
-    assert tolerant.errors < plain.errors
+    assert tolerant.errors <= 1, "it leaves a broker alone that has refused a connection"
