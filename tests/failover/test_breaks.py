@@ -12,7 +12,7 @@ import pytest
 from orbitmq.failover.agreed import Agreed, Boundary
 from orbitmq.failover.replica import Command, Confirm, Halt, Propose, Replica, Role, View
 from tests.failover.test_simulation import LONG
-from tests.failover.world import Broken, Node, Store, World
+from tests.failover.world import Broken, LeaseClient, LeaseStore, Node, Store, World
 
 SEEDS_MAX = 6000
 
@@ -140,6 +140,7 @@ class Break:
     change: Callable[[World, pytest.MonkeyPatch], None] = lambda _world, _patch: None
     kinds: tuple[str, ...] = ()
     is_long: bool = False
+    by_leases: bool = False
 
 
 def tells_it_the_time(world: World, patch: pytest.MonkeyPatch) -> None:
@@ -199,6 +200,17 @@ def keeps_its_history(world: World, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Node, "_follow", follows)
 
 
+def writes_whatever_is_there(world: World, patch: pytest.MonkeyPatch) -> None:
+    put = LeaseStore.put
+    patch.setattr(LeaseStore, "put", lambda self, _after, new: put(self, self.written, new))
+
+
+def ends_a_lease_early(world: World, patch: pytest.MonkeyPatch) -> None:
+    """It counts half of the time."""
+    remaining = LeaseClient._remaining
+    patch.setattr(LeaseClient, "_remaining", lambda self, now: remaining(self, now) - world.timing.lease_ms / 2)
+
+
 def has_slow_networks(world: World, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(World, "_delay", lambda self: self.random.uniform(5, 100))
 
@@ -223,6 +235,8 @@ BREAKS = {
     "the agreed value is set without comparing": Break(change=sets_without_comparing, kinds=("freeze", "lossy")),
     "a slave does not note the epochs that it copies": Break(change=keeps_its_history),
     "another one is elected in maintenance": Break(IsElectedInMaintenance, kinds=("maintain", "kill", "isolate")),
+    "a Lease is written over a later one": Break(change=writes_whatever_is_there, by_leases=True),
+    "a Lease ends for others too early": Break(change=ends_a_lease_early, by_leases=True),
     "the agreed history is taken for that of the log": Break(
         TakesTheAgreedHistoryForItsOwn, kinds=("isolate", "kill", "freeze"), is_long=True
     ),
@@ -231,7 +245,9 @@ BREAKS = {
 
 def caught(broken: Break, patch: pytest.MonkeyPatch, seeds: int = SEEDS_MAX) -> tuple[int, str] | None:
     for seed in range(seeds):
-        world: Any = World(seed, replicas=2 + seed % 2, min_in_sync=1 + (seed // 2) % 2, make=broken.make)
+        world: Any = World(
+            seed, replicas=2 + seed % 2, min_in_sync=1 + (seed // 2) % 2, make=broken.make, by_leases=broken.by_leases
+        )
         with patch.context() as patched:
             broken.change(world, patched)
             try:

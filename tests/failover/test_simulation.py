@@ -18,7 +18,7 @@ LONG = 4000, 30
 
 
 def simulation(seed: int) -> World:
-    world = World(seed, replicas=2 + seed % 2, min_in_sync=1 + (seed // 2) % 2)
+    world = World(seed, replicas=2 + seed % 2, min_in_sync=1 + (seed // 2) % 2, by_leases=seed % 3 == 2)
     try:
         world.simulate(*(LONG if seed % 100 < PARTS else ()))
     except Broken as error:

@@ -8,7 +8,7 @@ After each event the invariants are checked (`Checker`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -116,6 +116,176 @@ class Store:
             self.world.to_store(None, lambda node=node: self.world.from_store(node, lambda: node.look(self.view())))
 
 
+class EtcdClient:
+    """What a node asks of the store: each request is decided there."""
+
+    def __init__(self, node: Node, store: Store) -> None:
+        self._node, self._store = node, store
+
+    def poll(self) -> None:
+        self._node.world.ask(self._node, self._store.view, self._node.look)
+
+    def grant(self, granted: Callable[[int], None]) -> None:
+        session = self._node.replica.session
+        self._node.world.ask(self._node, lambda: self._store.grant(session), granted)
+
+    def keep(self, lease: int, kept: Callable[[bool], None]) -> None:
+        self._node.world.ask(self._node, lambda: self._store.keep(lease), kept)
+
+    def propose(self, proposal: Propose, lease: int) -> None:
+        session = self._node.replica.session
+
+        def propose() -> View:
+            self._store.propose(proposal, lease, session)
+            return self._store.view()
+
+        self._node.world.ask(self._node, propose, self._node.look)
+
+    def revoke(self, lease: int) -> None:
+        self._node.world.to_store(self._node, lambda: self._store.revoke(lease))
+
+
+@dataclass(frozen=True)
+class Written:
+    """A Lease of Kubernetes. `lease` is 0 when it is free."""
+
+    agreed: Agreed
+    revision: int
+    writes: int
+    lease: int = 0
+    holder: tuple[str, int] | None = None
+
+
+class LeaseStore:
+    """The API server of Kubernetes: it keeps what is written, if that is not out of date, and ends nothing itself."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.written: Written | None = None
+        self.granted = 0
+        self.is_down = False
+
+    @property
+    def agreed(self) -> Agreed | None:
+        return None if self.written is None else self.written.agreed
+
+    def put(self, after: Written | None, new: Written) -> tuple[bool, Written | None]:
+        """Whether it was written: nobody has since `after`. With it, what is there now."""
+        if self.written != after:
+            return False, self.written
+        if self.agreed is not new.agreed:
+            self.world.checker.agrees(self.agreed, new.agreed)
+        self.written = new
+        for node in self.world.nodes:
+            self.world.to_store(None, lambda node=node: self.world.from_store(node, lambda: node.client.noticed(new)))
+        return True, new
+
+
+class LeaseClient:
+    """As `agreement.kubernetes`: a lease has ended for whoever has seen it unchanged for its time, by its own clock."""
+
+    def __init__(self, node: Node, store: LeaseStore) -> None:
+        self._node, self._store = node, store
+        self._known: Written | None = None
+        self._since = 0.0
+        self._renewed: dict[int, float] = {}
+
+    def poll(self) -> None:
+        asked_at = self._node.clock
+        self._read(lambda: self._node.look(self._view(asked_at)))
+
+    def noticed(self, found: Written) -> None:
+        """By a watch."""
+        self._observe(found)
+        self.poll()
+
+    def grant(self, granted: Callable[[int], None]) -> None:
+        def there() -> None:
+            self._store.granted += 1
+            self._renewed[self._store.granted] = self._node.clock
+            granted(self._store.granted)
+
+        self._read(there)
+
+    def keep(self, lease: int, kept: Callable[[bool], None]) -> None:
+        known, now = self._known, self._node.clock
+        if not self._is_alive(lease, now):
+            kept(False)
+        elif known is None or known.lease != lease:
+            self._renewed[lease] = now
+            kept(True)
+        else:
+
+            def there(is_written: bool) -> None:
+                if is_written:
+                    self._renewed[lease] = now
+                    kept(True)
+
+            self._put(known, replace(known, writes=known.writes + 1), there)
+
+    def propose(self, proposal: Propose, lease: int) -> None:
+        session, asked_at = self._node.replica.session, self._node.clock
+
+        def there() -> None:
+            known = self._known
+            if not self._is_alive(lease, asked_at) or not self._may_happen(proposal, lease, asked_at):
+                self._node.look(self._view(asked_at))
+                return
+            writes = 1 if known is None else known.writes + 1
+            holder = (session, proposal.agreed.epoch) if proposal.takes_lease else known and known.holder
+            new = Written(proposal.agreed, writes, writes, lease, holder)
+            self._put(known, new, lambda _: self._node.look(self._view(self._node.clock)))
+
+        self._read(there)
+
+    def revoke(self, lease: int) -> None:
+        self._renewed.pop(lease, None)
+
+        def there() -> None:
+            if (known := self._known) is not None and known.lease == lease:
+                self._put(known, replace(known, writes=known.writes + 1, lease=0, holder=None), lambda _: None)
+
+        self._read(there)
+
+    def _read(self, there: Callable[[], None]) -> None:
+        def answer(found: Written | None) -> None:
+            self._observe(found)
+            there()
+
+        self._node.world.ask(self._node, lambda: self._store.written, answer)
+
+    def _put(self, after: Written | None, new: Written, there: Callable[[bool], None]) -> None:
+        def answer(found: tuple[bool, Written | None]) -> None:
+            self._observe(found[1])
+            there(found[0])
+
+        self._node.world.ask(self._node, lambda: self._store.put(after, new), answer)
+
+    def _observe(self, found: Written | None) -> None:
+        if found is not None and (self._known is None or found.writes > self._known.writes):
+            self._known, self._since = found, self._node.clock
+
+    def _view(self, now: float) -> View:
+        if (known := self._known) is None:
+            return View(None, 0, None, 0)
+        holder = known.holder if self._remaining(now) > 0 else None
+        return View(known.agreed, known.revision, holder, known.writes)
+
+    def _remaining(self, now: float) -> float:
+        is_held = self._known is not None and self._known.holder is not None
+        return self._since + self._node.world.timing.lease_ms - now if is_held else 0.0
+
+    def _is_alive(self, lease: int, now: float) -> bool:
+        renewed = self._renewed.get(lease)
+        return renewed is not None and now - renewed < self._node.world.timing.lease_ms
+
+    def _may_happen(self, proposal: Propose, lease: int, now: float) -> bool:
+        known = self._known
+        if proposal.revision != (0 if known is None else known.revision):
+            return False
+        return self._remaining(now) <= 0 if proposal.takes_lease else known is not None and known.lease == lease
+
+
 @dataclass
 class Link:
     """A slave's connection to its master."""
@@ -147,6 +317,7 @@ class Node:
         self.frozen_until = 0.0
         self.is_up = False
         self.replica = Replica("", "")
+        self.client: EtcdClient | LeaseClient = world.client(self)
         self.lease: int | None = None
         self.asked: Propose | None = None
         self.asked_at = 0.0
@@ -178,7 +349,7 @@ class Node:
         )
         self.replica.log_end, self.replica.history = len(self.log), tuple(self.history)
         self.lease, self.asked, self.wants, self.link, self.links, self.waiting = None, None, None, None, {}, []
-        self.readable = 0
+        self.readable, self.client = 0, world.client(self)
         for period, work in ((TICK_MS, self._tick), (POLL_MS, self._poll), (KEEP_MS, self._keep)):
             self._every(period, work, self.runs)
 
@@ -209,7 +380,7 @@ class Node:
     # ---------------------------------------------------------------------------------------------- agreement store
 
     def _poll(self) -> None:
-        self.world.ask(self, self.world.store.view, self.look)
+        self.client.poll()
 
     def _keep(self) -> None:
         if self.lease is None:
@@ -223,7 +394,7 @@ class Node:
                 else:
                     self.lease = None
 
-        self.world.ask(self, lambda: self.world.store.keep(lease), kept)
+        self.client.keep(lease, kept)
 
     def look(self, view: View) -> None:
         self.asked = None
@@ -240,23 +411,17 @@ class Node:
             if proposal.takes_lease:
                 self._grant()
             return
-        store, lease, session = self.world.store, self.lease, self.replica.session
-
-        def propose() -> View:
-            store.propose(proposal, lease, session)
-            return store.view()
-
-        self.world.ask(self, propose, self.look)
+        self.client.propose(proposal, self.lease)
 
     def _grant(self) -> None:
-        asked_at, run, session = self.clock, self.runs, self.replica.session
+        asked_at, run = self.clock, self.runs
 
         def granted(lease: int) -> None:
             if self.runs == run and self.lease is None:
                 self.lease, self.asked = lease, None
                 self.replica.kept(asked_at)
 
-        self.world.ask(self, lambda: self.world.store.grant(session), granted)
+        self.client.grant(granted)
 
     # ------------------------------------------------------------------------------------------------------ commands
 
@@ -309,7 +474,7 @@ class Node:
     def _fence(self) -> None:
         if self.lease is not None:
             lease, self.lease = self.lease, None
-            self.world.to_store(self, lambda: self.world.store.revoke(lease))
+            self.client.revoke(lease)
         self.waiting.clear()
         for link in self.links.values():
             self.world.cut(link)
@@ -491,11 +656,13 @@ class Checker:
 
 
 class World:
-    """`make` is the class of the replicas: a test may break it."""
+    """`make` is the class of the replicas: a test may break it. `by_leases`: they agree by a Lease of Kubernetes
+    instead of etcd.
+    """
 
     def __init__(
         self, seed: int, replicas: int = 3, *, make: Callable[..., Replica] = Replica, timing: Timing = QUICK,
-        min_in_sync: int = 1, syncs: bool | None = None,
+        min_in_sync: int = 1, syncs: bool | None = None, by_leases: bool = False,
     ) -> None:  # fmt: skip
         self.random = Random(seed)
         self.make = make
@@ -507,7 +674,7 @@ class World:
         self.steps = 0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
-        self.store = Store(self)
+        self.store: Store | LeaseStore = LeaseStore(self) if by_leases else Store(self)
         self.nodes = [Node(self, number) for number in range(replicas)]
         self.checker = Checker(self)
         self.blocked: set[tuple[int, int]] = set()  # from -> to
@@ -518,6 +685,10 @@ class World:
         for node in self.nodes:
             node.rate = 1 + self.random.uniform(-timing.drift, timing.drift) / 2
             node.offset = self.random.uniform(0, 1e6)
+
+    def client(self, node: Node) -> EtcdClient | LeaseClient:
+        """A new one, of a process that begins."""
+        return EtcdClient(node, self.store) if isinstance(self.store, Store) else LeaseClient(node, self.store)
 
     # -------------------------------------------------------------------------------------------------------- events
 
