@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -163,6 +164,55 @@ def test_a_broker_that_does_not_serve_has_its_master_looked_for(code: ResponseCo
             else:
                 await asyncio.sleep(0.05)
                 assert system.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) == asked, "the message is to blame"
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("way", ["refuses", "is gone", "is in no route"])
+@pytest.mark.parametrize("count", [1, 30])
+def test_sends_wait_for_another_master_of_the_only_broker(way: str, count: int) -> None:
+    """All of them by one look."""
+
+    async def scenario() -> None:
+        async with fake_system() as names, fake_system() as new, AsyncExitStack() as running:
+            old = await running.enter_async_context(fake_system())
+            names.topics["T"] = new.topics["T"] = old.topics["T"] = 1
+            addresses = {0: old.address, 1: new.address}
+
+            def route(_connection: Connection, command: Command) -> Command | None:
+                found = names.route("T")
+                found.broker_datas[0].addresses.clear()
+                found.broker_datas[0].addresses.update(addresses)
+                return command.response(ResponseCode.SUCCESS, body=encode_standard(found))
+
+            names.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = route
+            async with Producer("p", names.address) as producer:
+                await producer.send(Message("T", b"first"))
+                if way == "is gone":
+                    await running.aclose()
+                old.answers[RequestCode.SEND_MESSAGE_V2] = refuse(ResponseCode.SERVICE_NOT_AVAILABLE)
+                if way == "is in no route":
+                    del addresses[0]
+                asked = names.count(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+                sending = [asyncio.create_task(producer.send(Message("T", b"x"))) for _ in range(count)]
+                await until(lambda: names.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) > asked + 2, "looks for a master")
+                addresses |= {0: new.address, 1: old.address}
+                await asyncio.gather(*sending)
+                assert new.count(RequestCode.SEND_MESSAGE_V2) == count
+                assert names.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) < asked + 30, "not one for each send"
+
+    run(scenario())
+
+
+def test_a_send_does_not_wait_for_another_master_where_there_are_no_slaves() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("p", system.address) as producer:
+            system.topics["T"] = 1
+            await producer.send(Message("T", b"x"))
+            system.answers[RequestCode.SEND_MESSAGE_V2] = refuse(ResponseCode.SERVICE_NOT_AVAILABLE)
+            with pytest.raises(OrbitMQError, match="3 attempts"):
+                await producer.send(Message("T", b"x"))
+            assert producer._instance._sought == {}
 
     run(scenario())
 

@@ -29,6 +29,7 @@ from tests.support.orbit_process import ORBITMQ
 TOPIC = "Orders"
 QUEUES = 4
 FROZEN_S = 5.0  # longer than a lease
+PATIENT_MS = 30_000
 
 
 @dataclass
@@ -38,6 +39,7 @@ class Load:
     producer: Producer
     receipts: dict[bytes, tuple[int, int]] = field(default_factory=dict)  # body -> queue id and offset
     sent: int = 0
+    failed: int = 0
     gap_s: float = 0.0
     task: asyncio.Task[None] | None = None
 
@@ -49,6 +51,7 @@ class Load:
             try:
                 found = await self.producer.send(Message(TOPIC, body))
             except OrbitMQError:
+                self.failed += 1
                 await asyncio.sleep(0.05)
                 continue
             self.receipts[body] = (found.queue.queue_id, found.queue_offset)
@@ -66,8 +69,8 @@ class Load:
 
 
 @asynccontextmanager
-async def load(brokers: ElectedBrokers) -> AsyncIterator[Load]:
-    producer = Producer("load", brokers.namesrv.address, send_timeout_ms=1000)
+async def load(brokers: ElectedBrokers, send_timeout_ms: int = 1000) -> AsyncIterator[Load]:
+    producer = Producer("load", brokers.namesrv.address, send_timeout_ms=send_timeout_ms)
     await producer.start()
     made = Load(producer)
     made.task = asyncio.create_task(made.run())
@@ -142,9 +145,11 @@ async def test_what_is_acknowledged_stays_whatever_becomes_of_masters(home: Path
 async def _killed(brokers: ElectedBrokers, running: Load) -> None:
     master = await brokers.master()
     before = await brokers.agreed()
-    brokers.brokers[master].kill()
-    await brokers.master(without=master)
-    await running.goes_on()
+    async with load(brokers, PATIENT_MS) as patient:
+        brokers.brokers[master].kill()
+        await brokers.master(without=master)
+        await running.goes_on()
+    assert patient.failed == 0, "sends with the time for it wait for the next master"
     after = await brokers.agreed()
     assert after.epoch == before.epoch + 1
     assert before.master not in after.in_sync
@@ -191,9 +196,11 @@ async def _switched(brokers: ElectedBrokers, running: Load) -> None:
     assert listed[0]["leaseLeftMs"] > 0
     chosen = next(number for number in range(3) if number != master)
     running.gap_s = 0.0
-    (step,) = await orbitmq(brokers, "broker", "switch", NAME, "--to", brokers.brokers[chosen].address, "--yes")
-    assert (step["outcome"], step["after"]) == ("confirmed", brokers.brokers[chosen].address)
-    await running.goes_on()
+    async with load(brokers, PATIENT_MS) as patient:
+        (step,) = await orbitmq(brokers, "broker", "switch", NAME, "--to", brokers.brokers[chosen].address, "--yes")
+        assert (step["outcome"], step["after"]) == ("confirmed", brokers.brokers[chosen].address)
+        await running.goes_on()
+    assert patient.failed == 0
     assert await brokers.master() == chosen
     await all_is_kept(brokers, running)
     print(f"switched: sends waited for {running.gap_s:.2f} s")

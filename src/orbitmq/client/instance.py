@@ -51,6 +51,8 @@ MISSING_ROUTE_PAUSE_S = (
     1.0  # a missing route of a subscribed topic is requested again after this, then at growing intervals,
 )
 DOUBT_PAUSE_S = 0.5  # between two looks for the master of brokers that do not respond
+MASTER_LOOK_S = 0.1  # the same while sends wait for that
+SOUGHT_S = 3.0  # how long one of those lasts: sends that still wait then begin another one
 MISSING_ROUTE_PAUSE_MAX_S = 5.0  # but at least this often: retry topics and new topics appear at any time
 ABSENT_MASTER_LOOK_S = (
     1.0  # how often a connection is retried to a lost master that may have pending transactions of this client
@@ -120,6 +122,8 @@ class Instance:
         self._doubted: set[str] = set()
         """Names of brokers that may have another master by now."""
         self._doubted_at = -DOUBT_PAUSE_S
+        self._sought: dict[str, asyncio.Task[None]] = {}
+        """Broker name -> the look for another master that sends wait for."""
         self._masters_known = True  # until a name server fails to return them
         self._closed = False
 
@@ -240,19 +244,41 @@ class Instance:
         """A consumer waits for a route: refresh now, and often until it is there."""
         self._routes_wanted.set()
 
-    def doubt(self, broker_name: str, error: Exception) -> None:
-        """A broker did not serve a request: look whether it has another master by now. RocketMQ's clients do so at the
-        next regular refresh of routes, up to 30 s later.
+    def doubt(self, broker_name: str, error: Exception) -> bool:
+        """A broker may not have served a request because it is no master any more: look whether there is another one.
+        RocketMQ's clients do so at the next regular refresh of routes, up to 30 s later.
         """
         if not isinstance(error, RemotingError) and not (
             isinstance(error, BrokerError) and error.code == ResponseCode.SERVICE_NOT_AVAILABLE
         ):
-            return
+            return False
+        self._doubted.add(broker_name)
         now = asyncio.get_running_loop().time()
         if now - self._doubted_at >= DOUBT_PAUSE_S:
             self._doubted_at = now
-            self._doubted.add(broker_name)
             self._routes_wanted.set()
+        return True
+
+    async def another_master(self, broker_name: str, address: str, within_s: float) -> None:
+        """Return when a broker name has another master than the one at `address`, or this time is over; at once if it
+        has no slaves, one of which could become the master.
+        """
+        has_slaves = any(number != MASTER_ID for number in self.routes.addresses(broker_name))
+        if not has_slaves or within_s <= 0:
+            return
+        look = self._sought.get(broker_name)
+        if look is None or look.done():
+            look = self._sought[broker_name] = self._background.spawn(self._seek(broker_name, address))
+        await asyncio.wait({look}, timeout=within_s)
+
+    async def _seek(self, broker_name: str, address: str) -> None:
+        """For as long as sends wait at a time, which begin it anew: once for all of them."""
+        ends = asyncio.get_running_loop().time() + SOUGHT_S
+        while self.routes.addresses(broker_name).get(MASTER_ID) in (None, address):
+            if asyncio.get_running_loop().time() > ends:
+                return
+            await asyncio.sleep(MASTER_LOOK_S)
+            await self.routes.find_masters([broker_name])
 
     def _route_changed(self, topic: str) -> None:
         self._changed_topics.add(topic)

@@ -167,8 +167,9 @@ class MessageSender:
     def take_failure(self, attempt: FirstAttempt, error: Exception) -> None:
         """The first attempt failed."""
         if isinstance(error, OrbitMQError):
-            self._instance.doubt(attempt.queue.broker_name, error)
             loop = attempt.loop()
+            if self._instance.doubt(attempt.queue.broker_name, error):
+                loop.doubted = attempt.address
             self._go_on(attempt, loop, ended=not loop.failed(error))
             return
         if not attempt.result.done():
@@ -215,6 +216,7 @@ class MessageSender:
         queue: MessageQueue | None = None
         now_ms = loop.started_ms
         if loop.brokers and target is None:  # the route may be another since the first attempt
+            await self._await_master(loop, queues)
             now_ms, queues = self._now_ms(), await self._queues(message.topic)
         while (left_ms := loop.time_left(now_ms)) is not None:
             if target is None:
@@ -222,12 +224,15 @@ class MessageSender:
             elif queue is None:
                 queue = await self.choose(message.topic, target)
             loop.attempt(queue.broker_name)
+            address = self._instance.routes.known_master(queue)
             try:
                 result = await self._attempt(message, queue, left_ms)
             except OrbitMQError as error:
-                self._instance.doubt(queue.broker_name, error)
+                is_doubted = self._instance.doubt(queue.broker_name, error)
+                loop.doubted = (address or "") if is_doubted or address is None else None
                 if not loop.failed(error):
                     break
+                await self._await_master(loop, queues)
             except _Forbidden as forbidden:
                 raise forbidden.reason from None
             else:
@@ -237,6 +242,15 @@ class MessageSender:
             if target is None:
                 queues = await self._queues(message.topic)  # the route may be another by now
         return loop.outcome()
+
+    async def _await_master(self, loop: SendLoop, queues: Sequence[MessageQueue]) -> None:
+        """A topic of one broker name has nowhere else to go while that has no master: wait for another one instead of
+        spending all attempts at once.
+        """
+        name = loop.last_broker
+        if loop.doubted is None or name is None or any(queue.broker_name != name for queue in queues):
+            return
+        await self._instance.another_master(name, loop.doubted, loop.wait_ms(self._now_ms()) / 1000)
 
     async def send_oneway(self, message: Outgoing, target: SendTarget = ANYWHERE) -> None:
         """One attempt, without a response."""

@@ -71,6 +71,8 @@ class SendLoop:
     topic: str = ""
     brokers: list[str] = field(default_factory=list)
     """The broker of each attempt so far."""
+    doubted: str | None = None
+    """Where the last attempt went, if the broker there may not be the master any more; "" if there was no master."""
     _unsafe: SendResult | None = None  # stored, but flush or replication was not confirmed
     _error: OrbitMQError | None = None
     _final: bool = False  # an error that another attempt cannot change
@@ -89,6 +91,12 @@ class SendLoop:
         if self._out_of_time or more <= 0:
             return None
         return self.rules.limit(left, more)
+
+    def wait_ms(self, now_ms: int) -> float:
+        """How long the next attempt may wait for another master: each that is left gets the same time. 0 if none is."""
+        more = self.rules.attempts - len(self.brokers)
+        left = self.rules.timeout_ms - (now_ms - self.started_ms)
+        return left / (more + 1) if more > 0 else 0.0
 
     def attempt(self, broker: str) -> None:
         """An attempt at `broker` begins."""
