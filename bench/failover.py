@@ -1,11 +1,11 @@
 """Three brokers that elect their master, with three members of etcd, while everything fails (`make bench-failover`).
 
 Each broker has a network namespace that it shares with a member of etcd, a disk of its own (a small file system in
-memory) and, if there is libfaketime, a clock of its own. A client of orbitmq and one of RocketMQ 4.9.7 send to them
-without a pause, a group of consumers listens; one fault follows the other, and after each all must become well again.
-Checked at the end, and printed: every message with a receipt is in the log, at its queue and offset, and was delivered;
-the messages of one sender in a queue are in order; and how long sends waited. Needs root, nft and ip; takes about eight
-seconds a fault. Everything it makes is gone when it ends.
+memory) and, if there is libfaketime, a clock of its own. Clients of orbitmq, RocketMQ 4.9.7 and RocketMQ 5.3.3 send to
+them without a pause, a group of consumers listens; one fault follows the other, and after each all must become well
+again. Checked at the end, and printed: every message with a receipt is in the log, at its queue and offset, and was
+delivered; the messages of one sender in a queue are in order; and how long sends waited. Needs root, nft and ip; takes
+about eight seconds a fault. Everything it makes is gone when it ends.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -62,6 +63,8 @@ CLOCK_S = 1.0  # how often libfaketime reads the file
 SLOW_BYTES = "40 kbytes"
 WELL_S = 90.0
 PRODUCER_PAUSE_S = 0.005
+RUNS = {"java": steady.JAVAS, "java5": steady.JAVAS_5}
+"""How the keys of a sender's messages begin -> the client that it uses."""
 CLIENT_PORT, PEER_PORT, BROKER_PORT = 2379, 2380, 10911
 
 
@@ -437,6 +440,14 @@ class Campaign:
         await asyncio.sleep(CLOCK_S)
         node.jump(0)
 
+    async def _switch_master(self, _master: Node) -> None:
+        """By an operator."""
+        words = ["broker", "switch", NAME, "--yes", "-n", self.namesrv_address]
+        ran = await asyncio.create_subprocess_exec(ORBITMQ, *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        printed, _ = await ran.communicate()
+        if ran.returncode:
+            raise AssertionError(printed.decode())
+
     async def _etcd_member_killed(self, _master: Node) -> None:
         node = self.random.choice(self.nodes)
         _of(node.etcd).kill()
@@ -456,10 +467,10 @@ class Campaign:
 
 
 FAULTS = (
-    "kill_master", "kill_slave", "kill_two", "kill_all", "stop_master", "freeze_master", "freeze_slave",
-    "freeze_machine", "cut_off_master", "isolate_master", "cut_off_slave", "cut_one_way", "cut_one_way_to_all",
-    "slow_link", "full_disk_of_master", "full_disk_of_slave", "clock_jump", "etcd_member_killed", "etcd_quorum_frozen",
-    "etcd_quorum_killed",
+    "kill_master", "kill_slave", "kill_two", "kill_all", "stop_master", "switch_master", "freeze_master",
+    "freeze_slave", "freeze_machine", "cut_off_master", "isolate_master", "cut_off_slave", "cut_one_way",
+    "cut_one_way_to_all", "slow_link", "full_disk_of_master", "full_disk_of_slave", "clock_jump",
+    "etcd_member_killed", "etcd_quorum_frozen", "etcd_quorum_killed",
 )  # fmt: skip
 
 
@@ -502,17 +513,15 @@ async def run(count: int, seed: int, kinds: tuple[str, ...], home: Path) -> int:
         campaign.begin(producer)
         await campaign.goes_on()
         await consumer.start()
-        java = SteadySender(
-            Kind(steady.JAVAS, fault=False),
-            campaign.namesrv_address,
-            TOPIC,
-            "java",
-            poll_ms=1000,
-            senders=1,
-            pause_ms=20,
-        )
-        with java:
-            java.wait_until_started()
+        javas = {
+            run: SteadySender(
+                Kind(client, fault=False), campaign.namesrv_address, TOPIC, run, poll_ms=1000, senders=1, pause_ms=20
+            )
+            for run, client in RUNS.items()
+        }
+        with ExitStack() as stack:
+            for java in javas.values():
+                stack.enter_context(java).wait_until_started()
             order = [kinds[at % len(kinds)] for at in range(count)]
             campaign.random.shuffle(order)
             began = time.monotonic()
@@ -528,12 +537,14 @@ async def run(count: int, seed: int, kinds: tuple[str, ...], home: Path) -> int:
                     f"last {name}, longest wait {campaign.gaps[-1].seconds:.1f} s   ",
                     end="", file=sys.stderr, flush=True,
                 )  # fmt: skip
-            rows = java.end()
+            rows = {run: java.end() for run, java in javas.items()}
         print(file=sys.stderr)
         return await judge(campaign, rows, consumer, producer)
 
 
-async def judge(campaign: Campaign, rows: list[steady.Sent], consumer: PushConsumer, producer: Producer) -> int:
+async def judge(
+    campaign: Campaign, rows: dict[str, list[steady.Sent]], consumer: PushConsumer, producer: Producer
+) -> int:
     agreed = await campaign.until_well()
     receipts = dict(campaign.receipts)
     await producer.shutdown()
@@ -541,8 +552,8 @@ async def judge(campaign: Campaign, rows: list[steady.Sent], consumer: PushConsu
     found = await stored(master.address)
     lost = [body for body, one in receipts.items() if found.get((one.queue_id, one.offset), (b"",))[0] != body]
     keys = Counter(keys for _, keys in found.values())
-    acknowledged = [row for row in rows if row.broker is not None]
-    lost_of_java = [row.index for row in acknowledged if not keys[f"java-{row.index}"]]
+    acknowledged = {run: [f"{run}-{row.index}" for row in sent if row.broker is not None] for run, sent in rows.items()}
+    lost_of_javas = [key for sent in acknowledged.values() for key in sent if not keys[key]]
 
     async def all_delivered() -> bool | None:
         return all(campaign.delivered[body] for body in receipts) or None
@@ -561,13 +572,14 @@ async def judge(campaign: Campaign, rows: list[steady.Sent], consumer: PushConsu
     for name, seconds in sorted(by_fault.items()):
         print(f"| {name.replace('_', ' ')} | {len(seconds)} | {statistics.median(seconds):.2f} | {max(seconds):.2f} |")
     kept = sum(1 for node in campaign.nodes for _ in (node.disk / "store" / "parted").glob("epoch-*/*"))
-    print(f"\n{len(receipts)} receipts of orbitmq's client, {len(acknowledged)} of RocketMQ's, {len(found)} messages")
-    print(f"lost {len(lost)} and {len(lost_of_java)}, not delivered {len(undelivered)}, out of order {disorder}")
+    of_javas = ", ".join(f"{len(acknowledged[run])} of {client}" for run, client in RUNS.items())
+    print(f"\n{len(receipts)} receipts of orbitmq's client, {of_javas}, {len(found)} messages")
+    print(f"lost {len(lost)} and {len(lost_of_javas)}, not delivered {len(undelivered)}, out of order {disorder}")
     print(f"stored again by a repeated attempt {again}, tails kept aside {kept}")
-    for what, some in (("lost", lost), ("not delivered", undelivered), ("lost of RocketMQ's client", lost_of_java)):
+    for what, some in (("lost", lost), ("not delivered", undelivered), ("lost of RocketMQ's clients", lost_of_javas)):
         if some:
             print(f"{what}: {some[:10]}")
-    return int(bool(lost or lost_of_java or undelivered or disorder))
+    return int(bool(lost or lost_of_javas or undelivered or disorder))
 
 
 def _disorder(receipts: dict[bytes, Receipt]) -> int:

@@ -28,7 +28,7 @@ from orbitmq.client import Message, Producer, SendStatus
 from orbitmq.client.core.hooks import SendContext
 from orbitmq.client.settings import ProducerSettings
 from orbitmq.errors import OrbitMQError
-from tests.support.java_rocketmq import ROCKETMQ_4, SMALL_JVM, java_command
+from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, SMALL_JVM, java_command
 from tests.support.process import ChildProcess
 
 _ROOT = Path(__file__).parents[2]
@@ -71,7 +71,8 @@ class Kind:
         return {"fault": str(self.fault).lower(), **attempt}
 
 
-OURS, JAVAS = "orbitmq", "Java 4.9.7"
+OURS, JAVAS, JAVAS_5 = "orbitmq", "Java 4.9.7", "Java 5.3.3"
+VERSIONS = {JAVAS: ROCKETMQ_4, JAVAS_5: ROCKETMQ_5}
 KINDS = tuple(Kind(client, fault) for client in (OURS, JAVAS) for fault in (True, False))
 
 
@@ -89,7 +90,7 @@ class SteadySender:
             program = [sys.executable, "-m", "tests.support.steady"]
         else:
             main = "orbitmq.load.Steady"
-            program = java_command(ROCKETMQ_4, main, self._home, jvm=SMALL_JVM, process="steady")
+            program = java_command(VERSIONS[kind.client], main, self._home, jvm=SMALL_JVM, process="steady")
         self.process = ChildProcess(
             [*program, *words],
             output=self._home / "rows.jsonl",
