@@ -94,6 +94,10 @@ def test_brokers_that_elect_their_master() -> None:
     waits = changed(WELL, election=follows)
     (found,) = findings(ClusterEvidence([SLAVE], {SLAVE: waits}, {"n": frozenset({"broker-a:1"})}, [], NOW_MS))
     assert (found.rule, found.remedy) == ("masters", ELECTS)
+    maintained = [changed(WELL, election=changed(one, maintenance=True)) for one in (serves, follows)]
+    (found,) = findings(seen(*maintained))
+    assert (found.rule, found.severity, found.subject) == ("maintenance", Severity.WARNING, "broker-a")
+    assert "orbitmq broker maintenance broker-a --end" in (found.remedy or "")
 
 
 def test_two_masters_of_one_name_are_told_with_which_is_which() -> None:
