@@ -19,7 +19,7 @@ from orbitmq.store.options import StoreOptions
 from tests.support.loops import turned_loop, until
 
 pytestmark = pytest.mark.usefixtures("turned_clock")
-QUICK = Timing(lease_ms=2000, turn_ms=10, open_ms=400)
+QUICK = Timing(lease_ms=2000, turn_ms=10, open_ms=4000)
 ADDRESS = Address("h:1", "h:2")
 OTHER = "h:3 h:4 other"
 
@@ -155,9 +155,10 @@ async def test_one_that_cannot_begin_lets_others_try(tmp_path: Path, monkeypatch
         await until(lambda: store.view.holder is None and election.replica.role is Role.HALTED, "a vacant lease")
         assert site.fenced == ["it could not begin"]
         count = len(store.proposed)
-        await pass_by(QUICK.open_ms / 2)
+        await pass_by(QUICK.open_ms / 8)
         assert len(store.proposed) == count, "it rests first"
         monkeypatch.undo()
+        await pass_by(QUICK.open_ms)
         await until(lambda: not election.refusal, "a master, when there is room again")
 
 
