@@ -227,7 +227,8 @@ class Campaign:
     gaps: list[Gap] = field(default_factory=list)
     acknowledged_at: list[float] = field(default_factory=list)
     tried: int = 0
-    switched_elsewhere: int = 0
+    switches: Counter[str] = field(default_factory=Counter)
+    """Those that did not do what they should, by what they did."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -442,14 +443,16 @@ class Campaign:
         node.jump(0)
 
     async def _switch_master(self, master: Node) -> None:
-        """By an operator. A successor that takes longer than a second to stand leaves it to another one."""
+        """By an operator. A replica that has just been cut off may not have everything in time, so that the master
+        stays; a successor that takes longer than a second to stand leaves it to another one.
+        """
         words = ["broker", "switch", NAME, "--yes", "-n", self.namesrv_address]
         ran = await asyncio.create_subprocess_exec(ORBITMQ, *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         printed, _ = await ran.communicate()
         if ran.returncode:
-            self.switched_elsewhere += 1
-            if await until(self.master, "master") is master:
-                raise AssertionError(printed.decode())
+            stays = await until(self.master, "master") is master
+            self.switches["refused" if stays else "to another replica than the chosen one"] += 1
+            print(f"\nswitch: {printed.decode()}", file=sys.stderr)
 
     async def _etcd_member_killed(self, _master: Node) -> None:
         node = self.random.choice(self.nodes)
@@ -578,8 +581,7 @@ async def judge(
     of_javas = ", ".join(f"{len(acknowledged[run])} of {client}" for run, client in RUNS.items())
     print(f"\n{len(receipts)} receipts of orbitmq's client, {of_javas}, {len(found)} messages")
     print(f"lost {len(lost)} and {len(lost_of_javas)}, not delivered {len(undelivered)}, out of order {disorder}")
-    elsewhere = campaign.switched_elsewhere
-    print(f"stored again by a repeated attempt {again}, tails kept aside {kept}, switched elsewhere {elsewhere}")
+    print(f"stored again by a repeated attempt {again}, tails kept aside {kept}, switches {dict(campaign.switches)}")
     for what, some in (("lost", lost), ("not delivered", undelivered), ("lost of RocketMQ's clients", lost_of_javas)):
         if some:
             print(f"{what}: {some[:10]}")
