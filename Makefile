@@ -10,11 +10,10 @@ LOCKED = $(PIP) install --quiet --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup develop installed tools data java clients services check static format bytecode platform wheel test \
-	test-long test-interpreted test-pythons test-spark-versions test-orchestration test-rust-client bench spark-kills bench-abuse \
-	bench-frozen bench-failover bench-failover-cost bench-dashboard bench-spark bench-growth bench-turns bench-cold \
-	bench-cores bench-timers bench-grpc \
-	fuzz soak soak-steady demo screenshots \
-	reference site diagrams lock audit release
+	test-long test-interpreted test-pythons test-spark-versions test-orchestration test-rust-client bench \
+	spark-kills bench-abuse bench-frozen bench-failover bench-failover-cost bench-dashboard bench-spark bench-growth \
+	bench-turns bench-cold bench-cores bench-timers bench-grpc fuzz soak soak-steady demo screenshots reference site \
+	diagrams lock audit release
 
 help:
 	@echo "make setup      install orbitmq into .venv, compiled if there is a C compiler; run .venv/bin/orbitmq"

@@ -170,7 +170,7 @@ class LeaseStore:
         return None if self.written is None else self.written.agreed
 
     def put(self, after: Written | None, new: Written) -> tuple[bool, Written | None]:
-        """Whether it was written: nobody has since `after`. With it, what is there now."""
+        """Write a Lease if it is still as it was `after` the last read. Whether it was written, and the Lease now."""
         if self.written != after:
             return False, self.written
         if self.agreed is not new.agreed:

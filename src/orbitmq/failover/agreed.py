@@ -8,7 +8,7 @@ The agreement store keeps one value for each broker name, as JSON, which changes
     in_sync  | the members that have every acknowledged message; only they can be elected
     history  | for each epoch where its master's log ended when it was elected, the oldest first
 
-`successor` and `maintenance` are below.
+and optionally `successor` and `maintenance`, which operators ask for.
 
 A member is a store, not a machine: one that was emptied, or that may have lost pages with the power, is another member
 (`member_id`), and has to copy the log before it counts again.

@@ -291,8 +291,8 @@ async def maintenance(
     """Have no replica take over while you work on the machines. For brokers that elect their master.
 
     \b
-    The master may stop and come back without an election; sends are refused meanwhile, and what slaves have can be
-    read. Consumers and `broker switch` work as before.
+    The master may stop and come back: no other replica is elected. Sends are refused meanwhile, and slaves can be read
+    from. `broker switch` works as before.
 
     \b
     Examples:
