@@ -33,7 +33,7 @@ def expires_at_ms(properties: Mapping[str, str]) -> int | None:
 
 
 def is_expired(message: Message, now_ms: int) -> bool:
-    """Whether nobody should consume the message any more."""
+    """Whether the message should not be consumed any more."""
     at_ms = expires_at_ms(message.properties)
     return at_ms is not None and at_ms <= now_ms
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from orbitmq.errors import BrokerError
+from orbitmq.errors import BrokerError, NotNameServer
 from orbitmq.net.connection import Waiter
 from orbitmq.net.remoting import Remoting, RequestInFlight
 from orbitmq.wire.codes import ResponseCode
@@ -28,6 +28,26 @@ async def call(
 ) -> Command:
     """Send a request, return the response. BrokerError unless its code is in `accept`; RemotingError."""
     return checked(await remoting.call(address, _command(code, header, body), timeout_ms), address, accept)
+
+
+async def call_name_server(
+    remoting: Remoting,
+    address: str,
+    code: RequestCode,
+    header: Header | None = None,
+    body: bytes = b"",
+    *,
+    timeout_ms: float,
+    accept: Collection[int] = SUCCESS,
+) -> Command:
+    """`call` for a request that every name server knows. NotNameServer if the peer does not."""
+    try:
+        return await call(remoting, address, code, header, body, timeout_ms=timeout_ms, accept=accept)
+    except BrokerError as error:
+        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise
+        text = f"{address} is no name server, it may be a broker: it does not support {code.name}"
+        raise NotNameServer(text) from error
 
 
 def start_call(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from orbitmq.message.config import DataVersion
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.call import call
+from orbitmq.operations.call import call, call_name_server
 from orbitmq.wire.bodies import KVTable
 from orbitmq.wire.command import request
 from orbitmq.wire.headers_namesrv import (
@@ -38,7 +38,9 @@ async def register_broker(
 ) -> RegistrationReply:
     """REGISTER_BROKER; `body` is an encoded registration. BrokerError when the name server refuses."""
     header.body_crc32 = registration_crc(body)
-    response = await call(remoting, name_server, RequestCode.REGISTER_BROKER, header, body, timeout_ms=timeout_ms)
+    response = await call_name_server(
+        remoting, name_server, RequestCode.REGISTER_BROKER, header, body, timeout_ms=timeout_ms
+    )
     settings = decode(KVTable, response.body).table if response.body else None
     return RegistrationReply(response.header(RegisterBrokerResponseHeader), settings)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.call import call
+from orbitmq.operations.call import call, call_name_server
 from orbitmq.wire.bodies import ClusterInfo, TopicList, TopicRouteData
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers_namesrv import (
@@ -24,20 +24,20 @@ async def route(remoting: Remoting, address: str, topic: str, *, timeout_ms: flo
     header = GetRouteInfoHeader(topic=topic)
     accept = (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST)
     code = RequestCode.GET_ROUTEINFO_BY_TOPIC
-    response = await call(remoting, address, code, header, timeout_ms=timeout_ms, accept=accept)
+    response = await call_name_server(remoting, address, code, header, timeout_ms=timeout_ms, accept=accept)
     return None if response.code == ResponseCode.TOPIC_NOT_EXIST else decode(TopicRouteData, response.body)
 
 
 async def cluster_info(remoting: Remoting, address: str, *, timeout_ms: float = 3000) -> ClusterInfo:
     """GET_BROKER_CLUSTER_INFO: every broker with its addresses."""
-    response = await call(remoting, address, RequestCode.GET_BROKER_CLUSTER_INFO, timeout_ms=timeout_ms)
+    response = await call_name_server(remoting, address, RequestCode.GET_BROKER_CLUSTER_INFO, timeout_ms=timeout_ms)
     return decode(ClusterInfo, response.body)
 
 
 async def topics(remoting: Remoting, address: str, *, timeout_ms: float = 3000) -> list[str]:
     """GET_ALL_TOPIC_LIST_FROM_NAMESERVER: the names of all topics."""
     code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
-    response = await call(remoting, address, code, timeout_ms=timeout_ms)
+    response = await call_name_server(remoting, address, code, timeout_ms=timeout_ms)
     return decode(TopicList, response.body).topic_list
 
 
