@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -94,6 +95,23 @@ async def test_new_messages_are_not_asked_for(tmp_path: Path, disk: Disk) -> Non
         await client.send("T", b"new")
         assert [message.body for message in await client.read("T", offset=10)] == [b"new"]
         assert not disk.threads
+
+
+async def test_a_short_queue_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path] = []
+
+    def resident_end(file: MappedFile, start: int, size: int) -> int:
+        """One page of a new file of a queue is written, and only that is in memory."""
+        asked.append(file.path)
+        return min(start + size, mmap.PAGESIZE) if "consumequeue" in str(file.path) else start + size
+
+    monkeypatch.setattr(MappedFile, "resident_end", resident_end)
+    async with backlog(tmp_path) as (_, client):
+        assert len(await client.read("T")) == 10
+        assert asked
+        asked.clear()
+        assert len(await client.read("T")) == 10
+        assert not asked
 
 
 async def test_a_pull_gets_the_error_of_the_disk(tmp_path: Path, disk: Disk) -> None:

@@ -9,9 +9,9 @@ import pytest
 from orbitmq.metrics.model import Metric, MetricType
 from orbitmq.metrics.runtime_metrics import READ
 from orbitmq.metrics.table_exporter import EXPORTER, RUNTIME
-from orbitmq.metrics.table_native import BROKER, NAMESRV, PROCESS, PROXY
+from orbitmq.metrics.table_native import BROKER, GATEWAY, NAMESRV, PROCESS, PROXY
 
-NATIVE = (*BROKER, *NAMESRV, *PROXY, *PROCESS)
+NATIVE = (*BROKER, *NAMESRV, *PROXY, *GATEWAY, *PROCESS)
 EVERY = [*NATIVE, *EXPORTER]
 
 # What a broker of RocketMQ 5.3.3 gave Prometheus (metricsExporterType=PROM) after messages, delayed ones, transactions

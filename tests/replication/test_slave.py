@@ -7,9 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from orbitmq.broker.election.roles import FOLLOW_AGAIN_SECONDS
 from orbitmq.errors import LogsDiffer
 from orbitmq.replication.protocol import HEAD
-from orbitmq.replication.slave import BACKLOG_MAX, NO_ROOM_SECONDS, PIECE_BYTES, FollowingState, MasterLink
+from orbitmq.replication.slave import BACKLOG_MAX, NO_ROOM_SECONDS, PIECE_BYTES, Following, FollowingState, MasterLink
+from orbitmq.store.options import StoreOptions
 from orbitmq.store.replica import ReplicaStore
 from tests.support.loops import LoopFactory, turned_loop, until
 
@@ -116,3 +118,31 @@ async def test_a_master_that_sends_next_to_nothing_fills_no_memory(turned_clock:
     await until(lambda: wire.is_read and not link._waiting, "all is copied")
     assert link._waiting_bytes == 0
     assert store.copied_to == place
+
+
+@pytest.mark.parametrize(
+    ("pause_max_s", "attempts_min", "attempts_max"), [(FOLLOW_AGAIN_SECONDS, 80, 120), (5.0, 4, 8)]
+)
+async def test_a_slave_pauses_before_it_connects_again(
+    turned_clock: LoopFactory, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, pause_max_s: float,
+    attempts_min: int, attempts_max: int,
+) -> None:  # fmt: skip
+    """A new master that was elected waits for its slaves with every send, and an absent one can wait for them."""
+    attempts, unused = 0, cast("Any", None)
+    following = Following(
+        cast("ReplicaStore", FullStore()), StoreOptions(), unused, lambda: "h:2", unused, unused,
+        pause_max_seconds=pause_max_s,
+    )  # fmt: skip
+
+    async def follow() -> None:
+        nonlocal attempts
+        attempts += 1
+        raise ConnectionError("it is not there yet")
+
+    monkeypatch.setattr(following, "_follow", follow)
+    following.start()
+    for _ in range(100):
+        await turned_loop().turn(0.1)
+    await following.stop()
+    assert attempts_min <= attempts <= attempts_max
+    assert caplog.text.count("it is not there yet") == 1, "one line for one fact"

@@ -100,10 +100,14 @@ OUTCOMES: dict[PutStatus, tuple[int, str | None]] = {
     ),
 }
 
+UNCONFIRMED: Final = "the message is not confirmed, and this broker is not the master any more: send it to the next one"
+
 
 def outcome_of(result: PutResult, disk_use: Callable[[], str]) -> tuple[int, str | None]:
     """Response code and remark, which names the limit that was passed."""
     code, remark = OUTCOMES[result.status]
+    if result.status is PutStatus.SERVICE_NOT_AVAILABLE and result.physical_offset >= 0:
+        return code, UNCONFIRMED
     if result.status is PutStatus.SERVICE_NOT_AVAILABLE:
         return code, f"{remark}{disk_use()}"
     return code, f"{remark}{result.reason}" if result.reason else remark

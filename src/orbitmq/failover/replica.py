@@ -205,13 +205,25 @@ class Replica:
             return self._stand(now)
         self._vacant_at, self.is_forced, self.ends_maintenance = None, False, False
         if agreed.epoch <= self.epoch:
-            return []  # it follows, or was fenced in this epoch and waits until the lease has ended
+            return self._follow_again(agreed)
         if view.holder == (self.session, agreed.epoch):
             return self._lead(agreed, now)
         if agreed.master != self.me:  # a former process of this store has a lease that ends soon
             self.role, self.epoch = Role.FOLLOWING, agreed.epoch
             return [Follow(agreed)]
         return []
+
+    def _follow_again(self, agreed: Agreed) -> list[Command]:
+        """It follows in this epoch, or was fenced in it and waits until the lease has ended; or has stopped following
+        because of a lease that was renewed after all: a Lease of Kubernetes has ended when another one takes it. If it
+        has asked to be elected, it must not go on while that may still happen.
+        """
+        if agreed.epoch != self.epoch or agreed.master == self.me:
+            return []
+        if self.role is not Role.HALTED or self.pending is not None:
+            return []
+        self.role = Role.FOLLOWING
+        return [Follow(agreed)]
 
     # ------------------------------------------------------------------------------------------------- be elected
 

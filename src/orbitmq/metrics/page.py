@@ -12,10 +12,10 @@ from pathlib import Path
 
 from orbitmq import __version__
 from orbitmq.metrics.exposition import CONTENT_TYPE, expose
-from orbitmq.metrics.http_server import HttpResponse, HttpServer
 from orbitmq.metrics.model import Metric, Readers, Sample
 from orbitmq.metrics.source import MetricsSection, Scrapes
 from orbitmq.metrics.table_native import PROCESS
+from orbitmq.net.http_server import HttpResponse, HttpServer
 from orbitmq.runtime.form import form
 
 STATM = Path("/proc/self/statm")  # in pages: size, resident, ...

@@ -297,6 +297,26 @@ PROXY: tuple[Metric, ...] = (
     ),
 )  # fmt: skip
 
+GATEWAY: tuple[Metric, ...] = (
+    counter(
+        "orbitmq_gateway_requests_total", "operation status", "requests", "Requests, by operation and HTTP status.",
+        "counted at each response", rocketmq=False,
+    ),
+    gauge(
+        "orbitmq_gateway_waiting_receives", "", "requests", "Receives that wait for messages.", "those in flight",
+        rocketmq=False,
+    ),
+    gauge("orbitmq_gateway_streams", "", "streams", "Open streams of events.", "those that are open", rocketmq=False),
+    gauge(
+        "orbitmq_gateway_accounts", "", "accounts", "Accounts with connections to brokers.",
+        "those in use within 5 minutes", rocketmq=False,
+    ),
+    counter(
+        "orbitmq_gateway_refusals_total", "limit", "refusals", "Requests refused because a limit is reached.",
+        "counted at each; see docs/gateway.md for the limits", rocketmq=False,
+    ),
+)  # fmt: skip
+
 PROCESS: tuple[Metric, ...] = (
     gauge("orbitmq_build_info", "version python form", "",
           "Always 1; the labels hold the versions, and whether the message path is compiled or interpreted.",

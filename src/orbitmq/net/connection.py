@@ -130,6 +130,7 @@ class Connection(asyncio.Protocol):
         self._timer_at = math.inf
         self._tasks: set[asyncio.Task[None]] = set()
         self._cut_off: asyncio.TimerHandle | None = None
+        self._bad_frame: PeerError | None = None  # what ended it
         self.loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport | None = None
         self.is_open = False
@@ -191,8 +192,10 @@ class Connection(asyncio.Protocol):
         return commands if self.is_open else None
 
     def _end_by(self, error: PeerError) -> None:
-        """The peer has sent invalid data."""
-        self.refusals.note(Limit.MALFORMED, _log, "event=bad_frame peer=%s error=%s", self.address, error)
+        """The peer has sent invalid data. Callers that wait get the error; without any it is logged."""
+        self._bad_frame = error
+        if self._flow.serving or not self._calls:
+            self.refusals.note(Limit.MALFORMED, _log, "event=bad_frame peer=%s error=%s", self.address, error)
         self.abort()
 
     @property
@@ -613,11 +616,12 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer, self._timer_at = None, math.inf
+        text = f"connection to {self.address} closed before the response arrived"
+        if self._bad_frame is not None:
+            text = f"{self.address} sent no response that can be read: {self._bad_frame}"
         for waiter, _, _ in calls.values():
             if not waiter.done():
-                waiter.set_exception(
-                    SendRequestError(f"connection to {self.address} closed before the response arrived")
-                )
+                waiter.set_exception(SendRequestError(text))
 
 
 def host_and_port(name: Any) -> tuple[str, int]:

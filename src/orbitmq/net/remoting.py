@@ -240,7 +240,7 @@ class Remoting:
             async with asyncio.timeout(self._connect_timeout_ms / 1000):
                 _, connection = await loop.create_connection(make, host, port, ssl=self._tls, server_hostname=name)
         except (OSError, ValueError) as error:  # routes may contain invalid host names: a ValueError of their encoding
-            raise ConnectError(f"cannot connect to {address}: {str(error) or 'timed out'}") from error
+            raise ConnectError(f"cannot connect to {address}: {_reason(error)}") from error
         return connection
 
     def _gone(self, address: str, connection: Connection) -> None:
@@ -283,6 +283,13 @@ def _failed(hook: RpcHook, address: str, command: Command, error: Exception) -> 
         return error
     name = type(hook).__name__
     return HookFailed(f"hook {name} failed request {command.code} to {address}: {type(error).__name__}: {error}")
+
+
+def _reason(error: OSError | ValueError) -> str:
+    """Without the address, which asyncio repeats. Errors of TLS and of names have numbers of their own."""
+    if isinstance(error, OSError) and not isinstance(error, (ssl.SSLError, socket.gaierror)) and error.errno:
+        return os.strerror(error.errno)
+    return (error.strerror if isinstance(error, socket.gaierror) else None) or str(error) or "timed out"
 
 
 def split_address(address: str) -> tuple[str, int]:

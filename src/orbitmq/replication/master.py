@@ -219,6 +219,7 @@ class Replicas:
     ) -> None:  # fmt: skip
         self._confirmation = confirmation
         self.confirmed = PhysicalOffset(-1)
+        self._unconfirmed = PutStatus.FLUSH_SLAVE_TIMEOUT
         self._asks = False
         self._store = store
         self._options = options
@@ -291,12 +292,12 @@ class Replicas:
             self._waits.add(end, lambda ok: done(PutStatus.PUT_OK if ok else PutStatus.FLUSH_SLAVE_TIMEOUT))
 
     def _when_confirmed(self, end: PhysicalOffset, done: Callable[[PutStatus], object]) -> None:
-        if self._server is None:
-            done(PutStatus.SLAVE_NOT_AVAILABLE)
-        elif end <= self.confirmed:
+        if end <= self.confirmed:
             done(PutStatus.PUT_OK)
+        elif self._server is None:
+            done(PutStatus.SERVICE_NOT_AVAILABLE)
         else:
-            self._waits.add(end, lambda ok: done(PutStatus.PUT_OK if ok else PutStatus.FLUSH_SLAVE_TIMEOUT))
+            self._waits.add(end, lambda ok: done(PutStatus.PUT_OK if ok else self._unconfirmed))
             self.ask()
 
     def ask(self) -> None:
@@ -318,7 +319,10 @@ class Replicas:
             link.send_confirmed()
 
     def give_up(self) -> None:
-        """Nothing will be confirmed any more."""
+        """Nothing will be confirmed any more. Who waits has to send elsewhere: the next master need not have it, and
+        what only this one has is cut off.
+        """
+        self._unconfirmed = PutStatus.SERVICE_NOT_AVAILABLE
         self._waits.give_up()
 
     # ------------------------------------------------------------------------------------------------- for the links

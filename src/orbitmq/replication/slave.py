@@ -204,7 +204,8 @@ class Observer(Protocol):
 class Following:
     """Keeps the log of `store` a copy of the master's. `found` tells the replication address that name servers gave;
     `ask` has them asked anew while they gave none, and while the log differs from that of the one they gave.
-    `introduce` is what a member of an election says first.
+    `introduce` is what a member of an election says first. After a failure it pauses, longer each time, for
+    `pause_max_seconds` at most.
     """
 
     def __init__(
@@ -217,7 +218,9 @@ class Following:
         observer: Observer,
         introduce: Callable[[], bytes] = bytes,
         confirmed: Confirmed | None = None,
+        pause_max_seconds: float = PAUSE_MAX_SECONDS,
     ) -> None:
+        self._pause_max_seconds = pause_max_seconds
         self._introduce = introduce
         self._confirmed = confirmed
         self._store = store
@@ -264,7 +267,7 @@ class Following:
             self.state.master_end, self.state.master_end_at = end, asyncio.get_running_loop().time()
 
     async def _run(self) -> None:
-        pause = PAUSE_FIRST_SECONDS
+        pause, logged = PAUSE_FIRST_SECONDS, ""
         while True:
             begun = self._store.copied_to
             try:
@@ -278,8 +281,11 @@ class Following:
                 if (master := self.master_address) is not None:
                     await self._observer.refused(master, str(error))
             except (OSError, OrbitMQError) as error:
-                _log.warning("event=replication_interrupted master=%s error=%s", self.state.master, error)
-                pause = PAUSE_FIRST_SECONDS if self._store.copied_to > begun else min(pause * 2, PAUSE_MAX_SECONDS)
+                level = logging.DEBUG if str(error) == logged else logging.WARNING
+                logged = str(error)
+                _log.log(level, "event=replication_interrupted master=%s error=%s", self.state.master, error)
+                has_more = self._store.copied_to > begun
+                pause = PAUSE_FIRST_SECONDS if has_more else min(pause * 2, self._pause_max_seconds)
             except Exception:  # the next attempt must still come
                 _log.exception("event=replication_failed master=%s", self.state.master)
                 pause = PAUSE_MAX_SECONDS

@@ -65,7 +65,10 @@ class ColdPages:
         if queue.readable - start <= HOT_ENTRIES * ENTRY_SIZE and self.is_hot(queue.max_physical_offset - 1):
             return []
         file = queue.files.find(start)
-        return [] if file is None else self._absent(file, start % queue.files.file_size, size, QUEUE_AHEAD_BYTES)
+        if file is None:
+            return []
+        at = start % queue.files.file_size
+        return self._absent(file, at, size, QUEUE_AHEAD_BYTES, written=queue.readable - start + at)
 
     def units(self, units: Iterable[tuple[int, int]]) -> list[Pages]:
         """What is absent of units of the log, each its place and its size, in rising order."""
@@ -103,22 +106,29 @@ class ColdPages:
     def _absent_units(self, start: int, end: int) -> list[Pages]:
         file = self._log.files.find(start) if start >= 0 and not self.is_hot(start) else None
         ahead = min(AHEAD_BYTES, AHEAD_TIMES * (end - start))
-        return [] if file is None else self._absent(file, start % self._log.files.file_size, end - start, ahead)
+        if file is None:
+            return []
+        at = start % self._log.files.file_size
+        return self._absent(file, at, end - start, ahead, written=self._log.end - start + at)
 
-    def _absent(self, file: MappedFile, start: int, size: int, ahead: int) -> list[Pages]:
-        end = min(start + size, file.size)
+    def _absent(self, file: MappedFile, start: int, size: int, ahead: int, written: int) -> list[Pages]:
+        written = min(written, file.size)
+        end = min(start + size, written)
         for number in range(start // WINDOW, (end - 1) // WINDOW + 1):
-            if not self._has_window(file, number):
+            if not self._has_window(file, number, written):
                 return [] if file.resident_end(start, end - start) >= end else [Pages(file, start, end - start, ahead)]
         return []
 
-    def _has_window(self, file: MappedFile, number: int) -> bool:
-        """Whether all of a window of the file is in memory: its readers come back for what follows."""
+    def _has_window(self, file: MappedFile, number: int, written: int) -> bool:
+        """Whether all of a window of the file is in memory: its readers come back for what follows.
+
+        Behind the `written` bytes of a file nothing needs to be in memory, and in a new file nothing is.
+        """
         now, key = self._now(), (file.path, number)  # not the file, whose memory would stay mapped
         if self._seen.get(key, 0.0) > now:
             return True
         start = number * WINDOW
-        end = min(start + WINDOW, file.size)
+        end = min(start + WINDOW, written)
         if file.resident_end(start, end - start) < end:
             return False
         if len(self._seen) >= SEEN_MAX:

@@ -119,7 +119,7 @@ class ExtendedQueue:
 
     def _behind(self, place: int) -> int:
         file = self.files.find(place)
-        unit = read_unit(file.view, place % self.files.file_size) if file is not None else None
+        unit = read_unit(file.filled, place % self.files.file_size) if file is not None else None
         if unit is not None:
             return place + HEAD.size + len(unit.bitmap)
         behind = self.files.start_of(place) + self.files.file_size
@@ -165,6 +165,7 @@ def read_units(files: NumberedFiles) -> Iterator[tuple[int, Extension]]:
     """Every unit with its address, in order."""
     for number, file in enumerate(files.files):
         position = 0
-        while (unit := read_unit(file.view, position)) is not None:
+        filled = file.filled
+        while (unit := read_unit(filled, position)) is not None:
             yield FIRST_ADDRESS + files.start + number * files.file_size + position, unit
             position += HEAD.size + len(unit.bitmap)

@@ -151,6 +151,6 @@ def _crash_start(log: CommitLog, safe_timestamp: int) -> int:
 def _first_timestamp(file: MappedFile) -> int:
     """Store time of the first message of a file, 0 without one."""
     try:
-        return decode_unit(file.view, with_body=False).store_timestamp
+        return decode_unit(file.filled, with_body=False).store_timestamp
     except UnitError:
         return 0

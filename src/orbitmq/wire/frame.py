@@ -30,8 +30,10 @@ FRAME_SIZE_MAX: Final = 16_777_216  # bytes with the total field; what Java's de
 HEADER_SIZE_MAX: Final = 1 << 20
 COPIED_MAX: Final = 256 << 10  # bytes of a frame received in parts; below this one more copy is cheaper
 _LENGTH_SIZE: Final = 4
+_HTTP: Final = int.from_bytes(b"HTTP", "big")  # the beginning of a response, read as a length
 _HEAD: Final = struct.Struct(">II")  # total; serialization and header size
 _HEAD_SIZE: Final = _HEAD.size
+_SETTINGS: Final = 4  # kind of the first frame of HTTP/2: the last byte of what is read as a length here
 
 
 class SendFrame:
@@ -139,7 +141,7 @@ class FrameDecoder:
             total, word = _HEAD.unpack_from(data, at)
             size = total + _LENGTH_SIZE
             if size > self._size_max:
-                raise FrameError(f"frame of {size} bytes, at most {self._size_max} are allowed")
+                raise _oversized(size, f"at most {self._size_max} are allowed")
             if end - at < size:
                 break
             frame = self._send_frame(data, at + _HEAD_SIZE, word, at + size) if self._sends else None
@@ -162,7 +164,10 @@ class FrameDecoder:
         if len(rest) >= _LENGTH_SIZE:
             size = int.from_bytes(rest[:_LENGTH_SIZE], "big") + _LENGTH_SIZE
             if not _HEAD_SIZE <= size <= self._size_max:
-                raise FrameError(f"frame of {size} bytes, {_HEAD_SIZE} to {self._size_max} are allowed")
+                raise _oversized(size, f"{_HEAD_SIZE} to {self._size_max} are allowed")
+            if len(rest) >= _HEAD_SIZE and rest[3] == _SETTINGS and rest[4:_HEAD_SIZE] == b"\x00\x00\x00\x00":
+                # An empty header, which is none: read as a frame, this would be waited for until the connection closes.
+                raise FrameError("the peer speaks gRPC: this is a port for clients of RocketMQ 5")
             self._wanted = size
         self._pending += rest
 
@@ -183,6 +188,12 @@ class FrameDecoder:
         command.body = data[header_end:end]
         command.body_parts = ()
         return command
+
+
+def _oversized(size: int, allowed: str) -> FrameError:
+    if size - _LENGTH_SIZE == _HTTP:
+        return FrameError("the peer speaks HTTP: this is the port of a web server")
+    return FrameError(f"frame of {size} bytes, {allowed}")
 
 
 def parts_size(command: Command) -> int:

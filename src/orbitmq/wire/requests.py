@@ -362,8 +362,8 @@ class RequestCode(Request, ReprEnum):
     GET_CONSUME_STATS = Request(
         208, "Returns how far a consumer group is in every queue.", GetConsumeStatsHeader,
         access=Access(
-            "SUB on the group, and on the topic if one is named", (group(), topic(is_optional=True)),
-            original=UNSTATED, reason=_SAME,
+            "SUB on the group, and on the topic if one is named; for what is redelivered, on the topic it was sent to",
+            (group(), Need(Resource.POPPED, "topic", is_optional=True)), original=UNSTATED, reason=_SAME,
         ),
 
     )

@@ -22,6 +22,7 @@ from orbitmq.message.config import SubscriptionData
 from orbitmq.message.hosts import encode_host
 from orbitmq.message.ids import offset_message_id
 from orbitmq.message.model import MessageQueue
+from orbitmq.message.pop import pop_retry_topic
 from orbitmq.message.properties import INNER_MULTI_DISPATCH
 from orbitmq.net import brake
 from orbitmq.net.brake import FREE_TRIES, LATE_S, REST_SECONDS, RESTS
@@ -215,6 +216,15 @@ async def test_a_code_that_is_handled_without_a_rule_needs_an_administrator(tmp_
         assert (await peer.ask(signed(command_of(7777), ADMIN))).code == 0
         assert (await peer.ask(command_of(8888))).remark == "AclException: No accessKey is configured"
         assert (await peer.ask(signed(command_of(8888), NOBODY))).code == 3
+
+
+async def test_the_lag_of_what_is_redelivered_belongs_to_group_and_topic(tmp_path: Path) -> None:
+    """By its name alone the topic would be that of another group."""
+    async with guarded(tmp_path) as (_, peer):
+        for group, topic, is_allowed in ((GROUP, TOPIC, True), (GROUP, "unwanted", False), ("strangers", TOPIC, False)):
+            fields = {"consumerGroup": group, "topic": pop_retry_topic(topic, group)}
+            command = signed(command_of(RequestCode.GET_CONSUME_STATS, fields), OWNER)
+            assert (await refusal(peer, command) is None) is is_allowed, (group, topic)
 
 
 # ----------------------------------------------------------------------------------------------------- single rules

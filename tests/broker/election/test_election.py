@@ -15,6 +15,7 @@ from orbitmq.broker.election.election import Address, Election
 from orbitmq.errors import AgreementError
 from orbitmq.failover.agreed import Agreed, Boundary
 from orbitmq.failover.replica import Propose, Role, Timing, View
+from orbitmq.replication.protocol import Introduction
 from orbitmq.store.options import StoreOptions
 from tests.support.loops import turned_loop, until
 
@@ -275,3 +276,78 @@ async def test_maintenance_without_a_master_is_ended_by_an_election(tmp_path: Pa
         await until(lambda: not election.refusal, "a master")
         assert store.view.agreed is not None
         assert (store.view.agreed.master, store.view.agreed.maintenance) == (me, False)
+
+
+async def test_what_changes_while_the_store_is_read_is_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A switch changes the store twice in a moment."""
+    monkeypatch.setattr("orbitmq.broker.election.election.POLL_SECONDS", 1e6)
+    agreed = Agreed(5, "a", ("a", "b"), (Boundary(1, 0), Boundary(5, 50)))
+    store, news, gate = Store(View(agreed, 7, (OTHER, 5), 7)), asyncio.Event(), asyncio.Event()
+    reads = 0
+
+    async def read() -> View:
+        nonlocal reads
+        reads += 1
+        found = store.view
+        await gate.wait()
+        return found
+
+    async def changes() -> AsyncIterator[None]:
+        while True:
+            await news.wait()
+            news.clear()
+            yield
+
+    monkeypatch.setattr(store, "read", read)
+    monkeypatch.setattr(store, "changes", changes)
+    async with elected(tmp_path, store, founds=False) as (election, _):
+        await until(lambda: reads == 1, "a read")
+        store.change(holder=None)
+        news.set()
+        await until(lambda: not news.is_set(), "the news of the change")
+        gate.set()
+        await until(lambda: reads == 2 and election.replica.view.holder is None, "another read")
+
+
+async def test_an_operator_learns_why_a_master_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orbitmq.broker.election.election.HAND_OVER_MS", 300.0)
+    store = Store()
+    async with elected(tmp_path, store) as (election, _):
+        await until(lambda: not election.refusal, "a master")
+        election.reported(Introduction("b", 1), 100)
+        await until(lambda: election.agreed is not None and "b" in election.agreed.in_sync, "the slave in sync")
+        assert isinstance(election._site, Site)
+        election._site.log_end = 200
+        waiting = asyncio.create_task(election.hand_over("b"))
+        await until(lambda: election.refusal, "a refusal of sends")
+        assert await election.hand_over("b") == "it hands over to b already"
+        assert "did not have everything" in await waiting
+        assert not election.refusal
+        election.reported(Introduction("b", 1), 200)
+        store.fails = AgreementError("no member responds")
+        assert "has not responded" in await election.hand_over("b")
+
+
+async def test_a_switch_waits_for_what_is_about_to_be_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its senders would have to send it again, though the successor has it."""
+    monkeypatch.setattr("orbitmq.broker.election.election.HAND_OVER_MS", 60_000.0)
+    store = Store()
+    async with elected(tmp_path, store) as (election, _):
+        await until(lambda: not election.refusal, "a master")
+        for member in ("b", "c"):
+            election.reported(Introduction(member, 1), 100)
+            await until(lambda: election.agreed is not None and member in election.agreed.in_sync, "a slave in sync")  # noqa: B023
+        assert isinstance(election._site, Site)
+        election._site.log_end = 200
+        waiting = asyncio.create_task(election.hand_over("b"))
+        await until(lambda: election.replica.log_end == 200, "a message")
+        election.reported(Introduction("b", 1), 200)
+        await pass_by(300)
+        assert not any(one.agreed.successor for one in store.proposed)
+        election.reported(Introduction("c", 1), 200)
+        assert await waiting == ""
+        assert [one.agreed.successor for one in store.proposed if one.agreed.successor] == ["b"]

@@ -239,19 +239,25 @@ class Election:
             return "this broker is not the master"
         if successor == self.replica.me or successor not in agreed.in_sync:
             return f"{successor} is not another replica in sync"
+        if self._handing_to:
+            return f"it hands over to {self._handing_to} already"
         self._handing_to = successor
         self._judge()
         ends = self._clock() + HAND_OVER_MS
         try:
             while self._clock() < ends:
                 self.appended()
-                self._do(self.replica.hand_over(successor))
+                is_settled = self.replica.confirmed >= self.replica.log_end  # else senders have to send again
+                if is_settled or self._clock() > ends - HAND_OVER_MS / 2:
+                    self._do(self.replica.hand_over(successor))
                 await asyncio.sleep(LOOK_SECONDS)
                 if not self.is_master:
                     return ""
         finally:
             self._handing_to = ""
             self._judge()
+        if self.replica.pending is not None:
+            return _no_response(HAND_OVER_MS)
         return f"{successor} did not have everything within {HAND_OVER_MS:g} ms"
 
     async def take_over(self, member: str) -> str:
@@ -271,7 +277,7 @@ class Election:
             return ""
         if self._has_master():
             return "another replica was elected"
-        return f"the agreement store has not responded within {TAKE_OVER_MS:g} ms; look at orbitmq cluster replicas"
+        return _no_response(TAKE_OVER_MS)
 
     async def maintain(self, is_on: bool) -> str:
         """Begin or end maintenance: the reason if that does not happen. Without a master, a replica in sync ends it by
@@ -294,7 +300,7 @@ class Election:
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
             self.replica.ends_maintenance = False  # it holds for this attempt alone
-        return f"the agreement store has not responded within {MAINTAIN_MS:g} ms; look at orbitmq cluster replicas"
+        return _no_response(MAINTAIN_MS)
 
     def _has_master(self) -> bool:
         return self.replica.view.holder is not None
@@ -335,10 +341,10 @@ class Election:
             break
 
     async def _poll(self) -> None:
+        self._seen.clear()  # what changes while the store is read must be read, too
         if (view := await self._asks(self._store.read())) is not None:
             self._went_back = self._went_back + 1 if view.read_at < self.replica.view.read_at else 0
             self._look(view)
-        self._seen.clear()
         await wait_at_most(self._seen, POLL_SECONDS if not self._failure else RETRY_SECONDS)
 
     async def _watch(self) -> None:
@@ -522,6 +528,13 @@ class Election:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("event=election_failed", exc_info=error)
+
+
+def _no_response(milliseconds: float) -> str:
+    return (
+        f"the agreement store has not responded within {milliseconds:g} ms, and may still do it; look at orbitmq "
+        "cluster replicas"
+    )
 
 
 def address_of(session: str) -> Address:

@@ -40,6 +40,7 @@ from orbitmq.wire.requests import RequestCode
 _log = logging.getLogger(__name__)
 
 ASK_MS: Final = 1000.0
+FOLLOW_AGAIN_SECONDS: Final = 0.1  # a new master serves some moments after its election, and waits for those in sync
 HALF_SECONDS: Final = 0.02  # until a queue has room for the last message that was copied
 UNCONFIRMED: Final = "it is not confirmed yet that the replicas in sync have all this one begins with"
 
@@ -221,6 +222,7 @@ class ElectedSlave(_Elected):
         self.following = Following(
             store, store.options, remoting, lambda: self._master and self._master.slaves, self._master_is_known, self,
             lambda: Introduction(election.replica.me, self._followed_epoch).encode(), self.confirm_up_to,
+            FOLLOW_AGAIN_SECONDS,
         )  # fmt: skip
         self.copying = MetadataCopy(
             remoting, self._copied_from, *tables, self.following.state, self.following.look, lambda: store.copied_to,

@@ -79,7 +79,7 @@ class IndexFile:
         self._synced = 0
         (
             self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset, self.slots_used, self.count,
-        ) = HEADER.unpack_from(file.view)  # fmt: skip
+        ) = HEADER.unpack(file.read(0, HEADER.size))  # fmt: skip
         self.count = max(1, self.count)
 
     @property

@@ -54,7 +54,7 @@ class IndexCheck:
                 mapped.close()
 
     def _rows_of(self, mapped: MappedFile, path: Path) -> Iterator[Row]:
-        count = HEADER.unpack_from(mapped.view)[5]
+        count = HEADER.unpack(mapped.read(0, HEADER.size))[5]
         if count <= 1:
             return
         shape = shape_of(mapped.view, path)

@@ -66,6 +66,9 @@ class LogScan:
             except FileNotFoundError:  # a running broker has removed it meanwhile
                 continue
             try:
+                if not file.filled:  # only created so far
+                    self.zeros_from = start
+                    continue
                 for found in self._in_file(file.view, start):
                     if self.zeros_from >= 0:
                         yield Gap(self.zeros_from, _start_of(found), ZEROS)

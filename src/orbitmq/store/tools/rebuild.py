@@ -147,7 +147,7 @@ class _Rebuild:
             size = self._fs.size(path)
             if name.isdecimal() and size > HEADER.size:
                 file = self._fs.open(path, size, writable=False)
-                shape = shape_of(file.view, path)
+                shape = shape_of(file.view, path) if file.filled else None
                 file.close()
                 if shape is not None:
                     return shape

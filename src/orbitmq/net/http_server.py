@@ -1,6 +1,6 @@
-"""A minimal HTTP server for metrics: GET and HEAD of known paths, one request per connection, everything bounded.
+"""A minimal HTTP server for metrics and health: GET and HEAD of known paths, one request a connection, all bounded.
 
-Requests are parsed by h11. Knows nothing of metrics.
+Requests are parsed by h11. Knows nothing of what is served.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from orbitmq.errors import ConfigurationError
-from orbitmq.metrics import http_server
-from orbitmq.metrics.http_server import REQUEST_BYTES_MAX, HttpResponse, HttpServer
-from tests.support.loops import LoopFactory
+from orbitmq.net import http_server
+from orbitmq.net.http_server import REQUEST_BYTES_MAX, HttpResponse, HttpServer
+from tests.support.loops import LoopFactory, until
 
 
 async def _hello() -> HttpResponse:
@@ -121,9 +121,8 @@ async def test_a_peer_that_does_not_read_is_cut_off(both_loops: LoopFactory, mon
     await server.start("127.0.0.1", 0, "port")
     with socket.create_connection(("127.0.0.1", server.port)) as peer:
         peer.sendall(_request())
+        await until(lambda: writers and writers[0].transport.is_closing(), "the end of the connection")
         async with asyncio.timeout(30):
-            while not (writers and writers[0].transport.is_closing()):  # noqa: ASYNC110 - nothing tells the end
-                await asyncio.sleep(0.01)
             await writers[0].wait_closed()
         assert not server._tasks
     await server.stop()
