@@ -36,6 +36,7 @@ from orbitmq.client.outbox.sync import Outbox as SyncOutbox
 from orbitmq.client.settings import PushSettings, TransactionSettings, options_of
 from orbitmq.client.sync_wrapper import run as run_there
 from orbitmq.message.timers import RecallHandle
+from orbitmq.schemas.model import Schema, SchemaKind
 from tests.client.test_sync import FOR_THE_INSTANCE
 from tests.support.fake_system import BROKER, FakeSystem, fake_system
 from tests.support.loops import run
@@ -123,6 +124,7 @@ GOOD: dict[str, Callable[[], object]] = {
     "offset": lambda: 0,
     "max_num": lambda: 1,
     "count": lambda: 1,
+    "schema": lambda: Schema(SchemaKind.JSON, "{}"),
 }
 """What the other parameters get, those without a default."""
 

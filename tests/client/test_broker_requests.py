@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, LitePullConsumer, MessageQueue, PushConsumer
+from orbitmq.client.typed import Topic, msgspec_codec, typed
 from orbitmq.message.unit import encode_unit
 from orbitmq.wire.bodies import (
     ConsumeDirectlyResult,
@@ -243,6 +244,28 @@ async def test_a_message_is_taken_directly(says: Any, result: ConsumeResult, kin
         assert listener.got == [b"by hand"]
         assert system.sent_back == []
         assert consumer.known_offsets("Other") == {}
+
+
+@pytest.mark.parametrize("kind", ["typed", "other"])
+async def test_a_message_that_is_rejected_directly_is_reported_with_the_reason(kind: str) -> None:
+    def of_values(_received: object, _context: object) -> Any:
+        raise AssertionError("there is no value")
+
+    def of_messages(messages: Any, context: Any) -> Any:
+        context.reject(messages[0], "no Order")
+        return SUCCESS
+
+    async with fake_system() as system:
+        system.topics["T"] = 1
+        consumer = PushConsumer("g", system.address)
+        consumer.subscribe("T")
+        topic = Topic("Other", msgspec_codec(dict[str, int]))
+        consumer.set_listener(typed(consumer, topic, of_values) if kind == "typed" else of_messages)
+        async with consumer:
+            found = decode(ConsumeDirectlyResult, (await directly(system)).body)
+        assert found.consume_result is ConsumeResult.CR_THROW_EXCEPTION
+        assert str(found.remark).startswith("the listener rejects the message: no ")
+        assert system.sent_back == [], "it is not consumed for good, and becomes no dead letter"
 
 
 async def test_a_body_that_is_no_message_is_refused() -> None:

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client import LitePullConsumer, Message, Producer, PullConsumer, PullSchedule, PushConsumer
+from orbitmq.client import (
+    ConsumeFromWhere,
+    LitePullConsumer,
+    Message,
+    Producer,
+    PullConsumer,
+    PullSchedule,
+    PushConsumer,
+)
 from orbitmq.client.base import Client
 from orbitmq.client.concurrent_delivery import ConcurrentDelivery
 from orbitmq.client.core.addresses import VIP_CODES, vip_address
@@ -27,6 +35,7 @@ from orbitmq.errors import (
     OrbitMQError,
 )
 from orbitmq.net.connection import Connection
+from orbitmq.wire.bodies import BrokerData, ClusterInfo
 from orbitmq.wire.codes import VERSION, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import UnregisterClientHeader
@@ -35,8 +44,8 @@ from orbitmq.wire.headers_namesrv import GetRouteInfoHeader
 from orbitmq.wire.objects import encode_standard
 from orbitmq.wire.requests import RequestCode
 from orbitmq.wire.signature import signed_fields
-from tests.support.fake_system import FakeSystem, fake_system, refuse, silence
-from tests.support.loops import TurnedLoop, run, turned_loop, until
+from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse, silence
+from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
 from tests.support.python_client import Collector
 
 
@@ -168,51 +177,74 @@ def test_a_broker_that_does_not_serve_has_its_master_looked_for(code: ResponseCo
     run(scenario())
 
 
-@pytest.mark.parametrize("way", ["refuses", "is gone", "is in no route"])
-@pytest.mark.parametrize("count", [1, 30])
-def test_sends_wait_for_another_master_of_the_only_broker(way: str, count: int) -> None:
-    """All of them by one look."""
+def test_a_consumer_gets_the_first_message_of_a_new_topic_within_a_second() -> None:
+    """However long the topic was missing."""
 
+    async def scenario() -> None:
+        async with fake_system() as system:
+            listener = Collector()
+            consumer = PushConsumer("g", system.address, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+            consumer.subscribe("T")
+            consumer.set_listener(listener)
+            async with consumer:
+                for _ in range(30):
+                    await turned_loop().turn(0.5)
+                system.topics["T"] = 1
+                system.put("T", 0, b"first")
+                await turned_loop().turn(0.6)
+                await until(lambda: len(listener.rows) == 1, "the first message")
+
+    run(scenario(), TurnedLoop)
+
+
+def test_a_missing_retry_topic_is_requested_seldom() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["T"] = 1
+            system.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda _, command: (
+                command.response(ResponseCode.TOPIC_NOT_EXIST) if route_of(command).startswith("%RETRY%") else None
+            )
+            async with push(system):
+                for _ in range(20):
+                    await turned_loop().turn(1)
+                    await settle(500)  # the response has come
+                asked = [route_of(one) for one in system.asked if one.code == RequestCode.GET_ROUTEINFO_BY_TOPIC]
+                assert 2 < asked.count("%RETRY%g") < 12
+
+    run(scenario(), TurnedLoop)
+
+
+def route_of(command: Command) -> str:
+    return command.header(GetRouteInfoHeader).topic
+
+
+@pytest.mark.parametrize("has_topic", [True, False], ids=["with its topics", "with a new disk"])
+def test_a_broker_that_returns_at_another_address_takes_the_send_that_its_old_one_refuses(has_topic: bool) -> None:
     async def scenario() -> None:
         async with fake_system() as names, fake_system() as new, AsyncExitStack() as running:
             old = await running.enter_async_context(fake_system())
             names.topics["T"] = new.topics["T"] = old.topics["T"] = 1
-            addresses = {0: old.address, 1: new.address}
+            address = old.address
 
             def route(_connection: Connection, command: Command) -> Command | None:
+                if address == new.address and not has_topic:
+                    return command.response(ResponseCode.TOPIC_NOT_EXIST)
                 found = names.route("T")
-                found.broker_datas[0].addresses.clear()
-                found.broker_datas[0].addresses.update(addresses)
+                found.broker_datas[0].addresses[0] = address
                 return command.response(ResponseCode.SUCCESS, body=encode_standard(found))
 
+            def cluster(_connection: Connection, command: Command) -> Command | None:
+                brokers = {BROKER: BrokerData(BROKER, "C", {0: address})}
+                return command.response(ResponseCode.SUCCESS, body=encode_standard(ClusterInfo(brokers=brokers)))
+
             names.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = route
+            names.answers[RequestCode.GET_BROKER_CLUSTER_INFO] = cluster
             async with Producer("p", names.address) as producer:
                 await producer.send(Message("T", b"first"))
-                if way == "is gone":
-                    await running.aclose()
-                old.answers[RequestCode.SEND_MESSAGE_V2] = refuse(ResponseCode.SERVICE_NOT_AVAILABLE)
-                if way == "is in no route":
-                    del addresses[0]
-                asked = names.count(RequestCode.GET_ROUTEINFO_BY_TOPIC)
-                sending = [asyncio.create_task(producer.send(Message("T", b"x"))) for _ in range(count)]
-                await until(lambda: names.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) > asked + 2, "looks for a master")
-                addresses |= {0: new.address, 1: old.address}
-                await asyncio.gather(*sending)
-                assert new.count(RequestCode.SEND_MESSAGE_V2) == count
-                assert names.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) < asked + 30, "not one for each send"
-
-    run(scenario())
-
-
-def test_a_send_does_not_wait_for_another_master_where_there_are_no_slaves() -> None:
-    async def scenario() -> None:
-        async with fake_system() as system, Producer("p", system.address) as producer:
-            system.topics["T"] = 1
-            await producer.send(Message("T", b"x"))
-            system.answers[RequestCode.SEND_MESSAGE_V2] = refuse(ResponseCode.SERVICE_NOT_AVAILABLE)
-            with pytest.raises(OrbitMQError, match="3 attempts"):
+                await running.aclose()
+                address = new.address
                 await producer.send(Message("T", b"x"))
-            assert producer._instance._sought == {}
+            assert new.count(RequestCode.SEND_MESSAGE_V2) == 1
 
     run(scenario())
 

@@ -16,6 +16,7 @@ from orbitmq import client
 from orbitmq.client import ConsumeConcurrentlyStatus, Message, MessageExt, MessageModel, MessageQueue
 from orbitmq.client.outbox import Outbox
 from orbitmq.errors import InvalidStateError
+from orbitmq.schemas.model import Schema, SchemaKind
 from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system_beside
 from tests.support.loops import LOOPS
@@ -66,6 +67,7 @@ ARGUMENTS: dict[str, Any] = {
     "messages": [Message("T", b"x")],
     "queue": QUEUE,
     "topic": "T",
+    "schema": Schema(SchemaKind.JSON, "{}"),
     "offset": 0,
     "max_num": 1,
     "timeout": 1.0,

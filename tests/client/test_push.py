@@ -29,10 +29,16 @@ from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.properties import decode_properties, encode_properties
 from orbitmq.net.connection import Connection
-from orbitmq.wire.bodies import ConsumeType, TopicRouteData
+from orbitmq.wire.bodies import ConsumeType, HeartbeatData, TopicRouteData
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
-from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader, SendMessageV2Header
+from orbitmq.wire.headers import (
+    PullMessageHeader,
+    PullMessageResponseHeader,
+    SendMessageV2Header,
+    UpdateConsumerOffsetHeader,
+)
+from orbitmq.wire.objects import decode
 from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
 from tests.support.loops import TurnedLoop, run, settle, turned_loop, until
@@ -208,15 +214,24 @@ def test_a_listener_names_what_succeeded_and_when_the_rest_comes_again() -> None
 def test_a_message_no_broker_takes_back_goes_to_the_retry_topic() -> None:
     async def scenario() -> None:
         async with fake_system() as system:
-            system.put("T", 0, b"x")
+
+            def join(_: Connection, command: Command) -> Command:
+                """And make no retry topic, so that it has no route."""
+                system.members["g"] = [decode(HeartbeatData, command.body).client_id]
+                return command.response(0)
+
+            for _ in range(8):
+                system.put("T", 0, b"x")
             system.answers[RequestCode.CONSUMER_SEND_MSG_BACK] = refuse(1)
+            system.answers[RequestCode.HEART_BEAT] = join
             async with push(system, Listener(lambda _: LATER)):
-                await until(lambda: system.messages["%RETRY%g", 0])
-            sent, *_ = [c.header(SendMessageV2Header) for c in system.asked if c.code == RequestCode.SEND_MESSAGE_V2]
+                await until(lambda: sum(map(len, (system.messages["%RETRY%g", queue] for queue in range(4)))) == 8)
+            sent, *rest = [c.header(SendMessageV2Header) for c in system.asked if c.code == RequestCode.SEND_MESSAGE_V2]
+            assert {one.queue_id for one in (sent, *rest)} == {0}, "brokers create such a topic with one queue"
             assert sent.producer_group == "CLIENT_INNER_PRODUCER"
             assert (sent.reconsume_times, sent.max_reconsume_times) == (1, 16)
             assert "RETRY_TOPIC\x01T" in (sent.properties or "")
-            assert system.offsets["g", "T", 0] == 1
+            assert system.offsets["g", "T", 0] == 8
 
     run(scenario())
 
@@ -710,6 +725,30 @@ def test_shutdown_waits_for_listeners_and_keeps_what_they_did() -> None:
     run(scenario())
 
 
+def test_a_pull_that_takes_effect_late_does_not_set_back_what_a_shutdown_stores() -> None:
+    """As at RocketMQ's brokers, whose threads for pulls and for commits know no order."""
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            listener, late = Listener(), [1]
+
+            def commit(_: Connection, command: Command) -> Command:
+                header = command.header(UpdateConsumerOffsetHeader)
+                place = (header.consumer_group, header.topic, header.queue_id)
+                system.offsets[place] = late.pop() if late and header.commit_offset == 2 else header.commit_offset
+                return command.response(0)
+
+            system.answers[RequestCode.UPDATE_CONSUMER_OFFSET] = commit
+            async with push(system, listener):
+                for number in range(2):
+                    system.put("T", 0, b"x")
+                    await until(lambda: len(listener.got) == number + 1)  # noqa: B023
+            assert not late
+            assert system.offsets["g", "T", 0] == 2
+
+    run(scenario())
+
+
 def test_a_coroutine_listener_may_shut_its_consumer_down_and_does_not_wait_for_itself() -> None:
     async def scenario() -> None:
         async with fake_system() as system:
@@ -725,6 +764,27 @@ def test_a_coroutine_listener_may_shut_its_consumer_down_and_does_not_wait_for_i
             await consumer.start()
             await until(lambda: ended)
             assert not consumer.is_running
+
+    run(scenario())
+
+
+def test_no_listener_is_called_once_its_consumer_shuts_down() -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            for i in range(5):
+                system.put("T", 0, b"%d" % i)
+            shutdowns: list[asyncio.Task[None]] = []
+
+            async def listener(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+                shutdowns.append(asyncio.create_task(consumer.shutdown()))
+                await asyncio.sleep(0)
+                return SUCCESS
+
+            consumer = push(system, listener, consume_threads=1)
+            await consumer.start()
+            await until(lambda: shutdowns and shutdowns[0].done())
+            assert len(shutdowns) == 1
+            assert system.offsets["g", "T", 0] == 1
 
     run(scenario())
 
@@ -1137,3 +1197,18 @@ def test_what_no_listener_has_consumed_comes_again_when_the_log_has_lost_its_end
 def last_offset(system: FakeSystem) -> int:
     pulls = [c.header(PullMessageHeader) for c in system.asked if c.code == RequestCode.PULL_MESSAGE]
     return max(one.queue_offset for one in pulls[-2:] if one.topic == "T") if pulls else -1
+
+
+def test_pulls_that_fail_are_one_line_a_broker_and_minute(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with fake_system() as system:
+            system.topics["T"] = 8
+            system.answers[RequestCode.PULL_MESSAGE] = refuse(ResponseCode.SYSTEM_ERROR, "no")
+            async with push(system, Listener()):
+                for _ in range(10):
+                    await turned_loop().turn(1.1)
+                await until(lambda: system.count(RequestCode.PULL_MESSAGE) > 16)
+                assert caplog.text.count("event=pull_failed") == 1
+                assert f"event=pull_failed group=g broker={BROKER}" in caplog.text
+
+    run(scenario(), TurnedLoop)

@@ -124,6 +124,25 @@ def test_another_master_is_found_and_the_queues_stay() -> None:
     run(scenario())
 
 
+def test_a_master_that_is_back_is_taken_though_its_route_is_the_same_as_before() -> None:
+    async def scenario() -> None:
+        async with routes() as (system, known, _):
+            system.topics["T"] = 1
+            (queue,) = await known.find_subscribed("T")
+            other = system.route("T")
+            other.broker_datas[0].addresses[0] = "10.0.0.9:1"
+            system.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda _, command: command.response(
+                0, body=encode_standard(other)
+            )
+            await known.find_masters([BROKER])
+            assert known.known_master(queue) == "10.0.0.9:1"
+            del system.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC]
+            await known.refresh("T")
+            assert known.known_master(queue) == system.address
+
+    run(scenario())
+
+
 def test_one_topic_that_fails_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with routes() as (system, known, _):

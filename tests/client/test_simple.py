@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orbitmq.client import Message, Producer, SimpleConsumer
+from orbitmq.client.core.retry import BROKER_MISSING
+from orbitmq.client.routes import Routes
 from orbitmq.client.sync import SimpleConsumer as BlockingConsumer
-from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError, MessageIllegal
-from orbitmq.message.model import MessageExt
+from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError, MessageIllegal, RemotingError
+from orbitmq.message.model import MessageExt, MessageQueue
+from orbitmq.message.pop import POP_CK
 from orbitmq.message.topics import dlq_topic
+from orbitmq.operations import pops
+from orbitmq.testing import Cluster
+from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import fake_system_beside
+from tests.support.loops import until
 from tests.support.orbit_process import OrbitUp
 
 
@@ -23,7 +32,7 @@ def up() -> object:
         yield running
 
 
-async def filled(up: OrbitUp, topic: str, messages: int, *, queues: int = 4) -> None:
+async def filled(up: OrbitUp | Cluster, topic: str, messages: int, *, queues: int = 4) -> None:
     async with Producer("p", up.namesrv_address) as producer:
         await producer.create_topic(topic, queues=queues)
         for number in range(messages):
@@ -55,6 +64,144 @@ async def test_members_share_messages_whatever_the_number_of_queues(up: OrbitUp)
     assert sum(count > 0 for count in counts) > 1, "one queue, and more than one member at work"
 
 
+async def test_a_rejected_message_is_a_dead_letter_at_once(up: OrbitUp) -> None:
+    await filled(up, "Rejected", 1)
+    async with SimpleConsumer("rejecting", up.namesrv_address) as consumer:
+        consumer.subscribe("Rejected")
+        (message,) = await consumer.receive(timeout=5)
+        await consumer.reject(message)
+        dead = MessageQueue(dlq_topic("rejecting"), message.broker_name, 0)
+        assert await consumer.max_offset(dead) == 1
+        assert await consumer.receive(invisible=0.001, timeout=0.5) == []
+
+
+async def test_waiting_ends_when_there_are_messages_and_receives_none(up: OrbitUp) -> None:
+    await filled(up, "Awaited", 0)
+    async with SimpleConsumer("awaiting", up.namesrv_address) as consumer:
+        consumer.subscribe("Awaited")
+        waiting = asyncio.create_task(consumer.wait(4))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await filled(up, "Awaited", 1)
+        async with asyncio.timeout(3):
+            await waiting
+        assert bodies(await consumer.receive(timeout=0)) == [b"0"]
+
+
+async def test_a_receive_that_is_cancelled_gives_its_messages_back(
+    up: OrbitUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not after the invisible time, which is longer than the test."""
+    await filled(up, "Cancelled", 1)
+    requested, pop = asyncio.Event(), pops.pop
+
+    async def noted(*given: Any, **more: Any) -> list[MessageExt]:
+        requested.set()
+        return await pop(*given, **more)
+
+    monkeypatch.setattr(pops, "pop", noted)
+    async with SimpleConsumer("cancelled", up.namesrv_address) as consumer:
+        consumer.subscribe("Cancelled")
+        receiving = asyncio.create_task(consumer.receive(invisible=3600))
+        await requested.wait()
+        receiving.cancel()
+        assert bodies(await consumer.receive(timeout=20)) == [b"0"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster() as cluster:
+        yield cluster
+
+
+async def test_a_receive_that_is_cancelled_by_the_end_gives_its_messages_back(cluster: Cluster) -> None:
+    """The broker delivers them when the consumer is about to leave."""
+    await filled(cluster, "Left", 1)
+    fault = cluster.delay(RequestCode.POP_MESSAGE, 1.0)
+    async with SimpleConsumer("left", cluster.namesrv_address) as consumer:
+        consumer.subscribe("Left")
+        receiving = asyncio.create_task(consumer.receive(invisible=3600))
+        await until(lambda: fault.hits)
+        receiving.cancel()
+        await asyncio.wait([receiving])
+    async with SimpleConsumer("left", cluster.namesrv_address) as consumer:
+        consumer.subscribe("Left")
+        assert bodies(await consumer.receive(timeout=10)) == [b"0"]
+
+
+@pytest.mark.parametrize("reason", ["", "wrong"])
+async def test_a_message_is_one_dead_letter_however_often_its_acknowledgement_fails(
+    cluster: Cluster, reason: str
+) -> None:
+    topic = f"Dead{reason}"
+    await filled(cluster, topic, 1)
+    async with SimpleConsumer(topic, cluster.namesrv_address) as consumer:
+        consumer.subscribe(topic)
+        (message,) = await consumer.receive(timeout=10)
+        cluster.disconnect(RequestCode.ACK_MESSAGE, times=2)
+        for _ in range(2):
+            with pytest.raises(RemotingError):
+                await consumer.reject(message, reason)
+        await consumer.reject(message, reason)
+        assert cluster.message_count(dlq_topic(topic)) == 1
+
+
+async def test_what_has_expired_holds_up_nothing_when_it_cannot_be_acknowledged(cluster: Cluster) -> None:
+    await filled(cluster, "Mixed", 0, queues=1)
+    async with (
+        SimpleConsumer("mixed", cluster.namesrv_address) as consumer,
+        Producer("p", cluster.namesrv_address) as producer,
+    ):
+        await producer.send(Message("Mixed", b"old", expires_after=0.001))
+        await producer.send(Message("Mixed", b"new"))
+        consumer.subscribe("Mixed")
+        cluster.disconnect(RequestCode.ACK_MESSAGE)
+        assert bodies(await consumer.receive(timeout=10)) == [b"new"]
+
+
+async def test_messages_are_received_while_a_broker_has_no_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its slave is there, so its queues are in the route."""
+    with Cluster(brokers=2) as cluster:
+        headless, living = cluster.broker_names
+        cluster.create_topic("Headless", 1)
+        master = Routes.master
+
+        async def of_the_living(routes: Routes, queue: MessageQueue) -> str:
+            if queue.broker_name == headless:
+                raise ClientError(BROKER_MISSING, f"broker {headless} has no master")
+            return await master(routes, queue)
+
+        monkeypatch.setattr(Routes, "master", of_the_living)
+        async with (
+            Producer("p", cluster.namesrv_address) as producer,
+            SimpleConsumer("headless", cluster.namesrv_address) as consumer,
+        ):
+            consumer.subscribe("Headless")
+            for number in range(4):
+                await producer.send(Message("Headless", b"%d" % number), queue=MessageQueue("Headless", living, 0))
+            assert [len(await consumer.receive(1, timeout=0)) for _ in range(4)] == [1, 1, 1, 1]
+            assert await consumer.receive(timeout=0) == []
+
+
+async def test_messages_of_a_broker_are_received_while_another_one_is_away() -> None:
+    with Cluster(brokers=2) as cluster:
+        away, living = cluster.broker_names
+        cluster.create_topic("Half", 1)
+        async with (
+            Producer("p", cluster.namesrv_address) as producer,
+            SimpleConsumer("half", cluster.namesrv_address) as consumer,
+        ):
+            consumer.subscribe("Half")
+            assert await consumer.receive(timeout=0) == []
+            cluster.disconnect(RequestCode.POP_MESSAGE, times=None, broker=away)
+            for number in range(4):
+                await producer.send(Message("Half", b"%d" % number), queue=MessageQueue("Half", living, 0))
+            assert [len(await consumer.receive(1, timeout=0)) for _ in range(4)] == [1, 1, 1, 1]
+            cluster.disconnect(RequestCode.POP_MESSAGE, times=None, broker=living)
+            with pytest.raises(RemotingError):
+                await consumer.receive(timeout=0)
+
+
 async def test_what_is_not_acknowledged_comes_again(up: OrbitUp) -> None:
     await filled(up, "Again", 2)
     async with SimpleConsumer("again", up.namesrv_address) as consumer:
@@ -69,6 +216,25 @@ async def test_what_is_not_acknowledged_comes_again(up: OrbitUp) -> None:
         await consumer.change_invisible(message, 30)
         await consumer.ack(message)
         assert await consumer.receive(timeout=0) == []
+
+
+async def test_a_message_that_is_renewed_comes_to_nobody_else_until_it_is_given_back(up: OrbitUp) -> None:
+    await filled(up, "Renewed", 2)
+    async with (
+        SimpleConsumer("renewed", up.namesrv_address, instance_name="holder") as holder,
+        SimpleConsumer("renewed", up.namesrv_address, instance_name="other") as other,
+    ):
+        holder.subscribe("Renewed")
+        other.subscribe("Renewed")
+        held = [message for _ in range(2) for message in await holder.receive(1, invisible=0.6, renew=True)]
+        receipts = {message.properties[POP_CK] for message in held}
+        assert await other.receive(timeout=2.0) == []
+        assert receipts.isdisjoint(message.properties[POP_CK] for message in held)
+        await holder.ack(held[0])
+        await holder.change_invisible(held[1], 0.001)
+        (message,) = await other.receive(timeout=10)
+        assert (message.body, message.reconsume_times) == (held[1].body, 1)
+        assert await other.receive(timeout=1.0) == []
 
 
 async def test_a_message_nobody_can_consume_is_a_dead_letter(up: OrbitUp) -> None:

@@ -37,6 +37,8 @@ PAIRS = [
     (client.PullSchedule, sync.PullSchedule),
 ]
 FOR_THE_INSTANCE = {"wanted_topics", "heartbeat_data", "wake_rebalance"} | {
+    "loop",
+    "registry",
     "known_offsets",
     "move",
     "running_info",

@@ -6,6 +6,8 @@ The classes in this module are for asyncio. These modules are public as well; al
     orbitmq.client.outbox       keeps failed sends on disk and sends them again (`orbitmq[outbox]`)
     orbitmq.client.outbox.sync  the same for threads
     orbitmq.client.idempotent   idempotent consumption with your own database (`orbitmq[idempotent]`)
+    orbitmq.client.typed        values instead of bytes, and their schemas
+    orbitmq.client.typed.sync   the same for threads
     orbitmq.client.telemetry    spans for OpenTelemetry (`orbitmq[telemetry]`)
     orbitmq.client.metrics      metrics for Prometheus (`orbitmq[telemetry]`)
 """
@@ -42,10 +44,12 @@ from orbitmq.client.core.model import (
     ConcurrentContext,
     ConsumeConcurrentlyStatus,
     ConsumeOrderlyStatus,
+    ListenerContext,
     LocalTransactionState,
     OrderlyContext,
     PullResult,
     PullStatus,
+    Rejection,
     SendResult,
     SendStatus,
     TransactionSendResult,
@@ -85,7 +89,10 @@ from orbitmq.client.settings import (
 )
 from orbitmq.client.simple import SimpleConsumer
 from orbitmq.client.timed import Timed
+from orbitmq.client.topic_read import Place, TopicRead
 from orbitmq.client.transactions import HalfMessage, TransactionListener, TransactionProducer
+from orbitmq.client.worker import Handler
+from orbitmq.client.worker_runner import run_worker
 from orbitmq.client.workers import Listener, OrderlyListener
 from orbitmq.errors import (
     BrokerError,
@@ -141,9 +148,11 @@ __all__ = [
     "FilterHook",
     "ForbiddenHook",
     "HalfMessage",
+    "Handler",
     "HookFailed",
     "InvalidStateError",
     "Listener",
+    "ListenerContext",
     "LitePullConsumer",
     "LitePullSettings",
     "LocalTransactionState",
@@ -166,6 +175,7 @@ __all__ = [
     "Outcome",
     "Outgoing",
     "PeerError",
+    "Place",
     "Producer",
     "ProducerSettings",
     "Published",
@@ -185,6 +195,7 @@ __all__ = [
     "ReceiveContext",
     "ReceiveHook",
     "Record",
+    "Rejection",
     "RemotingError",
     "RemotingTimeout",
     "RequestTimeout",
@@ -206,6 +217,7 @@ __all__ = [
     "Timed",
     "Times",
     "TooManyRequestsError",
+    "TopicRead",
     "TransactionEnded",
     "TransactionListener",
     "TransactionProducer",
@@ -218,6 +230,7 @@ __all__ = [
     "random_selector",
     "reply_to_client",
     "reset_offset_by_timestamp",
+    "run_worker",
     "threads_for",
     "total_lag",
 ]

@@ -17,22 +17,30 @@ from orbitmq.client.core.addresses import name_servers
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.instance import Instance, join, leave
 from orbitmq.client.loops import check_loop, running_loop
+from orbitmq.client.schema_registry import registry_options
 from orbitmq.client.settings import ClientSettings
-from orbitmq.errors import ConfigurationError, ConnectError, InvalidStateError, OrbitMQError
+from orbitmq.errors import ConfigurationError, ConnectError, InvalidStateError, OrbitMQError, SchemaIllegal
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.namespace import Namespace, namespace_of
 from orbitmq.message.topics import AUTO_CREATE_TOPIC, check_consumer_group, check_group, check_topic
 from orbitmq.net.remoting import RpcHook, split_address
 from orbitmq.operations import offsets, topics
+from orbitmq.operations.registry import Registry, subject_of
+from orbitmq.operations.schemas import SchemaStore, TopicSchemas
 from orbitmq.runtime.clock import Clock, SystemClock
+from orbitmq.runtime.error_texts import translator
+from orbitmq.runtime.languages import of_environment
 from orbitmq.runtime.logging import watch_loggers
+from orbitmq.schemas.model import Compatibility, Schema, SchemaVersion
 
 _log = logging.getLogger(__name__)
 
 NAMESRV_VARIABLE = "NAMESRV_ADDR"
 LOOP_LOOK_S = 1.0  # how often a shutdown in another loop checks whether the client's loop still runs
 CREATE_TRIES = 5  # as RocketMQ's client asks a broker for a topic
+
+OrbitMQError.translate = translator(of_environment(os.environ))  # of the application, for its tracebacks
 
 
 _age = 0  # forks since the first process: cheaper to compare than process ids, which need a system call
@@ -83,6 +91,8 @@ class Client(ABC):
         check(self.group)
         self._addresses = _checked(name_servers(given))
         self._base_settings = settings
+        self._registry_options = registry_options(settings)
+        self._registry: Registry | None = None
         self._state = ClientState.CREATED
         self._pid, self._age = os.getpid(), _age
         self._rpc_hooks: list[RpcHook] = []
@@ -156,7 +166,11 @@ class Client(ABC):
 
     async def _leave(self, instance: Instance) -> None:
         instance.remove(self.group, consumer=self._consumes)
-        await leave(instance)
+        try:
+            if self._registry is not None:
+                await self._registry.close()
+        finally:
+            await leave(instance)
 
     @abstractmethod
     async def _begin(self, instance: Instance) -> None:
@@ -206,6 +220,13 @@ class Client(ABC):
         """The id by which brokers know this client. InvalidStateError before start."""
         return self._check_alive().client_id
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop in which the client was started. InvalidStateError before start."""
+        if self._loop is None:
+            raise InvalidStateError(f"{self._name()} is {self._state.value}")
+        return self._loop
+
     def _check_running(self) -> Instance:
         """The instance. InvalidStateError unless the client is running in this process, and in another event loop. A
         thread without a loop, such as a listener's, may call what does not wait.
@@ -232,6 +253,12 @@ class Client(ABC):
         return f"{type(self).__name__} of group {self.group}"
 
     # ----------------------------------------------------------------------------------------------------- questions
+
+    @checks_arguments
+    async def fetch_queues(self, topic: str) -> list[MessageQueue]:
+        """The readable queues of `topic`. ClientError when it does not exist, RemotingError."""
+        found = await self._instance.routes.find_subscribed(self._namespace.wrap(topic))
+        return list(map(self._namespace.unwrap_queue, found))
 
     @checks_arguments
     async def max_offset(self, queue: MessageQueue) -> int:
@@ -293,6 +320,65 @@ class Client(ABC):
         inside = self._namespace.wrap(topic)
         found = await message_queries.query_messages(self._instance, inside, key, max_count, begin_ms, end_ms)
         return [self._seen(message) for message in found]
+
+    # ------------------------------------------------------------------------------------------------------- schemas
+
+    @checks_arguments
+    async def register_schema(
+        self, topic: str, schema: Schema, *, compatibility: Compatibility | None = None
+    ) -> SchemaVersion:
+        """Make `schema` the next version of the schemas of `topic`, which name servers keep, or the registry of the
+        setting `schema_registry`. Nothing changes if it is one of them. `compatibility` is what this version and later
+        ones must keep (`BACKWARD` at first); a registry has that itself.
+
+        SchemaIncompatible names the fields that consumers could not read, SchemaIllegal what is not valid; ClientError,
+        ConnectError unless every name server, or the registry, responds.
+        """
+        inside = self._namespace.wrap(topic)
+        check_topic(inside)
+        self._check_running()
+        if (registry := self.registry) is not None:
+            if compatibility is not None:
+                raise ConfigurationError("compatibility is set at the schema registry, and not by its clients")
+            return await self._register_there(registry, self._subject(topic, schema), schema)
+        store = await self._schema_store()
+        return await store.register(inside, schema, self._clock.now_ms(), compatibility=compatibility)
+
+    async def _register_there(self, registry: Registry, subject: str, schema: Schema) -> SchemaVersion:
+        if self._base_settings["schema_registry_register"]:
+            return await registry.register(subject, schema)
+        found = await registry.find(subject, schema)
+        if found is None:
+            raise SchemaIllegal(
+                f"the schema registry does not have the schema under subject {subject}, and schema_registry_register "
+                "is false; register it first"
+            )
+        return found
+
+    @checks_arguments
+    async def schemas(self, topic: str) -> TopicSchemas:
+        """The schemas of `topic`, none if it has none. ClientError, ConnectError when no name server responds, or the
+        registry of the setting `schema_registry` does not.
+        """
+        self._check_running()
+        if (registry := self.registry) is not None:
+            return await registry.of_subject(self._subject(topic, None))
+        return await (await self._schema_store()).of_topic(self._namespace.wrap(topic))
+
+    @property
+    def registry(self) -> Registry | None:
+        """The registry of the setting `schema_registry`; None without it. ConfigurationError for files that cannot be
+        used.
+        """
+        if self._registry is None and self._registry_options is not None:
+            self._registry = Registry(self._registry_options)
+        return self._registry
+
+    def _subject(self, topic: str, schema: Schema | None) -> str:
+        return subject_of(self._base_settings["schema_registry_subject"], topic, schema)
+
+    async def _schema_store(self) -> SchemaStore:
+        return SchemaStore(self._instance.remoting, await self._instance.name_servers.known())
 
     @checks_arguments
     async def create_topic(

@@ -13,12 +13,12 @@ from typing import Any, TypeAlias, cast
 from orbitmq.client.background import one_round
 from orbitmq.client.consumer import HeldQueue
 from orbitmq.client.core.consume import chunks, first_failed
-from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus
+from orbitmq.client.core.model import ConcurrentContext, ConsumeConcurrentlyStatus, Rejection
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.retry_sender import RetrySender
 from orbitmq.client.workers import ListenerCall
-from orbitmq.errors import OrbitMQError
+from orbitmq.errors import OrbitMQError, SchemasAway
 from orbitmq.message.expiry import is_expired, split_expired
 from orbitmq.message.model import MessageExt
 from orbitmq.message.namespace import Namespace
@@ -26,8 +26,9 @@ from orbitmq.runtime.clock import Clock
 
 _log = logging.getLogger(__name__)
 
-RESUBMIT_S = 5.0  # until messages that could not be sent back are delivered here again
+RESUBMIT_S = 5.0  # until messages that could not be sent back, or cannot be, are delivered here again
 OVERDUE_DELAY_LEVEL = 3
+AWAY_DELAY_LEVEL = 4  # 30 s by default: the listener has waited as long, and how long it lasts is unknown
 OVERDUE_COUNT_MAX = 16  # messages of one queue given up in one round
 _Concurrently: TypeAlias = ConsumeConcurrentlyStatus | None
 
@@ -80,8 +81,15 @@ class ConcurrentDelivery:
         failed = call.messages[first_failed(status, context, len(call.messages)) :]
         self._count(call, len(failed))
         failed, _ = split_expired(failed, self._clock.now_ms())  # nobody is to get these again
+        rejections = context.rejections
+        if rejections:
+            rejected = [one.message for one in rejections]
+            failed = [*rejected, *[message for message in failed if not _is_among(message, rejected)]]
+        if failed and self._drops_failed and isinstance(call.error, SchemasAway):
+            self._deliver_again(call, failed)  # a broadcasting consumer has nothing else to wait for them in
+            return
         if failed and not self._drops_failed:
-            self._spawn(self._retry(call, failed, context.delay_level_when_next_consume))
+            self._spawn(self._retry(call, failed, context.delay_level_when_next_consume, rejections))
             return
         if failed:
             _log.warning("event=messages_dropped group=%s queue=%s count=%d", self._group, call.held.queue, len(failed))
@@ -94,17 +102,31 @@ class ConcurrentDelivery:
             self._store.table.raise_to(held.queue, offset)
         held.room.set()
 
-    async def _retry(self, call: ListenerCall, failed: Sequence[MessageExt], delay_level: int) -> None:
-        """Send failed messages back; those that no broker accepts are delivered here again after a while."""
+    async def _retry(
+        self, call: ListenerCall, failed: Sequence[MessageExt], delay_level: int, rejections: Sequence[Rejection]
+    ) -> None:
+        """Send failed messages back, and make dead letters of the first of them, which are rejected; those that no
+        broker accepts are delivered here again after a while.
+        """
         kept: list[MessageExt] = []
-        for message in failed:
+        away = isinstance(call.error, SchemasAway)  # no failure of these messages
+        for number, message in enumerate(failed):
             try:
-                await self._retry_sender.send_back(message, delay_level)
+                if number < len(rejections):
+                    await self._retry_sender.make_dead_letter(message, rejections[number].reason)
+                elif away:
+                    await self._retry_sender.send_back(message, AWAY_DELAY_LEVEL, counts=False)
+                else:
+                    await self._retry_sender.send_back(message, delay_level)
             except OrbitMQError as error:
                 _log.warning("event=not_sent_back group=%s message=%s error=%s", self._group, message.msg_id, error)
                 message.reconsume_times += 1
                 kept.append(message)
-        done = [message for message in call.messages if not any(message is other for other in kept)]
+        self._deliver_again(call, kept)
+
+    def _deliver_again(self, call: ListenerCall, kept: Sequence[MessageExt]) -> None:
+        """Call the listener with these messages of a call again after a while; the others are consumed."""
+        done = [message for message in call.messages if not _is_among(message, kept)]
         self._settle(call.held, call.cached, done)
         if kept:
             again = ListenerCall(call.held, call.cached, kept, self._context(call.held))
@@ -133,3 +155,8 @@ class ConcurrentDelivery:
                 return
             if held.cached.is_smallest(message):
                 self._settle(held, held.cached, [message])
+
+
+def _is_among(message: MessageExt, others: Sequence[MessageExt]) -> bool:
+    """Whether it is one of these objects; equal messages are others."""
+    return any([message is other for other in others])  # noqa: C419 - mypyc has no fast generators

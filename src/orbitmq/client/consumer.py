@@ -31,6 +31,7 @@ from orbitmq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore
 from orbitmq.client.puller import Puller
 from orbitmq.client.queue_listeners import ON_QUEUES, QueueListener, QueueListeners
 from orbitmq.client.reports import properties
+from orbitmq.client.retry_sender import RetrySender
 from orbitmq.client.settings import MemberSettings
 from orbitmq.client.stacks import stacks as all_stacks
 from orbitmq.errors import InvalidStateError, MessageIllegal, OrbitMQError, RequestRejected
@@ -71,6 +72,8 @@ class HeldQueue:
     """Set while no orderly listener has messages of the queue."""
     confirmed: int = -1
     """The offset that the broker has confirmed."""
+    carried: int = 0
+    """The offset that the last pull had with it."""
     task: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
@@ -229,12 +232,6 @@ class Consumer(Client):
         return set(map(self._namespace.unwrap_queue, self._held))
 
     @checks_arguments
-    async def fetch_queues(self, topic: str) -> list[MessageQueue]:
-        """The readable queues of `topic`. ClientError when it does not exist."""
-        found = await self._instance.routes.find_subscribed(self._namespace.wrap(topic))
-        return list(map(self._namespace.unwrap_queue, found))
-
-    @checks_arguments
     def on_assigned(self, callback: ON_QUEUES) -> ON_QUEUES:
         """Call `callback(queues)` whenever queues are assigned; also as a decorator. A function must not block; the
         consumer awaits a coroutine function for up to 10 seconds. What it raises is logged.
@@ -303,6 +300,29 @@ class Consumer(Client):
             broker_id=self._member_settings["pull_from_broker_id"],
             namespace=self._namespace,
         )
+
+    @checks_arguments
+    async def reject(self, message: MessageExt, reason: str = "") -> None:
+        """Make a dead letter of a message that no retry would help, with `reason` as its property DEAD_LETTER_REASON
+        (its first 1000 characters). A simple consumer acknowledges it as well; any other commits it as usual. In the
+        listener of a push consumer use `context.reject`. BrokerError, ClientError, RemotingError: then the message may
+        be a dead letter all the same.
+        """
+        self._check_running()
+        async with self._settling(message):
+            await self._make_dead_letter(message, reason)
+            await self._rejected(message)
+
+    async def _make_dead_letter(self, message: MessageExt, reason: str) -> None:
+        sender = RetrySender(self._check_running(), self.group, 0, namespace=self._namespace)
+        await sender.make_dead_letter(message, reason)
+
+    def _settling(self, message: MessageExt) -> contextlib.AbstractAsyncContextManager[None]:  # noqa: ARG002
+        """Around a request that ends the delivery of a message."""
+        return contextlib.nullcontext()
+
+    async def _rejected(self, message: MessageExt) -> None:
+        """A message is a dead letter by now."""
 
     @checks_arguments
     async def lag(self, topic: str | None = None) -> list[QueueLag]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import random
 import time
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -33,6 +35,7 @@ from orbitmq.client.transaction_checks import TransactionChecks
 from orbitmq.errors import BrokerError, ClientError, OrbitMQError, RemotingError
 from orbitmq.message.ids import UniqueIds
 from orbitmq.message.model import MASTER_ID
+from orbitmq.message.topics import RETRY_PREFIX
 from orbitmq.net.connection import Connection
 from orbitmq.net.remoting import Remoting, RpcHook
 from orbitmq.net.routing import Router
@@ -47,16 +50,22 @@ _log = logging.getLogger(__name__)
 
 IDENTITY = ("instance_name", "client_ip", "unit_name")  # settings that determine the client id
 STREAM_FIELDS = {"ReqT": "0"}  # in every request of a client of streams
-MISSING_ROUTE_PAUSE_S = (
-    1.0  # a missing route of a subscribed topic is requested again after this, then at growing intervals,
-)
+MISSING_ROUTE_PAUSE_S = 0.5  # a consumer waits for the first message of a new topic: it shall have it within a second
 DOUBT_PAUSE_S = 0.5  # between two looks for the master of brokers that do not respond
 MASTER_LOOK_S = 0.1  # the same while sends wait for that
-SOUGHT_S = 3.0  # how long one of those lasts: sends that still wait then begin another one
-MISSING_ROUTE_PAUSE_MAX_S = 5.0  # but at least this often: retry topics and new topics appear at any time
+MISSING_ROUTE_PAUSE_MAX_S = 5.0  # the pause grows to this while no name server responds
 ABSENT_MASTER_LOOK_S = (
     1.0  # how often a connection is retried to a lost master that may have pending transactions of this client
 )
+
+
+@dataclass(slots=True)
+class _Search:
+    """For another master of a broker."""
+
+    task: asyncio.Task[None] = field(init=False)
+    waiting: int = 0
+    """Sends."""
 
 
 class Instance:
@@ -122,8 +131,10 @@ class Instance:
         self._doubted: set[str] = set()
         """Names of brokers that may have another master by now."""
         self._doubted_at = -DOUBT_PAUSE_S
-        self._sought: dict[str, asyncio.Task[None]] = {}
-        """Broker name -> the look for another master that sends wait for."""
+        self._searches: dict[tuple[str, str], _Search] = {}
+        """Broker name and address of its last master -> the search for another one, for which sends wait."""
+        self._looked_at: dict[str, float] = {}
+        """Broker name -> when such a search began last; only one without slaves is not looked for again at once."""
         self._masters_known = True  # until a name server fails to return them
         self._closed = False
 
@@ -232,9 +243,16 @@ class Instance:
                     await self.routes.refresh_each(self.routes.topics())
                     self.routes.forget_brokers()
             until_all_s = max(0.0, all_due - loop.time())
-            pause_s = (
-                min(2 * pause_s, MISSING_ROUTE_PAUSE_MAX_S, until_all_s) if self._missing_topics() else until_all_s
-            )
+            pause_s = min(self._pause_s(pause_s), until_all_s)
+
+    def _pause_s(self, last_s: float) -> float:
+        """Until missing routes are requested again. The retry topic of a group may be missing for ever, and a name
+        server that does not respond costs each request its timeout: then pauses grow.
+        """
+        missing = self._missing_topics()
+        if self.name_servers.is_silent or all(topic.startswith(RETRY_PREFIX) for topic in missing):
+            return min(2 * last_s, MISSING_ROUTE_PAUSE_MAX_S) if missing else math.inf
+        return MISSING_ROUTE_PAUSE_S
 
     def _missing_topics(self) -> list[str]:
         wanted = {topic for member in self._consumers.values() for topic in member.wanted_topics()}
@@ -260,25 +278,47 @@ class Instance:
         return True
 
     async def another_master(self, broker_name: str, address: str, within_s: float) -> None:
-        """Return when a broker name has another master than the one at `address`, or this time is over; at once if it
-        has no slaves, one of which could become the master.
+        """Return when a broker name has another master than the one at `address`, or that one again after it was away,
+        or this time is over. A broker without slaves, one of which could become the master, may have come back at
+        another address, which one lookup shows.
         """
-        has_slaves = any(number != MASTER_ID for number in self.routes.addresses(broker_name))
-        if not has_slaves or within_s <= 0:
+        if within_s <= 0:
             return
-        look = self._sought.get(broker_name)
-        if look is None or look.done():
-            look = self._sought[broker_name] = self._background.spawn(self._seek(broker_name, address))
-        await asyncio.wait({look}, timeout=within_s)
-
-    async def _seek(self, broker_name: str, address: str) -> None:
-        """For as long as sends wait at a time, which begin it anew: once for all of them."""
-        ends = asyncio.get_running_loop().time() + SOUGHT_S
-        while self.routes.addresses(broker_name).get(MASTER_ID) in (None, address):
-            if asyncio.get_running_loop().time() > ends:
+        search = self._searches.get((broker_name, address))
+        if search is None:
+            now = asyncio.get_running_loop().time()
+            looked_at = self._looked_at.get(broker_name, -DOUBT_PAUSE_S)
+            if not self._has_slaves(broker_name) and now - looked_at < DOUBT_PAUSE_S:
                 return
-            await asyncio.sleep(MASTER_LOOK_S)
-            await self.routes.find_masters([broker_name])
+            self._looked_at[broker_name] = now
+            search = self._searches[broker_name, address] = _Search()
+            search.task = self._background.spawn(self._search(broker_name, address, search))
+        search.waiting += 1
+        try:
+            await asyncio.wait({search.task}, timeout=within_s)
+        finally:
+            search.waiting -= 1
+
+    async def _search(self, broker_name: str, address: str, search: _Search) -> None:
+        """For as long as sends wait for it: once for all of them."""
+        was_away = False
+        try:
+            while search.waiting:
+                found = await self.routes.find_master(broker_name)
+                is_back = was_away and bool(found)
+                if is_back or not self._is_master(broker_name, address) or not self._has_slaves(broker_name):
+                    return
+                was_away = was_away or found == ""
+                await asyncio.sleep(MASTER_LOOK_S)
+        finally:
+            del self._searches[broker_name, address]
+
+    def _is_master(self, broker_name: str, address: str) -> bool:
+        """Whether the master is still the one at `address`, or there is none."""
+        return self.routes.addresses(broker_name).get(MASTER_ID) in (None, address)
+
+    def _has_slaves(self, broker_name: str) -> bool:
+        return any(number != MASTER_ID for number in self.routes.addresses(broker_name))
 
     def _route_changed(self, topic: str) -> None:
         self._changed_topics.add(topic)

@@ -40,16 +40,21 @@ class NameServers:
         self._look_up = look_up
         self._looking = asyncio.Lock()
         self._current = chance.choice(self.addresses) if addresses else ""
-        self._is_silent = False
+        self.is_silent = False
         """Whether none of them responded to the last request; logged once."""
+
+    async def known(self) -> tuple[str, ...]:
+        """All addresses. ClientError 10004 without any."""
+        if not self.addresses:
+            await self._look_up_once()
+        return self.addresses
 
     async def ask(self, question: Callable[[str], Awaitable[T]]) -> T:
         """The response of the first server that sends one; each is tried once.
 
         ClientError 10004 without addresses, ConnectError when none answers; other errors are the answer's own.
         """
-        if not self.addresses:
-            await self._look_up_once()
+        await self.known()
         failures: list[str] = []
         for address in self._in_turn():
             try:
@@ -58,7 +63,7 @@ class NameServers:
                 failures.append(str(error))
             else:
                 self._current = address
-                self._is_silent = False
+                self.is_silent = False
                 return answer
         self._log_silence()
         raise ConnectError(
@@ -66,8 +71,8 @@ class NameServers:
         )
 
     def _log_silence(self) -> None:
-        if not self._is_silent:
-            self._is_silent = True
+        if not self.is_silent:
+            self.is_silent = True
             _log.warning(
                 "event=no_name_server_answers addresses=%s; topics that are not known yet can be neither sent to nor "
                 "consumed until one of them does; check namesrv_addr and that one of them runs",

@@ -14,14 +14,14 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from orbitmq.client.consumer import HeldQueue
-from orbitmq.client.core.model import ConsumeOrderlyStatus, OrderlyContext
+from orbitmq.client.core.model import ConsumeOrderlyStatus, OrderlyContext, Rejection
 from orbitmq.client.core.orderly import OrderlyStep, step_after, suspend_ms
 from orbitmq.client.core.process_queue import ProcessQueue
 from orbitmq.client.offset_store import OffsetStore
 from orbitmq.client.queue_locks import OwnedQueues
 from orbitmq.client.retry_sender import RetrySender
 from orbitmq.client.workers import ListenerCall
-from orbitmq.errors import OrbitMQError
+from orbitmq.errors import OrbitMQError, SchemasAway
 from orbitmq.message.expiry import is_expired
 from orbitmq.message.model import MessageExt
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
@@ -116,9 +116,12 @@ class OrderlyDelivery:
             self._warned = True
             _log.warning("event=counts_as_success status=%s; only without auto_commit a listener commits", status)
         step = step_after(status, context) if call.messages else self._step_without_listener(cached, call)
+        if not await self._reject(cached, context.rejections) and step is not OrderlyStep.ROLLBACK:
+            step = OrderlyStep.RETRY
         if call.messages:
             self._count(call, len(call.messages) if step in (OrderlyStep.RETRY, OrderlyStep.ROLLBACK) else 0)
-        if step is OrderlyStep.RETRY and await self._retry(cached, call.messages):
+        counts = not isinstance(call.error, SchemasAway)
+        if step is OrderlyStep.RETRY and await self._retry(cached, call.messages, counts=counts):
             return suspend_ms(context, self._suspend_ms)
         if step is OrderlyStep.ROLLBACK:
             cached.rollback()
@@ -146,18 +149,39 @@ class OrderlyDelivery:
         if offset >= 0 and not cached.dropped:
             self._store.table.set(held.queue, offset)
 
-    async def _retry(self, cached: ProcessQueue, messages: Sequence[MessageExt]) -> bool:
-        """Put messages back to be delivered again; False when all went to the dead letter topic instead."""
-        again = [message for message in messages if not await self._is_dead_letter(cached, message)]
+    async def _retry(self, cached: ProcessQueue, messages: Sequence[MessageExt], *, counts: bool) -> bool:
+        """Put messages back to be delivered again; False when all went to the dead letter topic instead. `counts` is
+        whether this was a failure of theirs.
+        """
+        again = [message for message in messages if not await self._is_dead_letter(cached, message, counts=counts)]
         if cached.dropped:
             return True
         for message in again:
-            message.reconsume_times += 1
+            message.reconsume_times += counts
         cached.put_back(again)
         return bool(again)
 
-    async def _is_dead_letter(self, cached: ProcessQueue, message: MessageExt) -> bool:
-        if message.reconsume_times < self._reconsume_times_max or is_expired(message, self._clock.now_ms()):
+    async def _reject(self, cached: ProcessQueue, rejections: Sequence[Rejection]) -> bool:
+        """Make dead letters of the messages that the listener rejected. False if no broker accepts one of them."""
+        for one in rejections:
+            if one.message.queue_offset in self._dead.get(cached, ()):
+                continue
+            try:
+                if self._locks is None:  # a broadcasting consumer: its group has no dead letters
+                    _log.warning("event=message_dropped message=%s reason=%.300s", one.message.msg_id, one.reason)
+                else:
+                    await self._retry_sender.make_dead_letter(one.message, one.reason)
+            except OrbitMQError as error:
+                _log.warning("event=not_given_up message=%s error=%s", one.message.msg_id, error)
+                return False
+            self._dead.setdefault(cached, set()).add(one.message.queue_offset)
+        return True
+
+    async def _is_dead_letter(self, cached: ProcessQueue, message: MessageExt, *, counts: bool) -> bool:
+        if message.queue_offset in self._dead.get(cached, ()):
+            return True
+        may_fail = not counts or message.reconsume_times < self._reconsume_times_max
+        if may_fail or is_expired(message, self._clock.now_ms()):
             return False
         try:
             await self._retry_sender.send_copy(message)

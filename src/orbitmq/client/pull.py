@@ -16,6 +16,7 @@ from orbitmq.client.puller import Puller
 from orbitmq.client.queue_listeners import QueueListener
 from orbitmq.client.retry_sender import RetrySender
 from orbitmq.client.settings import PullSettings, complete
+from orbitmq.client.topic_read import Place, TopicRead
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from orbitmq.message.model import MessageExt, MessageQueue
@@ -32,9 +33,9 @@ class PullConsumer(Consumer):
                 ...
                 consumer.update_offset(queue, result.next_begin_offset)
 
-    Topics that you pass to `register_topic` are shared with the other members of the group; `fetch_balanced_queues`
-    returns the queues of this member. Further keywords are `PullSettings`. For most applications `LitePullConsumer` is
-    the better choice.
+    `read_all` reads a whole topic. Topics that you pass to `register_topic` are shared with the other members of the
+    group; `fetch_balanced_queues` returns the queues of this member. Further keywords are `PullSettings`. For most
+    applications `LitePullConsumer` is the better choice.
     """
 
     _consume_type = ConsumeType.CONSUME_ACTIVELY
@@ -96,6 +97,22 @@ class PullConsumer(Consumer):
         result = await self._puller.pull(queue, offset, max_num, subscription, may_wait=block, timeout_ms=timeout_ms)
         self._show_hooks(queue, result.messages)
         return result
+
+    @checks_arguments
+    def read_all(
+        self, topic: str, expression: Selector = "*", *, start: Place | None = None, until: Place | None = None
+    ) -> TopicRead:
+        """All messages of all queues of `topic` that match `expression`, from `start` (default: the first that can be
+        read) up to `until` (not included; default, and at most: the ends of the queues when the reading begins).
+        Iterate over it with `async for`, or await its `to_arrow()`.
+
+        A place is a datetime with a time zone, which stands for the first message stored at or after it, or offsets;
+        queues that are not among them have the default. The messages of a queue come in its order, those of several
+        mixed; at most 16 pulls are held in memory. No offset of the group is read or changed.
+
+        ConfigurationError for a time without a zone.
+        """
+        return TopicRead(self, topic, expression, start, until)
 
     @checks_arguments
     async def send_message_back(

@@ -65,6 +65,8 @@ from orbitmq.wire.codes import ResponseCode
 
 _log = logging.getLogger(__name__)
 
+OVERTAKEN_MS = 1000  # since a pull was sent; no broker that works takes so long to begin with it
+OVERTAKING_S = 0.1
 SUSPEND_MS = 15_000  # how long a broker may hold a pull; half of the pull's time limit
 PULL_TIMEOUT_MS = 30_000
 ANY_SPAN = 2**31 - 1  # an orderly listener stops at an unconsumed message anyway
@@ -288,21 +290,26 @@ class PushConsumer(ReadingConsumer):
         return self._last_failure | ({SUSPENDED: "true"} if self._paused else {})
 
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Call the listener with a message now. No offset changes, and a failed message is not delivered again."""
+        """Call the listener with a message now. No offset changes; a failed message is not delivered again, and one
+        that is rejected becomes no dead letter: the result says why.
+        """
         queue = self._namespace.unwrap_queue(message.queue)
         context = OrderlyContext(queue) if self._is_orderly else ConcurrentContext(queue)
         call = ListenerCall(HeldQueue(message.queue), ProcessQueue(), [message], context)
         started_ms = self._clock.now_ms()
         await self._running_workers.call(call)
         if call.expired:
-            remark = "the message has expired, so the listener was not called"
-            return ConsumeDirectlyResult(consume_result=ConsumeResult.CR_SUCCESS, remark=remark)
-        threw = call.error is not None
-        return ConsumeDirectlyResult(
-            consume_result=ConsumeResult.CR_THROW_EXCEPTION if threw else RESULTS[call.status],
-            remark=repr(call.error) if threw else None,
-            spent_time_ms=self._clock.now_ms() - started_ms,
-        )
+            expired = "the message has expired, so the listener was not called"
+            return ConsumeDirectlyResult(consume_result=ConsumeResult.CR_SUCCESS, remark=expired)
+        result: ConsumeResult = RESULTS[call.status]
+        remark: str | None = None
+        if call.error is not None:
+            result, remark = ConsumeResult.CR_THROW_EXCEPTION, repr(call.error)
+        reasons = [one.reason for one in context.rejections if one.message is message]
+        if reasons:  # the protocol has no result for that; this one is never a success
+            result, remark = ConsumeResult.CR_THROW_EXCEPTION, f"the listener rejects the message: {reasons[0]}"
+        spent_ms = self._clock.now_ms() - started_ms
+        return ConsumeDirectlyResult(consume_result=result, remark=remark, spent_time_ms=spent_ms)
 
     # ------------------------------------------------------------------------------------------------------ lifecycle
 
@@ -364,6 +371,7 @@ class PushConsumer(ReadingConsumer):
         )  # fmt: skip
 
     async def _end(self, instance: Instance) -> None:
+        self._running_workers.dismiss()
         await self._end_services()
         grace_s = self._settings["await_termination_ms"] / 1000
         await self._running_workers.close(grace_s)
@@ -382,9 +390,21 @@ class PushConsumer(ReadingConsumer):
         return [task for held, task in self._given_up.items() if own is not None and held is own.held]
 
     async def _hand_over(self) -> None:
+        await self._outlast_pulls()
         if self._locks is not None:  # a queue whose listener is still running stays locked until the lock expires
             at_work = [held.queue for held in (*self._held.values(), *self._given_up) if not held.idle.is_set()]
             await self._locks.unlock_all(but=at_work)
+
+    async def _outlast_pulls(self) -> None:
+        """RocketMQ's brokers handle pulls and commits in different threads: a pull that was sent shortly before the
+        last commit may take effect after it, and set the offset back. So it is committed once more.
+        """
+        since_ms = self._clock.now_ms() - OVERTAKEN_MS
+        recent = [held for held in self._held.values() if held.cached.last_pull_ms > since_ms and held.carried]
+        behind = [held.queue for held in recent if held.carried < self._offsets.table.read(held.queue)]
+        if behind:
+            await asyncio.sleep(OVERTAKING_S)
+            await self._confirm(behind)
 
     @property
     def _running_retry_sender(self) -> RetrySender:
@@ -445,7 +465,7 @@ class PushConsumer(ReadingConsumer):
     async def _pull(self, held: HeldQueue, offset: int, subscription: SubscriptionData) -> PullResult:
         assert self._puller is not None, "start makes the puller"
         clustering = self._message_model is MessageModel.CLUSTERING
-        commit = self._offsets.table.read(held.queue) if clustering else 0
+        commit = held.carried = self._offsets.table.read(held.queue) if clustering else 0
         return await self._puller.pull(held.queue, offset, self._settings["pull_batch_size"], subscription, commit)
 
     def _take_in(self, held: HeldQueue, result: PullResult, next_offset: int) -> None:

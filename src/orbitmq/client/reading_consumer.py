@@ -30,6 +30,7 @@ START_AGAIN_S = 1.0  # until a start offset that could not be determined is requ
 HOLD_LOOK_S = 1.0  # a queue that waits for room is checked again when something changes, or after this
 FLOW_CONTROL_DELAY_S = 0.02  # the pause after a FLOW_CONTROL response
 HALF_AN_HOUR_MS = 1_800_000
+FAILURE_LINE_MS = 60_000  # between two lines about the same failures of a broker
 
 
 class ReadingConsumer(Consumer):
@@ -59,6 +60,8 @@ class ReadingConsumer(Consumer):
             offset_store=offset_store,
         )
         self._expired = ExpiredMessages(group, self._clock)
+        self._noted: dict[tuple[str, type[OrbitMQError]], int] = {}
+        """Broker and kind of a failure -> when it was logged last."""
         self._start_time_ms = _milliseconds(consume_timestamp)
         self._reading_settings = settings
         self._confirms_offsets = settings["offset_commit"] == SYNC
@@ -86,8 +89,17 @@ class ReadingConsumer(Consumer):
         """Seconds to wait after a pull or a commit that failed."""
         if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
             return FLOW_CONTROL_DELAY_S
-        _log.warning("event=pull_failed group=%s queue=%s error=%s", self.group, queue, error)
+        self._note_failure(queue.broker_name, error)
         return self._reading_settings["pull_error_delay_ms"] / 1000
+
+    def _note_failure(self, broker: str, error: OrbitMQError) -> None:
+        """Every queue of a broker that is away fails, again and again."""
+        kind, now_ms = (broker, type(error)), self._clock.now_ms()
+        is_new = now_ms - self._noted.get(kind, -FAILURE_LINE_MS) >= FAILURE_LINE_MS
+        if is_new:
+            self._noted[kind] = now_ms
+        level = logging.WARNING if is_new else logging.DEBUG
+        _log.log(level, "event=pull_failed group=%s broker=%s error=%s", self.group, broker, error)
 
     # ---------------------------------------------------------------------------------------------- start position
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterable
 
-from orbitmq.client.core.consume import retry_copies
+from orbitmq.client.core.consume import dead_copies, retry_copies
 from orbitmq.client.core.outgoing_message import Packing, outgoing
 from orbitmq.client.core.retry import RetryRules
 from orbitmq.client.core.selection import QueueChooser
 from orbitmq.client.instance import Instance
 from orbitmq.client.sender import MessageSender
 from orbitmq.errors import BrokerError, MessageIllegal, OrbitMQError
-from orbitmq.message.model import MessageExt, MessageQueue
+from orbitmq.message.model import Message, MessageExt, MessageQueue
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.topics import CLIENT_INNER_PRODUCER_GROUP, check_consumer_group
 from orbitmq.operations import sends
@@ -22,6 +23,7 @@ from orbitmq.wire.headers import ConsumerSendMsgBackHeader
 _log = logging.getLogger(__name__)
 
 RULES = RetryRules(3, 3000)  # attempts and milliseconds of a copy
+TIMES_MAX = 2**31 - 1  # the largest number of the header
 PACKING = Packing(sys.maxsize)  # a message that a broker has stored is not too large for this client
 
 
@@ -35,14 +37,22 @@ class RetrySender:
         self._instance = instance
         self._group = group
         self._reconsume_times_max = reconsume_times_max
-        self._sender = MessageSender(instance, CLIENT_INNER_PRODUCER_GROUP, QueueChooser(instance.chance))
+        # Brokers create retry topics with one queue, so that a copy for a topic that has no route yet goes to that one.
+        choosing = QueueChooser(instance.chance)
+        self._sender = MessageSender(instance, CLIENT_INNER_PRODUCER_GROUP, choosing, template_queues=1)
 
     async def send_back(
-        self, message: MessageExt, delay_level: int, broker_name: str | None = None, group: str | None = None
+        self,
+        message: MessageExt,
+        delay_level: int,
+        broker_name: str | None = None,
+        group: str | None = None,
+        *,
+        counts: bool = True,
     ) -> None:
         """Send the message to the broker it came from, or to `broker_name`; if that fails, send a copy. `group` is
-        another group that should get it. BrokerError, ClientError, RemotingError; MessageIllegal for a group that
-        cannot.
+        another group that should get it. Unless it `counts`, no dead letter is made of it now. BrokerError,
+        ClientError, RemotingError; MessageIllegal for a group that cannot.
         """
         group = self._group if group is None else self._namespace.wrap(group)
         check_consumer_group(group)
@@ -53,7 +63,7 @@ class RetrySender:
             delay_level=delay_level,
             origin_msg_id=message.msg_id,
             origin_topic=self._namespace.wrap(message.topic),
-            max_reconsume_times=self._reconsume_times_max,
+            max_reconsume_times=self._reconsume_times_max if counts else TIMES_MAX,
             unit_mode=self._instance.settings["unit_mode"],
             broker_name=broker_name,
         )
@@ -62,7 +72,7 @@ class RetrySender:
             await sends.send_back(self._instance.remoting, address, header)
         except OrbitMQError as error:
             _log.warning("event=send_back_refused group=%s message=%s error=%s", self._group, message.msg_id, error)
-            await self.send_copy(message, group)
+            await self.send_copy(message, group, counts=counts)
 
     async def _address(self, message: MessageExt, broker_name: str) -> str:
         """The master of the broker; for a message that was found by its id only its address is known."""
@@ -71,13 +81,32 @@ class RetrySender:
         queue = MessageQueue(self._namespace.wrap(message.topic), broker_name, message.queue_id)
         return await self._instance.routes.master(queue)
 
-    async def send_copy(self, message: MessageExt, group: str | None = None) -> None:
+    async def send_copy(self, message: MessageExt, group: str | None = None, *, counts: bool = True) -> None:
         """Send a copy, which holds the number of failures, to the group's retry topic on any broker. A message without
         room for the delay property becomes a dead letter.
         """
-        instance, group = self._instance, group or self._group
+        group = group or self._group
+        times_max = self._reconsume_times_max if counts else TIMES_MAX
+        copies = retry_copies(message, group, times_max, self._namespace)
+        await self._send_first(copies, message, group)
+
+    async def make_dead_letter(self, message: MessageExt, reason: str) -> None:
+        """Make a dead letter of the message. With a reason a copy is sent, because a broker that takes a message back
+        cannot be given any. BrokerError, ClientError, RemotingError; MessageIllegal for a group without dead letters.
+        """
+        if not reason:
+            await self.send_back(message, -1)
+            return
+        check_consumer_group(self._group)
+        await self._send_first(dead_copies(message, self._group, reason, self._namespace), message, self._group)
+        text = "event=message_rejected group=%s message=%s reason=%.300s"
+        _log.warning(text, self._group, message.msg_id, reason)
+
+    async def _send_first(self, copies: Iterable[Message], message: MessageExt, group: str) -> None:
+        """Send the first of these copies whose properties fit."""
+        instance = self._instance
         refusal: OrbitMQError | None = None
-        for copy in retry_copies(message, group, self._reconsume_times_max, self._namespace):
+        for copy in copies:
             try:
                 packed = outgoing(copy, lambda: instance.unique_ids.create(instance.clock.now_ms()), PACKING)
                 await self._sender.send(packed, RULES)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from orbitmq.client.core.retry import BROKER_MISSING, NO_ROUTE
 from orbitmq.client.core.route import (
     PublishQueues,
+    awaits_master,
     broker_addresses,
     from_template,
     no_queue_cause,
@@ -78,20 +79,38 @@ class Routes:
         """Every topic with a route."""
         return list(self._topics)
 
+    def forget_topics(self) -> None:
+        """Each route is looked up again when it is next used."""
+        self._topics.clear()
+
     async def find_masters(self, brokers: Iterable[str]) -> None:
-        """Ask where these brokers have their masters now. Queues stay as they are until the next regular refresh: all
-        members of a group have to know the same ones.
-        """
+        """`find_master` of each."""
         for broker in brokers:
-            topic = next((one for one, known in self._topics.items() if broker in broker_addresses(known.route)), None)
-            try:
-                found = await self._lookup(topic) if topic is not None else None
-            except OrbitMQError as error:
-                _log.debug("event=master_not_found broker=%s error=%s", broker, error)
-                continue
-            addresses = {} if found is None else broker_addresses(found).get(broker, {})
-            if MASTER_ID in addresses:
-                self._brokers[broker] = addresses
+            await self.find_master(broker)
+
+    async def find_master(self, broker: str) -> str | None:
+        """Ask where this broker has its master now: the address, "" if there is none, None if that cannot be found out.
+        Queues stay as they are until the next regular refresh: all members of a group have to know the same ones.
+        """
+        try:
+            addresses = await self._addresses_now(broker)
+        except OrbitMQError as error:
+            _log.debug("event=master_not_found broker=%s error=%s", broker, error)
+            return None
+        if MASTER_ID in addresses:
+            self._brokers[broker] = addresses
+        return addresses.get(MASTER_ID, "")
+
+    async def _addresses_now(self, broker: str) -> Mapping[int, str]:
+        """By a topic that it has. If no broker has that topic any more, as one with a new disk, by its registration."""
+        topic = next((one for one, known in self._topics.items() if broker in broker_addresses(known.route)), None)
+        if topic is None:
+            return {}
+        found = await self._lookup(topic)
+        if found is not None:
+            return broker_addresses(found).get(broker, {})
+        await self.refresh_registered()
+        return self._registered.get(broker, {})
 
     async def find_publish(self, topic: str, template: str, queue_count: int) -> PublishQueues:
         """The queues to send to, looked up if unknown. ClientError names the cause when there are none."""
@@ -120,8 +139,15 @@ class Routes:
         """Request the route of the topic from the name server and return it, None when there has never been one."""
         route = await self._lookup(topic)
         if route is not None:
-            self._learn(topic, KnownRoute(route, publish_queues(topic, route), subscribe_queues(topic, route)))
+            self._learn(topic, KnownRoute(route, self._publish_queues(topic, route), subscribe_queues(topic, route)))
         return self._topics.get(topic)
+
+    def _publish_queues(self, topic: str, route: TopicRouteData) -> PublishQueues:
+        """Those that are known stay while the only brokers have no master: sends wait for the next one. RocketMQ's
+        clients refuse them until then.
+        """
+        found, known = publish_queues(topic, route), self._topics.get(topic)
+        return known.publish if known is not None and not found.queues and awaits_master(route) else found
 
     async def refresh_each(self, topics: Iterable[str]) -> None:
         """Request the routes of these topics, a few at a time; a failure is logged and does not stop the others."""
@@ -213,10 +239,10 @@ class Routes:
 
     def _learn(self, topic: str, known: KnownRoute) -> None:
         before = self._topics.get(topic)
+        self._brokers.update(broker_addresses(known.route))  # `find_master` may have found others since
         if before is not None and before.from_template == known.from_template and same_route(before.route, known.route):
             return
         self._topics[topic] = known
-        self._brokers.update(broker_addresses(known.route))
         if self._on_change:
             self._on_change(topic)
 

@@ -229,7 +229,8 @@ class MessageSender:
                 result = await self._attempt(message, queue, left_ms)
             except OrbitMQError as error:
                 is_doubted = self._instance.doubt(queue.broker_name, error)
-                loop.doubted = (address or "") if is_doubted or address is None else None
+                address = address or self._instance.routes.known_master(queue) or ""  # the attempt may have found it
+                loop.doubted = address if is_doubted or not address else None
                 if not loop.failed(error):
                     break
                 await self._await_master(loop, queues)

@@ -183,6 +183,70 @@ class ClientSettings(TypedDict, total=False):
         str,
         Option("tls.client.keyPassword", "", "Password of that key.", secret=True, from_environment=True),
     ]
+    schema_registry: Annotated[
+        str,
+        Option(
+            "schemaRegistry",
+            "",
+            "URL of a schema registry with Confluent's REST interface, or several of one registry with commas between "
+            "them: topics of `RegistryTopic` have their schemas there. Without it name servers keep the schemas.",
+            from_environment=True,
+        ),
+    ]
+    schema_registry_user: Annotated[
+        str,
+        Option(
+            "schemaRegistryUser",
+            "",
+            "User there, with the secret as password; without a user the secret is a bearer token.",
+            from_environment=True,
+        ),
+    ]
+    schema_registry_secret: Annotated[
+        str,
+        Option("schemaRegistrySecret", "", "Password or token for it.", secret=True, from_environment=True),
+    ]
+    schema_registry_secret_file: Annotated[
+        str,
+        Option(
+            "schemaRegistrySecretFile",
+            "",
+            "File with the password or token instead; read for each request, so that it may be replaced.",
+            from_environment=True,
+        ),
+    ]
+    schema_registry_ca_file: Annotated[
+        str,
+        Option(
+            "schemaRegistryCaFile",
+            "",
+            "Certificates of authorities that sign the registry's, PEM; empty uses the machine's trust store.",
+            from_environment=True,
+        ),
+    ]
+    schema_registry_subject: Annotated[
+        str,
+        Option(
+            "schemaRegistrySubject",
+            "{topic}-value",
+            "Subject of a topic there. `{topic}` is the topic's name without a namespace, `{record}` the name of the "
+            "record, of the message, or the title of the schema.",
+            from_environment=True,
+            pattern=r".*\{(topic|record)\}.*",
+        ),
+    ]
+    schema_registry_register: Annotated[
+        bool,
+        Option(
+            "schemaRegistryRegister",
+            True,
+            "Register schemas that it does not have; otherwise they are only looked up there.",
+            from_environment=True,
+        ),
+    ]
+    schema_registry_timeout_ms: Annotated[
+        int, Option("schemaRegistryTimeout", 5000, "Time limit of a request to it.", "ms", 1, DAY_MS)
+    ]
 
 
 class TraceSettings(ClientSettings, total=False):
@@ -593,7 +657,7 @@ class SimpleSettings(MemberSettings, total=False):
         Option(
             "invisibleDuration",
             30_000,
-            "How long a message is delivered to nobody else, unless a call says so.",
+            "How long a message is delivered to no other consumer, unless a call says so.",
             "ms",
             1,
             7 * DAY_MS,

@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, Unpack
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Unpack
 
 from orbitmq.client.consumer import Consumer
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.selectors import Selector
-from orbitmq.client.expired import ExpiredMessages
+from orbitmq.client.deliveries import ALL_QUEUES, FROM_FIRST, FROM_LAST, WAIT_MAX_MS, Deliveries, Source
 from orbitmq.client.instance import Instance
-from orbitmq.client.retry_sender import RetrySender
+from orbitmq.client.renewals import Renewals
 from orbitmq.client.settings import SimpleSettings, complete
-from orbitmq.errors import BrokerError, ClientError, ConfigurationError, InvalidStateError, MessageIllegal, OrbitMQError
-from orbitmq.message.config import SubscriptionData
-from orbitmq.message.expiry import split_expired
+from orbitmq.errors import ConfigurationError, InvalidStateError
 from orbitmq.message.model import MessageExt, MessageQueue
-from orbitmq.message.pop import MAX_MESSAGES, POP_CK, RETRY, Receipt, pop_retry_topic
-from orbitmq.operations import pops
+from orbitmq.message.pop import MAX_MESSAGES
 from orbitmq.wire.bodies import ConsumeFromWhere, ConsumeType, MessageModel
-from orbitmq.wire.codes import ResponseCode
-from orbitmq.wire.headers_pop import AckMessageHeader, ChangeInvisibleTimeHeader, NotificationHeader, PopMessageHeader
 
-_log = logging.getLogger(__name__)
-
-ALL_QUEUES: Final = -1
-NETWORK_MS: Final = 5000  # beyond what a broker may wait
-WAIT_MAX_MS: Final = 4000  # of one request: RocketMQ does not wake one that waits when a message is redelivered
-_FROM: Final = {ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET: 0}
-
-
-class Source(NamedTuple):
-    """All queues of a topic at one broker."""
-
-    subscription: SubscriptionData
-    broker_name: str
+DEAD_MAX: Final = 1000  # as many as are in progress at a time; those that are tried no more go first
 
 
 class SimpleConsumer(Consumer):
@@ -80,8 +62,10 @@ class SimpleConsumer(Consumer):
             offset_store=None,
         )
         self._turn = 0
-        self._expired = ExpiredMessages(self.group, self._clock)
-        self._sends_back: RetrySender | None = None
+        self._deliveries: Deliveries | None = None
+        self._renewals = Renewals(self._change_invisible)
+        self._dead: dict[int, MessageExt] = {}
+        """Dead letters, by identity, whose acknowledgement has failed: `reject` may be tried again."""
 
     @checks_arguments
     def subscribe(self, topic: str, expression: Selector = "*") -> None:
@@ -96,179 +80,126 @@ class SimpleConsumer(Consumer):
     @property
     def expired(self) -> Mapping[str, int]:
         """Topic -> messages that had expired and so were not delivered by this consumer."""
-        return self._expired.counts
+        return {} if self._deliveries is None else self._deliveries.expired.counts
 
     # ------------------------------------------------------------------------------------------------------- messages
 
     @checks_arguments
     async def receive(
-        self, max_messages: int = 16, *, invisible: float | None = None, timeout: float | None = None
+        self,
+        max_messages: int = 16,
+        *,
+        invisible: float | None = None,
+        timeout: float | None = None,
+        renew: bool = False,
     ) -> list[MessageExt]:
         """Up to `max_messages`, 1 to 32, of one topic and broker; empty when there was none within `timeout` seconds
-        (default `await_ms`). They are delivered to nobody else for `invisible` seconds (default `invisible_ms`).
+        (default `await_ms`). They are delivered to no other consumer for `invisible` seconds (default `invisible_ms`).
 
-        A call that is cancelled while it waits has received nothing. ConfigurationError for wrong numbers,
-        InvalidStateError without a subscription, BrokerError, ClientError, RemotingError when no broker can be asked.
+        With `renew` that time is extended in the background, three times within it, until you pass the message to
+        `ack`, `change_invisible` or `reject`, or the consumer shuts down. It may be short then, and a task may take
+        hours; one that hangs keeps its message.
+
+        A call that is cancelled has received nothing. ConfigurationError for wrong numbers, InvalidStateError without
+        a subscription, BrokerError, ClientError, RemotingError when no broker can be asked.
         """
-        instance = self._check_running()
+        deliveries = self._running_deliveries
         invisible_ms = self._settings["invisible_ms"] if invisible is None else round(invisible * 1000)
         if not 1 <= max_messages <= MAX_MESSAGES or invisible_ms < 1:
             wrong = f"max_messages {max_messages} and invisible {invisible} are not allowed"
             raise ConfigurationError(f"{wrong}; use 1 to {MAX_MESSAGES} and more than 0 seconds")
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + (self._settings["await_ms"] / 1000 if timeout is None else timeout)
-        while True:
-            sources = await self._sources(instance)
-            for source in sources:
-                if found := await self._pop(instance, source, max_messages, invisible_ms):
-                    return found
-            left_ms = min(WAIT_MAX_MS, round((deadline - loop.time()) * 1000))
-            if left_ms <= 0:
-                return []
-            await self._any_messages(instance, sources, left_ms)
+        wait_s = self._settings["await_ms"] / 1000 if timeout is None else timeout
+        found, source = await deliveries.receive(self._sources, max_messages, invisible_ms, wait_s)
+        if source is not None:
+            self._show_hooks(MessageQueue(source.subscription.topic, source.broker_name, ALL_QUEUES), found)
+        if renew and found:
+            held = self._renewals.hold(found, invisible_ms / 1000)
+            self._background.spawn(self._renewals.keep(held, invisible_ms / 1000))
+        return found
 
-    async def _sources(self, instance: Instance) -> list[Source]:
+    @checks_arguments
+    async def wait(self, timeout: float | None = None) -> None:
+        """Return when there may be messages to receive, at the latest after `timeout` seconds (default `await_ms`).
+
+        For a program that only knows how many it wants once there are some. Errors as of `receive`.
+        """
+        deliveries = self._running_deliveries
+        wait_ms = self._settings["await_ms"] if timeout is None else round(timeout * 1000)
+        await deliveries.any_messages(await self._sources(), min(WAIT_MAX_MS, wait_ms))
+
+    async def _sources(self) -> list[Source]:
         """The topics at their brokers; each call begins with another one."""
-        found = []
-        for topic, subscription in self._subscriptions.items():
-            queues = instance.routes.subscribed(topic) or await instance.routes.find_subscribed(topic)
-            found += [Source(subscription, name) for name in sorted({queue.broker_name for queue in queues})]
+        deliveries = self._running_deliveries
+        found = [one for subscription in self._subscriptions.values() for one in await deliveries.sources(subscription)]
         if not found:
             raise InvalidStateError(f"{self._name()} has subscribed no topic")
         self._turn = (self._turn + 1) % len(found)
         return found[self._turn :] + found[: self._turn]
-
-    async def _pop(self, instance: Instance, source: Source, most: int, invisible_ms: int) -> list[MessageExt]:
-        subscription, broker_name = source
-        header = PopMessageHeader(
-            consumer_group=self.group,
-            topic=subscription.topic,
-            queue_id=ALL_QUEUES,
-            max_msg_nums=most,
-            invisible_time=invisible_ms,
-            poll_time=0,
-            born_time=self._clock.now_ms(),
-            init_mode=_FROM.get(self._consume_from_where, 1),
-            expression_type=subscription.expression_type,
-            expression=subscription.expression,
-            order=False,
-            broker_name=broker_name,
-        )
-        address = await instance.routes.master(MessageQueue(subscription.topic, broker_name, 0))
-        try:
-            messages = await pops.pop(instance.remoting, address, header, broker_name)
-        except BrokerError as error:
-            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                raise ClientError(
-                    error.code, f"broker {broker_name} does not deliver by POP: it is older than RocketMQ 5"
-                ) from error
-            raise
-        for message in messages:
-            message.topic = self._namespace.unwrap(message.topic)
-        fresh, expired = split_expired(messages, self._clock.now_ms())
-        if expired:
-            self._expired.skipped(expired)
-            for message in expired:
-                await self.ack(message)
-        kept = []
-        for message in fresh:
-            if message.reconsume_times > self._settings["max_reconsume_times"]:
-                await self._bury(message)
-            else:
-                kept.append(message)
-        if kept:
-            self._show_hooks(MessageQueue(subscription.topic, broker_name, ALL_QUEUES), kept)
-        return kept
-
-    async def _bury(self, message: MessageExt) -> None:
-        """Make a dead letter of a message that nobody could consume; it is redelivered if that fails."""
-        assert self._sends_back is not None, "start makes it"
-        try:
-            await self._sends_back.send_back(message, -1)
-            await self.ack(message)
-        except OrbitMQError as error:
-            _log.warning("event=dead_letter_failed group=%s message=%s error=%s", self.group, message.msg_id, error)
-
-    async def _any_messages(self, instance: Instance, sources: list[Source], wait_ms: int) -> None:
-        """Return when a broker has messages, or the time is up. The last error if no broker can be asked."""
-        asked = [asyncio.ensure_future(self._wait_at(instance, source, wait_ms)) for source in sources]
-        left = set(asked)
-        failure: BaseException | None = None
-        try:
-            while left:
-                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
-                for one in done:
-                    failure = one.exception() or failure
-                if any(one.exception() is None and one.result() for one in done):
-                    return
-            if failure is not None and all(one.exception() is not None for one in asked):
-                raise failure
-        finally:
-            for one in asked:
-                one.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
-
-    async def _wait_at(self, instance: Instance, source: Source, wait_ms: int) -> bool:
-        topic = source.subscription.topic
-        header = NotificationHeader(
-            self.group, topic, ALL_QUEUES, wait_ms, self._clock.now_ms(), broker_name=source.broker_name
-        )
-        address = await instance.routes.master(MessageQueue(topic, source.broker_name, 0))
-        return await pops.wait_for_messages(instance.remoting, address, header, timeout_ms=wait_ms + NETWORK_MS)
 
     @checks_arguments
     async def ack(self, message: MessageExt) -> None:
         """Acknowledge a message: it is delivered no more. Nothing happens if its time is over. MessageIllegal for
         one that was not received, BrokerError, ClientError, RemotingError.
         """
-        instance = self._check_running()
-        topic, receipt, address = await self._place(instance, message)
-        header = AckMessageHeader(
-            self.group, topic, receipt.queue_id, receipt.encode(), receipt.offset, broker_name=receipt.broker_name
-        )
-        await pops.acknowledge(instance.remoting, address, header, timeout_ms=self._settings["api_timeout_ms"])
+        deliveries = self._running_deliveries
+        async with self._renewals.settling(message):
+            await deliveries.ack(message)
+        self._dead.pop(id(message), None)
 
     @checks_arguments
     async def change_invisible(self, message: MessageExt, seconds: float) -> None:
         """Have a message redelivered after so many seconds from now: more of them for a task that takes longer,
         less to give it back. Errors as of `ack`.
         """
-        instance = self._check_running()
-        topic, receipt, address = await self._place(instance, message)
-        header = ChangeInvisibleTimeHeader(
-            self.group, topic, receipt.queue_id, receipt.encode(), receipt.offset, round(seconds * 1000),
-            broker_name=receipt.broker_name,
-        )  # fmt: skip
-        timeout_ms = self._settings["api_timeout_ms"]
-        answer = await pops.change_invisible_time(instance.remoting, address, header, timeout_ms=timeout_ms)
-        renewed = receipt._replace(
-            start=receipt.offset,
-            pop_ms=answer.pop_time,
-            invisible_ms=answer.invisible_time,
-            revive_queue=answer.revive_qid,
-        )
-        message.properties[POP_CK] = renewed.encode()
+        self._check_running()
+        async with self._renewals.settling(message):
+            await self._change_invisible(message, seconds)
 
-    async def _place(self, instance: Instance, message: MessageExt) -> tuple[str, Receipt, str]:
-        """Topic, receipt and broker of a message that was received."""
-        try:
-            receipt = Receipt.decode(message.properties.get(POP_CK, ""))
-        except MessageIllegal as error:
-            raise MessageIllegal(f"message {message.msg_id} was not received by a SimpleConsumer: {error}") from error
-        topic = self._namespace.wrap(message.topic)
-        address = await instance.routes.master(MessageQueue(topic, receipt.broker_name, 0))
-        return pop_retry_topic(topic, self.group) if receipt.kind == RETRY else topic, receipt, address
+    async def _change_invisible(self, message: MessageExt, seconds: float) -> None:
+        await self._running_deliveries.change_invisible(message, round(seconds * 1000))
+
+    def _settling(self, message: MessageExt) -> AbstractAsyncContextManager[None]:
+        return self._renewals.settling(message)
+
+    async def _make_dead_letter(self, message: MessageExt, reason: str) -> None:
+        if id(message) not in self._dead:
+            await super()._make_dead_letter(message, reason)
+            self._dead[id(message)] = message
+            if len(self._dead) > DEAD_MAX:
+                del self._dead[next(iter(self._dead))]
+
+    async def _rejected(self, message: MessageExt) -> None:
+        await self.ack(message)
+
+    @property
+    def _running_deliveries(self) -> Deliveries:
+        self._check_running()
+        assert self._deliveries is not None, "start makes them"
+        return self._deliveries
 
     # ------------------------------------------------------------------------------------------------------ lifecycle
 
     async def _begin(self, instance: Instance) -> None:
-        times_max = self._settings["max_reconsume_times"]
-        self._sends_back = RetrySender(instance, self.group, times_max, namespace=self._namespace)
+        self._deliveries = Deliveries(
+            instance,
+            self.group,
+            begin=FROM_FIRST if self._consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET else FROM_LAST,
+            timeout_ms=self._settings["api_timeout_ms"],
+            reconsume_times_max=self._settings["max_reconsume_times"],
+            namespace=self._namespace,
+        )
         await self._begin_consuming(instance)
 
     async def _rebalance(self, instance: Instance) -> None:
         """No queue belongs to a member."""
 
     async def _end(self, instance: Instance) -> None:
+        if self._deliveries is not None:
+            await self._deliveries.finish()
         await self._end_services()
         await self._end_consuming(instance)
+
+
+def release(consumer: SimpleConsumer, messages: list[MessageExt]) -> None:
+    """Renew no more what a call has received that cannot return it."""
+    consumer._renewals.release(messages)  # noqa: SLF001 - of this module

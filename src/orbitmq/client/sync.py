@@ -23,7 +23,19 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
-from orbitmq.client import base, consumer, lite_pull, producer, pull, push, schedule, schedules, simple, transactions
+from orbitmq.client import (
+    base,
+    consumer,
+    lite_pull,
+    producer,
+    pull,
+    push,
+    schedule,
+    schedules,
+    simple,
+    topic_read,
+    transactions,
+)
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.latency import Fault
 from orbitmq.client.core.model import LocalTransactionState, SendResult, TransactionSendResult
@@ -44,6 +56,7 @@ from orbitmq.client.sync_wrapper import (
     on_own_thread,
     wait,
 )
+from orbitmq.client.topic_read import Place
 from orbitmq.client.transactions import A_contra, TransactionListener
 from orbitmq.client.workers import Listener, OrderlyListener
 from orbitmq.message.model import Message, MessageExt, MessageQueue
@@ -63,6 +76,7 @@ __all__ = [
     "PushConsumer",
     "Schedule",
     "SimpleConsumer",
+    "TopicRead",
     "TransactionProducer",
     "reset_offset_by_timestamp",
 ]
@@ -109,6 +123,7 @@ class Client(SyncWrapper[C_co]):
 
     start = blocking(base.Client.start, undo=_shut_down_soon)
     shutdown = blocking(base.Client.shutdown)
+    fetch_queues = blocking(base.Client.fetch_queues)
     max_offset = blocking(base.Client.max_offset)
     min_offset = blocking(base.Client.min_offset)
     search_offset = blocking(base.Client.search_offset)
@@ -116,6 +131,8 @@ class Client(SyncWrapper[C_co]):
     view_message = blocking(base.Client.view_message)
     query_message = blocking(base.Client.query_message)
     create_topic = blocking(base.Client.create_topic)
+    register_schema = blocking(base.Client.register_schema)
+    schemas = blocking(base.Client.schemas)
     add_rpc_hook = direct(base.Client.add_rpc_hook)
     update_namesrv_addr = direct(base.Client.update_namesrv_addr)
 
@@ -327,7 +344,7 @@ class Consumer(Client[M_co]):
     """Base of the synchronous consumers."""
 
     assignment = direct(consumer.Consumer.assignment)
-    fetch_queues = blocking(consumer.Consumer.fetch_queues)
+    reject = blocking(consumer.Consumer.reject)
     lag = blocking(consumer.Consumer.lag)
     check_subscription_consistency = blocking(consumer.Consumer.check_subscription_consistency)
     add_consume_hook = direct(consumer.Consumer.add_consume_hook)
@@ -442,6 +459,25 @@ class LitePullConsumer(Consumer[lite_pull.LitePullConsumer]):
         self.core.auto_commit = value
 
 
+class TopicRead(SyncWrapper[topic_read.TopicRead]):
+    """The messages of a topic; see `orbitmq.client.TopicRead`."""
+
+    to_arrow = blocking(topic_read.TopicRead.to_arrow)
+
+    def __iter__(self) -> Iterator[MessageExt]:
+        batches = self.core.batches()
+        try:
+            while (batch := wait(partial(anext, batches, None))) is not None:
+                yield from batch
+        finally:
+            wait(partial(topic_read.close, batches))
+
+    @property
+    def ends(self) -> Mapping[MessageQueue, int]:
+        """Where the last iteration ends in each queue: the `start` of a read that continues it."""
+        return self.core.ends
+
+
 class PullConsumer(Consumer[pull.PullConsumer]):
     """Pulls a queue on request, from any offset; see `orbitmq.client.PullConsumer`."""
 
@@ -454,7 +490,15 @@ class PullConsumer(Consumer[pull.PullConsumer]):
     fetch_offset = blocking(pull.PullConsumer.fetch_offset)
     store_offsets = blocking(pull.PullConsumer.store_offsets)
     _register_topic = direct(pull.PullConsumer.register_topic)
+    _read_all = direct(pull.PullConsumer.read_all)
     pull = blocking(pull.PullConsumer.pull)  # the last of them: from here on the name is the method
+
+    @checks_arguments
+    def read_all(
+        self, topic: str, expression: Selector = "*", *, start: Place | None = None, until: Place | None = None
+    ) -> TopicRead:
+        """As `orbitmq.client.PullConsumer.read_all`; iterate over it with `for`, or call its `to_arrow()`."""
+        return TopicRead(self._read_all(topic, expression, start=start, until=until))
 
     @checks_arguments
     def register_topic(self, topic: str, listener: QueueListener | None = None) -> None:
@@ -470,9 +514,10 @@ class SimpleConsumer(Consumer[simple.SimpleConsumer]):
 
     subscribe = direct(simple.SimpleConsumer.subscribe)
     unsubscribe = direct(simple.SimpleConsumer.unsubscribe)
-    receive = blocking(simple.SimpleConsumer.receive)
+    receive = blocking(simple.SimpleConsumer.receive, undo=simple.release)
     ack = blocking(simple.SimpleConsumer.ack)
     change_invisible = blocking(simple.SimpleConsumer.change_invisible)
+    wait = blocking(simple.SimpleConsumer.wait)
 
     @property
     def expired(self) -> Mapping[str, int]:

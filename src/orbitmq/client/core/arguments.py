@@ -23,6 +23,7 @@ from orbitmq.client.core.selectors import MessageSelector
 from orbitmq.errors import ConfigurationError, MessageIllegal
 from orbitmq.message.model import Message, MessageExt, MessageQueue
 from orbitmq.message.properties import UNPAIRED, can_travel
+from orbitmq.schemas.model import Compatibility, Schema
 from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -111,6 +112,15 @@ class IsQueue(ArgumentKind):
         return value
 
 
+class IsError(ArgumentKind):
+    """A class of exceptions."""
+
+    def accept(self, value: Any) -> Any:
+        if not (isinstance(value, type) and issubclass(value, Exception)):
+            raise _Wrong
+        return value
+
+
 class Each(ArgumentKind):
     """Any number of one kind; an iterator is read once, here."""
 
@@ -145,6 +155,13 @@ class Pairs(Each):
         except _Wrong as wrong:
             reason = str(wrong) or f"must be {WHOLE.wanted}, not {type(number).__name__}"
             raise _Wrong(f"has a value that {reason}") from None
+
+
+class IsPlace(Pairs):
+    """A place in the queues of a topic."""
+
+    def accept(self, value: Any) -> Any:
+        return value if isinstance(value, datetime) else super().accept(value)
 
 
 def _is(asks: Callable[[Any], bool], body: Any) -> bool:
@@ -283,6 +300,8 @@ KINDS: Mapping[str, ArgumentKind] = {
     "MessageModel": Is(MessageModel, "a MessageModel"),
     "ConsumeFromWhere": Is(ConsumeFromWhere, "a ConsumeFromWhere"),
     "LocalTransactionState": Is(LocalTransactionState, "a LocalTransactionState"),
+    "Schema": Is(Schema, "a Schema, as a codec has it"),
+    "Compatibility": Is(Compatibility, "a Compatibility"),
     "HalfMessage": Named("orbitmq.client.transactions.HalfMessage", "a HalfMessage, as `prepare` returns it"),
     "Producer": Named("orbitmq.client.producer.Producer", "an orbitmq.client.Producer"),
     "sync.Producer": Named("orbitmq.client.sync.Producer", "an orbitmq.client.sync.Producer"),
@@ -296,6 +315,10 @@ KINDS: Mapping[str, ArgumentKind] = {
     "OnLoss": IsFunction("loss", may_wait=True),
     "SendCallback": CALLBACK,
     "QueueSelector[A]": SELECTOR,
+    "Place": IsPlace(QUEUE, "a datetime or a mapping from MessageQueue to whole numbers"),
+    "Handler": IsFunction("message", may_wait=True),
+    "Sequence[float]": Each(NUMBER, "several numbers"),
+    "Sequence[type[Exception]]": Each(IsError("a class of exceptions"), "several classes of exceptions"),
     "Listener": LISTENER,
     "OrderlyListener": LISTENER,
     "L": LISTENER,

@@ -21,6 +21,9 @@ class SendStatus(Enum):
     SLAVE_NOT_AVAILABLE = "stored; no slave was available"
     STORED_LOCALLY = "not sent; kept in the producer's outbox, which sends it later"
 
+    def __repr__(self) -> str:
+        return f"SendStatus.{self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
@@ -69,8 +72,34 @@ class ConsumeConcurrentlyStatus(Enum):
     RECONSUME_LATER = "failed; deliver again after a while"
 
 
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A message that its listener makes a dead letter of."""
+
+    message: MessageExt
+    """One of those that the listener was called with."""
+    reason: str
+    """Why, for people."""
+
+
 @dataclass(slots=True)
-class ConcurrentContext:
+class ListenerContext:
+    """What the contexts of all listeners have."""
+
+    rejections: tuple[Rejection, ...] = field(default=(), init=False)
+    """The messages that were rejected so far."""
+
+    def reject(self, message: MessageExt, reason: str) -> None:
+        """Make a dead letter of a message that no retry would help, whatever the listener returns for it. It goes to
+        the group's dead letter topic when the listener has returned, with `reason` as its property DEAD_LETTER_REASON
+        (its first 1000 characters). If no broker accepts it, it is delivered again. A broadcasting consumer drops it.
+        Nothing is raised.
+        """
+        self.rejections = (*self.rejections, Rejection(message, reason))
+
+
+@dataclass(slots=True)
+class ConcurrentContext(ListenerContext):
     """Passed to a listener with its messages; the listener may set its fields."""
 
     message_queue: MessageQueue
@@ -93,7 +122,7 @@ class ConsumeOrderlyStatus(Enum):
 
 
 @dataclass(slots=True)
-class OrderlyContext:
+class OrderlyContext(ListenerContext):
     """Passed to an orderly listener with its messages; the listener may set its fields."""
 
     message_queue: MessageQueue

@@ -28,6 +28,12 @@ def publish_queues(topic: str, route: TopicRouteData) -> PublishQueues:
     return PublishQueues(tuple(_queue(topic, data, n) for data in usable for n in range(data.write_queues)))
 
 
+def awaits_master(route: TopicRouteData) -> bool:
+    """Whether a broker could be sent to if one of its slaves were the master. To be asked where no broker has one."""
+    present = {broker.broker_name for broker in route.broker_datas if broker.addresses}
+    return any(data.perm & PERM_WRITE and data.broker_name in present for data in route.queue_datas)
+
+
 def subscribe_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
     """The queues to consume, sorted: all readable ones, with or without a living master."""
     readable = [data for data in route.queue_datas if data.perm & PERM_READ]

@@ -120,6 +120,10 @@ class QueueChooser:
             turns = self._turns[topic] = Turns(self._chance.getrandbits(31))
         return turns
 
+    def forget_topics(self) -> None:
+        """Each topic begins at another queue when it is next sent to."""
+        self._turns.clear()
+
     def choose(
         self, turn: RoundRobin, queues: Sequence[MessageQueue], avoid_broker: str | None, now_ms: int
     ) -> MessageQueue:
