@@ -51,7 +51,7 @@ archive = subprocess.Popen(
     [
         *PIPELINE, "archive", "--name-server", NAME_SERVER, "--topics", TOPIC, "--lake", LAKE, "--period", "2",
         "--archive-group", "example-lakehouse", "--starting-offsets", "group",
-        "--body-format", "json", "--body-schema", SCHEMA, "--body-mode", "failfast", "--json",
+        "--body-format", "json", "--body-schema", SCHEMA, "--body-mode", "failfast", "-o", "json",
     ],
     stdout=subprocess.PIPE,
 )  # fmt: skip
@@ -166,7 +166,7 @@ first, last, newest = duckdb.execute(
 replay = subprocess.run(
     [
         *PIPELINE, "replay", "--name-server", NAME_SERVER, "--lake", LAKE, "--topics", TOPIC, "--to", AGAIN,
-        "--from", str(first), "--until", str(last + 1), "--name", FOLDER.name, "--json",
+        "--from", str(first), "--until", str(last + 1), "--name", FOLDER.name, "-o", "json",
     ],
     stdout=subprocess.PIPE, check=True,
 )  # fmt: skip

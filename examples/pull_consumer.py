@@ -12,6 +12,7 @@ COUNT = 12
 
 async def main() -> None:
     async with Producer("example-pull") as producer:
+        await producer.create_topic(TOPIC)  # a consumer of its own finds no queue before name servers know the topic
         receipt = await producer.send_batch([Message(TOPIC, f"{n}".encode(), tags=f"Tag{n % 2}") for n in range(COUNT)])
         queue, first = receipt.queue, receipt.queue_offset
 

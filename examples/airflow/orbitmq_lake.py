@@ -32,7 +32,7 @@ def job(name: str, flags: str, retries: int = 2) -> BashOperator:
     """A job of `orbitmq pipeline`. Its counts, one line of JSON, become the task's XCom."""
     return BashOperator(
         task_id=name,
-        bash_command=f'exec "$ORBITMQ" pipeline {name} {flags} --json',
+        bash_command=f'exec "$ORBITMQ" pipeline {name} {flags} -o json',
         env=SETTINGS,
         append_env=True,
         retries=retries,

@@ -58,7 +58,7 @@ def test_the_dag_runs_jobs_that_exist_with_flags_they_have(monkeypatch: pytest.M
         given = vars(parser(job_named(name)).parse_args(flags))
         named = {value[1:] for value in given.values() if isinstance(value, str) and value.startswith("$")}
         assert named <= task["env"].keys()
-        assert given["json"]
+        assert given["output"] == "json"
 
 
 @pytest.fixture

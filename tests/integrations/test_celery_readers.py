@@ -1,0 +1,85 @@
+"""Readers without a broker: which messages they deliver and keep when requests fail or a consumer goes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from orbitmq.errors import RemotingError
+from orbitmq.integrations.celery.readers import Delivery, GroupReader, Prefetch, Reader, TopicReader
+from orbitmq.message.model import MessageExt
+
+
+class Group:
+    """A consumer whose broker has given messages, or an error."""
+
+    def __init__(self, *given: MessageExt | RemotingError) -> None:
+        self.given = list(given)
+        self.may_receive = asyncio.Event()
+        self.may_receive.set()
+        self.is_receiving = asyncio.Event()
+
+    async def receive(self, count: int, **_more: Any) -> list[MessageExt]:
+        self.is_receiving.set()
+        await self.may_receive.wait()
+        taken, self.given = self.given[:count], self.given[count:]
+        for one in taken:
+            if isinstance(one, RemotingError):
+                raise one
+        return taken  # type: ignore[return-value]
+
+    async def wait(self, _seconds: float) -> None:
+        await asyncio.Event().wait()
+
+
+def message(topic: str = "T") -> MessageExt:
+    return MessageExt(topic, b"")
+
+
+def reader_of(delivered: list[Delivery], **groups: Group) -> GroupReader:
+    return GroupReader("q", lambda _reader, new: delivered.extend(new), groups, 60.0)  # type: ignore[arg-type]
+
+
+async def test_messages_of_one_priority_are_delivered_though_another_one_fails() -> None:
+    high, low = message("High"), message("Low")
+    away = RemotingError("away")
+    assert await reader_of([], High=Group(high), Low=Group(away)).receive(4) == [high]
+    assert await reader_of([], High=Group(away), Low=Group(low)).receive(4) == [low]
+    with pytest.raises(RemotingError, match="away"):
+        await reader_of([], High=Group(away), Low=Group()).receive(4)
+
+
+async def test_what_a_broker_is_delivering_when_a_consumer_goes_is_not_lost() -> None:
+    group, delivered, prefetch = Group(message()), list[Delivery](), Prefetch()
+    group.may_receive.clear()
+    reader = reader_of(delivered, T=group)
+    reader.consume(prefetch)
+    await group.is_receiving.wait()
+    leaving = asyncio.create_task(reader.cancel(prefetch))
+    await asyncio.sleep(0)
+    group.may_receive.set()
+    await leaving
+    assert len(delivered) == 1
+
+
+async def test_a_channel_that_goes_leaves_the_other_one_its_messages() -> None:
+    group, delivered = Group(), list[Delivery]()
+    reader, first, second = reader_of(delivered, T=group), Prefetch(), Prefetch()
+    reader.consume(first)
+    reader.consume(second)
+    await reader.cancel(second)
+    assert list(reader._tasks) == [first]
+    await reader.cancel()
+    assert not reader._tasks
+
+
+async def test_a_message_given_back_to_a_queue_of_its_own_waits_for_a_consumer() -> None:
+    delivered: list[Delivery] = []
+    reader: Reader = TopicReader("q", lambda _reader, new: delivered.extend(new), None)  # type: ignore[arg-type]
+    one = message()
+    await reader.requeue(one)
+    assert not delivered
+    assert await reader.receive(4) == [one]
+    assert one.reconsume_times == 1

@@ -1,0 +1,192 @@
+"""The broker of taskiq on a live orbitmq: what is sent, received, acknowledged and given back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from taskiq import AckableMessage, BrokerMessage
+from taskiq.acks import AcknowledgeType
+from taskiq.exceptions import SendTaskError
+from taskiq.receiver import Receiver
+
+from orbitmq.client import SimpleConsumer
+from orbitmq.errors import ConfigurationError, MessageIllegal
+from orbitmq.integrations.taskiq import OrbitMQBroker
+from orbitmq.message.topics import dlq_topic
+from orbitmq.testing import Cluster
+from tests.support.loops import until
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster() as cluster:
+        yield cluster
+
+
+@asynccontextmanager
+async def started(cluster: Cluster, queue: str, **settings: Any) -> AsyncIterator[OrbitMQBroker]:
+    broker = OrbitMQBroker(cluster.namesrv_address, queue=queue, **settings)
+    await broker.startup()
+    try:
+        yield broker
+    finally:
+        await broker.shutdown()
+
+
+@asynccontextmanager
+async def working(broker: OrbitMQBroker, **settings: Any) -> AsyncIterator[None]:
+    """A worker of taskiq in this process."""
+    finish = asyncio.Event()
+    receiver = Receiver(broker, max_async_tasks=4, run_startup=False, **settings)
+    running = asyncio.create_task(receiver.listen(finish))
+    try:
+        yield
+    finally:
+        finish.set()
+        await running
+
+
+def message(body: bytes = b"body", **labels: Any) -> BrokerMessage:
+    return BrokerMessage(task_id="id", task_name="module:task", message=body, labels=labels)
+
+
+async def one(broker: OrbitMQBroker) -> AckableMessage:
+    listening = broker.listen()
+    try:
+        async with asyncio.timeout(20):
+            return await anext(listening)
+    finally:
+        await listening.aclose()
+
+
+async def acknowledge(given: AckableMessage) -> None:
+    acknowledged = given.ack()
+    assert acknowledged is not None
+    await acknowledged
+
+
+async def left(cluster: Cluster, queue: str) -> list[bytes]:
+    async with SimpleConsumer(queue, cluster.namesrv_address) as consumer:
+        consumer.subscribe(queue)
+        return [message.body for message in await consumer.receive(timeout=1)]
+
+
+async def test_a_task_that_is_acknowledged_is_delivered_once(cluster: Cluster) -> None:
+    async with started(cluster, "Once") as broker:
+        await broker.kick(message(b"\x00any bytes"))
+        given = await one(broker)
+        assert given.data == b"\x00any bytes"
+        await acknowledge(given)
+    assert await left(cluster, "Once") == []
+
+
+async def test_a_task_that_is_not_acknowledged_goes_back_when_its_worker_stops(cluster: Cluster) -> None:
+    async with started(cluster, "Back", visibility_timeout=3600) as broker:
+        await broker.kick(message())
+        await one(broker)
+    assert await left(cluster, "Back") == [b"body"]
+
+
+async def test_a_task_may_take_longer_than_its_visibility(cluster: Cluster) -> None:
+    async with started(cluster, "Longer", visibility_timeout=0.5) as broker:
+        await broker.kick(message())
+        given = await one(broker)
+        assert await left(cluster, "Longer") == []
+        assert await left(cluster, "Longer") == []
+        await acknowledge(given)
+
+
+async def test_a_listener_that_is_cancelled_keeps_no_task(cluster: Cluster) -> None:
+    async with started(cluster, "Cancelled", visibility_timeout=3600) as broker:
+        listening = broker.listen()
+        waiting = asyncio.create_task(anext(listening))
+        await until(lambda: bool(broker._receiving))
+        await broker.kick(message())
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    assert await left(cluster, "Cancelled") == [b"body"]
+
+
+async def test_a_task_with_a_delay_or_an_eta_comes_when_it_is_due(cluster: Cluster) -> None:
+    async with started(cluster, "Due") as broker:
+        eta = datetime.now(UTC) + timedelta(seconds=2)
+        await broker.kick(message(b"eta", eta=eta))
+        await broker.kick(message(b"delay", delay="1.0"))
+        await broker.kick(message(b"now", delay=0))
+        came = []
+        for _ in range(3):
+            given = await one(broker)
+            came.append(given.data)
+            await acknowledge(given)
+        assert came == [b"now", b"delay", b"eta"]
+        assert time.time() > eta.timestamp() - 0.01
+
+
+@pytest.mark.parametrize(("label", "value"), [("delay", "soon"), ("eta", "soon"), ("eta", "2030-01-01T00:00:00")])
+async def test_a_label_that_is_no_time_is_named(cluster: Cluster, label: str, value: str) -> None:
+    async with started(cluster, "Labels") as broker:
+        with pytest.raises(MessageIllegal, match=f"label {label}"):
+            await broker.kick(message(**{label: value}))
+
+
+async def test_a_wrong_setting_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="visibility_timeout"):
+        OrbitMQBroker("127.0.0.1:9876", visibility_timeout=0)
+    with pytest.raises(ConfigurationError, match="max_reconsume_times"):
+        OrbitMQBroker("127.0.0.1:9876", max_redeliveries=-1)
+
+
+@pytest.mark.parametrize("when", list(AcknowledgeType)[:3])
+async def test_a_worker_runs_each_task(cluster: Cluster, when: AcknowledgeType) -> None:
+    queue, ran = f"Worked-{when.value}", list[int]()
+    async with started(cluster, queue) as broker:
+
+        @broker.task(task_name=queue)
+        async def note(number: int) -> None:
+            ran.append(number)
+
+        async with working(broker, ack_type=when):
+            for number in range(30):
+                await note.kiq(number)
+            await until(lambda: len(ran) == 30)
+        assert sorted(ran) == list(range(30))
+    assert await left(cluster, queue) == []
+
+
+async def test_a_task_that_no_worker_survives_is_a_dead_letter(cluster: Cluster) -> None:
+    async with started(cluster, "Deadly", visibility_timeout=0.1, max_redeliveries=1) as broker:
+        await broker.kick(message())
+    for _ in range(2):
+        async with started(cluster, "Deadly", max_redeliveries=1) as broker:
+            await one(broker)
+    async with started(cluster, "Deadly", max_redeliveries=1) as broker:
+        listening = broker.listen()
+        waiting = asyncio.create_task(anext(listening))
+        await until(lambda: cluster.message_count(dlq_topic("Deadly")) == 1)
+        waiting.cancel()
+
+
+async def test_workers_go_on_when_their_broker_is_back() -> None:
+    with Cluster() as own:
+        ran = list[int]()
+        async with started(own, "Away") as broker:
+
+            @broker.task(task_name="away")
+            async def note(number: int) -> None:
+                ran.append(number)
+
+            async with working(broker):
+                await note.kiq(1)
+                await until(lambda: ran == [1])
+                await asyncio.to_thread(own.kill)
+                with pytest.raises(SendTaskError):
+                    await note.kiq(2)
+                await asyncio.to_thread(own.restart)
+                await note.kiq(3)
+                await until(lambda: 3 in ran)
