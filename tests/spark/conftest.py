@@ -21,6 +21,7 @@ RocketMQ wrote; `cluster`: brokers of orbitmq in this process; `model`: no broke
 | the sink on two brokers: dead ones, marks on each, rows in other partitions | test_sink_brokers | cluster |
 | accounts and TLS for source, stream, sink and archive | test_protected, test_channel | both, model |
 | bodies as columns and columns as bodies, in every format | bodies, test_live_bodies, test_body_columns | model, both |
+| bodies by the schema that is kept with the topic | test_live_topic_schema, bodies/test_json_schema | both |
 | filters and conditions change no row | test_live_filters, test_pushdown, test_row_filters | both, model |
 | registration, shipping, hints, a cluster's workers | test_session, test_cluster, test_source | model, both |
 | archive, compaction, orphans, commits repeated | pipeline/test_archive, lake | both, cluster |

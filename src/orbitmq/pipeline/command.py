@@ -18,25 +18,27 @@ from orbitmq.errors import ConfigurationError, OrbitMQError
 from orbitmq.pipeline.job import JOBS, Job, JobContext, JobOptions, JobResult, job_named
 from orbitmq.pipeline.lineage import reported
 from orbitmq.pipeline.progress import shown_on
+from orbitmq.runtime.error_texts import translated
+from orbitmq.runtime.languages import ENGLISH, gettext, language
 from orbitmq.runtime.options import Option, as_text, read_properties, unknown_keys
 from orbitmq.runtime.printable import printable
+from orbitmq.runtime.wide_text import wrapped
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_CODES = """\
 exit code: 0 done, 1 something failed (listed at the end), 2 wrong usage or configuration, 130 interrupted"""
-HELP = f"""\
+HELP = """\
 usage: orbitmq pipeline NAME [FLAGS]
 
 Spark jobs over topics, stores and the lake.
 
 jobs:
-{{jobs}}
+{jobs}
 
 orbitmq pipeline NAME --help shows the flags of a job.
 orbitmq pipeline pack FOLDER writes the archive and the program for spark-submit.
-{EXIT_CODES}
 """
 PACK = "pack"  # no job: it starts no Spark
 ARCHIVE = "orbitmq.zip"
@@ -63,7 +65,8 @@ OF_SPARK = {
 def main(arguments: Sequence[str]) -> int:
     """Run the job that the first argument names. Returns the exit code."""
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(HELP.format(jobs="\n".join(f"  {name:<9} {entry.summary}" for name, entry in JOBS.items())), end="")
+        jobs = "\n".join(f"  {name:<9} {gettext(entry.summary)}" for name, entry in JOBS.items())
+        print(f"{gettext(HELP).format(jobs=jobs)}{gettext(EXIT_CODES)}")
         return 0 if arguments else EXIT_USAGE
     name, *rest = arguments
     if name == PACK:
@@ -128,7 +131,7 @@ def _pack(arguments: Sequence[str]) -> int:
 
 def _run(job: Job[JobOptions], arguments: Sequence[str]) -> int:
     given = vars(parser(job).parse_args(arguments))
-    as_json, file = given.pop("json"), given.pop("config")
+    as_json, file = given.pop("output") == "json", given.pop("config")
     flags = {key: as_text(value) for key, value in given.items() if value is not None}
     options = job.options.parse(_in_file(file, job) | flags)
     from orbitmq.pipeline.session import session_of  # loads Spark, which --help does not need
@@ -153,14 +156,38 @@ def _in_file(file: str | None, job: Job[JobOptions]) -> dict[str, str]:
     return pairs
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Breaks lines of wide characters where they may be broken."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return super()._split_lines(text, width) if language() == ENGLISH else wrapped(text, width)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if language() == ENGLISH or "orbitmq pipeline" in text:
+            return super()._fill_text(text, width, indent)
+        return "\n\n".join("\n".join(wrapped(one, width)) for one in text.split("\n\n"))
+
+
+def paragraphs(text: str) -> list[str]:
+    """Each as one line."""
+    return [" ".join(one.split()) for one in text.split("\n\n")]
+
+
+def _description(job: Job[JobOptions]) -> str:
+    if language() == ENGLISH:
+        return job.description
+    return "\n\n".join(map(gettext, paragraphs(job.description)))
+
+
 def parser(job: Job[JobOptions]) -> argparse.ArgumentParser:
-    """The flags of a job: one an option, `--config` and `--json`."""
+    """The flags of a job: one an option, `--config` and `--output`."""
+    title = gettext("examples:")
     examples = "\n".join(f"  orbitmq pipeline {job.name} {example}" for example in job.examples)
     made = argparse.ArgumentParser(
         prog=f"orbitmq pipeline {job.name}",
-        description=f"{JOBS[job.name].summary}\n\n{job.description}",
-        epilog=f"examples:\n{examples}\n\n{EXIT_CODES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=f"{gettext(JOBS[job.name].summary)}\n\n{_description(job)}",
+        epilog=f"{title}\n{examples}\n\n{gettext(EXIT_CODES)}",
+        formatter_class=_Formatter,
         allow_abbrev=False,
     )
     for key, (_, declared) in job.options.table().items():
@@ -169,20 +196,32 @@ def parser(job: Job[JobOptions]) -> argparse.ArgumentParser:
         "-c",
         "--config",
         metavar="FILE",
-        help="Properties file with options, for example secrets. Flags take precedence.",
+        help=gettext("Properties file with options, for example secrets. Flags take precedence."),
     )
-    made.add_argument("--json", action="store_true", help="Print the result as one JSON object.")
+    made.add_argument(
+        "-o", "--output", choices=["table", "json"], default="table", help=gettext("How to print the result.")
+    )
+    made.add_argument("--json", dest="output", action="store_const", const="json", help=argparse.SUPPRESS)
     return made
 
 
 def _add_flag(made: argparse.ArgumentParser, key: str, declared: Option) -> None:
-    text = declared.text.replace("%", "%%") + (f" Unit: {declared.unit}." if declared.unit else "")
+    text = gettext(declared.text)
+    if declared.unit:
+        text += gettext(" Unit: {unit}.").format(unit=gettext(declared.unit))
+    text = text.replace("%", "%%")
     if isinstance(declared.default, bool):
         made.add_argument(flag(key), dest=key, action=argparse.BooleanOptionalAction, default=None, help=text)
         return
-    default = "" if declared.default == "" else f" Default: {as_text(declared.default)}.".replace("%", "%%")
+    default = "" if declared.default == "" else gettext(" Default: {value}.").format(value=as_text(declared.default))
     choices = list(declared.choices) or None
-    made.add_argument(flag(key), dest=key, metavar=None if choices else "VALUE", choices=choices, help=text + default)
+    made.add_argument(
+        flag(key),
+        dest=key,
+        metavar=None if choices else "VALUE",
+        choices=choices,
+        help=text + default.replace("%", "%%"),
+    )
 
 
 def flag(key: str) -> str:
@@ -227,4 +266,4 @@ def _fail(name: str, text: str, code: int) -> int:
 
 
 def _tell(name: str, text: str) -> None:
-    print(f"orbitmq pipeline {name}: {printable(' '.join(text.split()))}", file=sys.stderr)
+    print(f"orbitmq pipeline {name}: {printable(translated(' '.join(text.split())))}", file=sys.stderr)

@@ -21,7 +21,7 @@ from orbitmq.spark.channel import PLAIN, Channel, Protection
 from orbitmq.spark.fetch import GAPS, queue_name, refused
 from orbitmq.spark.offsets import Bounds
 from orbitmq.spark.pulls import BROKEN, pull_request
-from orbitmq.wire.bodies import ClusterInfo, TopicList, TopicRouteData
+from orbitmq.wire.bodies import ClusterInfo, KVTable, TopicList, TopicRouteData
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import (
@@ -34,7 +34,12 @@ from orbitmq.wire.headers import (
     SearchOffsetHeader,
     SearchOffsetResponseHeader,
 )
-from orbitmq.wire.headers_namesrv import GetKVConfigHeader, GetKVConfigResponseHeader, GetRouteInfoHeader
+from orbitmq.wire.headers_namesrv import (
+    GetKVConfigHeader,
+    GetKVConfigResponseHeader,
+    GetKVListByNamespaceHeader,
+    GetRouteInfoHeader,
+)
 from orbitmq.wire.objects import decode
 from orbitmq.wire.requests import RequestCode
 
@@ -142,6 +147,14 @@ class ClusterClient:
             for topic, response in zip(topics, responses, strict=True)
             if response.code == ResponseCode.SUCCESS
         }
+
+    def pairs(self, namespace: str) -> dict[str, str]:
+        """The key-value settings of a namespace."""
+        query = request(RequestCode.GET_KVLIST_BY_NAMESPACE, GetKVListByNamespaceHeader(namespace))
+        (response,) = self._call_name_server(lambda channel: channel.call(query), "key-value settings")
+        if response.code == ResponseCode.QUERY_NOT_FOUND:
+            return {}
+        return decode(KVTable, succeeded("key-value settings", response).body).table
 
     def topics(self) -> list[str]:
         """The names of all topics."""

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 
 from orbitmq.message.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message.properties import KEYS, TAGS, UNIQ_KEY
+from orbitmq.schemas.model import SCHEMA_ID
 from orbitmq.spark.bodies.reader import BodyReader
 from orbitmq.spark.units import Units
 
@@ -112,7 +113,8 @@ def record_batch(
     if reader is None:
         return pa.RecordBatch.from_arrays([_values(rows, field, columns) for field in schema], schema=schema)
     bodies = rows.units.bodies()
-    read = reader.read(bodies, lambda row: _place(rows, row))
+    schema_ids = rows.units.properties.column(SCHEMA_ID) if reader.schema.writers else None
+    read = reader.read(bodies, lambda row: _place(rows, row), schema_ids)
     made = {"body": bodies, **read.columns}
     values = [made[field.name] if field.name in made else _values(rows, field, columns) for field in schema]
     batch = pa.RecordBatch.from_arrays(values, schema=schema)

@@ -24,6 +24,7 @@ from orbitmq.spark.sample import newest_bodies
 from orbitmq.spark.sink_columns import SinkColumns, sink_columns
 from orbitmq.spark.sink_options import WriteOptions, write_options
 from orbitmq.spark.stream import TopicStreamReader
+from orbitmq.spark.topic_schema import with_topic_schema
 from orbitmq.spark.versions import (
     PUSHES_FILTERS,
     DataSource,
@@ -47,11 +48,11 @@ class TopicSource(DataSource):
         return "orbitmq"
 
     def schema(self) -> StructType:
-        options = read_options(self.options)
+        options = with_topic_schema(read_options(self.options))
         return schema_read(options, options.form, value_type(options, lambda: newest_bodies(options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = read_options(self.options)
+        options = with_topic_schema(read_options(self.options))
         check_schema(without_bodies(options, schema), options.form)
         require_corrupt(schema, options)
         if options.pushes_filters and not PUSHES_FILTERS:
@@ -63,7 +64,7 @@ class TopicSource(DataSource):
 
     def stream(self, schema: StructType) -> TopicStreamReader:
         """The stream, before it is made to suit this version of Spark."""
-        options = read_options(self.options)
+        options = with_topic_schema(read_options(self.options))
         check_stream(options)
         check_schema(without_bodies(options, schema), options.form)
         require_corrupt(schema, options)

@@ -237,7 +237,7 @@ JOB = Job(
     run,
     (
         "--name-server 127.0.0.1:9876 --out ./audit",
-        "--name-server 127.0.0.1:9876 --checks backlog,half,delayed --backlog-age 3600 --out ./audit --json",
+        "--name-server 127.0.0.1:9876 --checks backlog,half,delayed --backlog-age 3600 --out ./audit -o json",
         "--input store --path /data/store --from 2026-11-20 --out /data/audits/2026-11-21",
         "--input lake --lake ./lake --topics 'orders,pay-*' --out ./audit",
     ),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from orbitmq.schemas.avro import datum_reader
 from orbitmq.spark.bodies.parsed import Parse, ParsedBody, nothing
 from orbitmq.spark.cluster_options import bad_option
 
@@ -32,6 +33,7 @@ LOGICAL = {
 }
 DECIMAL = "decimal"
 PRECISION_MAX = 38  # digits of a decimal of Spark
+KEPT = frozenset(("name", "default", "aliases"))  # of a field, besides its type: what resolution needs
 SINGLE_OBJECT = b"\xc3\x01"  # Avro's marker before the fingerprint of the schema
 
 
@@ -98,25 +100,28 @@ def _type(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> pa.Dat
     return LOGICAL.get(schema.get("logicalType", ""), PRIMITIVES.get(kind)) or _type(kind, named, inside)
 
 
-def avro_parser(text: str, wanted: pa.StructType) -> Parse:
-    """Parses a datum of exactly this schema. Fields that are not `wanted` are skipped."""
-    written = parsed_schema(text)  # which says what to install
+def avro_parser(text: str, wanted: pa.StructType, writer: str | None = None) -> Parse:
+    """Parses a datum of exactly this schema, or of the schema `writer`, which is resolved. Fields that are not `wanted`
+    are skipped."""
+    own = parsed_schema(text)  # which says what to install
     import fastavro
     from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-    read_as = None
-    if len(wanted) < len(written["fields"]):
-        read_as = fastavro.parse_schema(_narrowed(written, wanted))
+    written = own if writer is None or writer == text else parsed_schema(writer)
+    read_as = None if written is own else own
+    if len(wanted) < len(own["fields"]):
+        read_as = fastavro.parse_schema(_narrowed(own, wanted))
+    read = datum_reader(written)
     known = SINGLE_OBJECT + bytes.fromhex(fingerprint(to_parsing_canonical_form(written), "CRC-64-AVRO"))[::-1]
 
     def parse(body: bytes) -> ParsedBody:
         data = io.BytesIO(body.removeprefix(known))
         try:
-            value = fastavro.schemaless_reader(data, written, read_as)
+            value = read(data, written, read_as)
         except Exception as error:  # the library's errors for bytes of another schema have no common base
             return nothing(body, f"{type(error).__name__}: {error}")
         rest = len(data.getbuffer()) - data.tell()
-        return nothing(body, f"{rest} bytes too many") if rest else ParsedBody(value)  # type: ignore[arg-type]
+        return nothing(body, f"{rest} bytes too many") if rest else ParsedBody(value)
 
     return parse
 
@@ -127,8 +132,12 @@ def _narrowed(schema: Any, wanted: pa.StructType) -> Any:
     _collect(schema, named)
     defined: set[str] = set()
     fields = [field for field in schema["fields"] if wanted.get_field_index(field["name"]) >= 0]
-    narrow = [{"name": field["name"], "type": _whole(field["type"], named, defined)} for field in fields]
-    return {"type": "record", "name": schema["name"], "fields": narrow}
+    narrow = [
+        {key: each for key, each in field.items() if key in KEPT} | {"type": _whole(field["type"], named, defined)}
+        for field in fields
+    ]
+    aliases = {"aliases": schema["aliases"]} if "aliases" in schema else {}
+    return {"type": "record", "name": schema["name"], "fields": narrow, **aliases}
 
 
 def _collect(schema: Any, named: dict[str, Any]) -> None:

@@ -25,7 +25,8 @@ class BodyFormat(Options):
         "",
         "The schema of the bodies, or a file on the driver with it. json: fields as in SQL, such as `id BIGINT, tags "
         "ARRAY<STRING>`, or an Avro record as JSON. avro: an Avro record as JSON. protobuf: a `.proto` file, or a set "
-        "of descriptors as protoc writes it with --include_imports.",
+        "of descriptors as protoc writes it with --include_imports. In reads of one topic of brokers, `topic` is the "
+        "schema that is registered for it; bodies of earlier versions are read with theirs.",
     )
     body_message: str = option(
         "bodyMessage",

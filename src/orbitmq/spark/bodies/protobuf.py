@@ -7,14 +7,10 @@ read as the next larger type. Maps keep their last entry of a key.
 from __future__ import annotations
 
 import base64
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,8 +22,6 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
     from google.protobuf.message import Message
 
-PROTO = ".proto"
-COMPILE_TIMEOUT_S = 60  # a file with thousands of messages takes a second
 TIMESTAMP = "google.protobuf.Timestamp"
 # Types of fields by their number in Protobuf's descriptors.
 PLAIN = {
@@ -43,27 +37,6 @@ FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799  # of the years 1 t
 LENGTH_DELIMITED, GROUP = 2, 3  # wire types
 
 Convert = Callable[[Any, str, ParsedBody], Any]  # value, its path, what is rescued -> value of a column; or Misfit
-
-
-def descriptors(path: Path) -> bytes:
-    """The descriptors of a file, compiled if it is a `.proto`, else as they are. SourceError if that fails."""
-    if path.suffix != PROTO:
-        return path.read_bytes()
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "descriptors"
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{path.parent}", "--include_imports"]
-        done = subprocess.run(  # noqa: S603 - our own Python
-            [*command, f"--descriptor_set_out={out}", str(path)],
-            capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False,
-        )  # fmt: skip
-        if done.returncode == 0:
-            return out.read_bytes()
-    if "No module named" in done.stderr:
-        raise bad_option(
-            "option bodySchema: a .proto file needs protoc: pip install 'orbitmq[protobuf]', or give the descriptors "
-            f"that `protoc --include_imports --descriptor_set_out=FILE {path.name}` writes"
-        )
-    raise bad_option(f"option bodySchema: {done.stderr.strip()[:500]}")
 
 
 @cache

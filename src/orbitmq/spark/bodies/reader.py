@@ -41,9 +41,12 @@ class BodyReader:
     mode: str
     rescues: bool
 
-    def read(self, bodies: pa.BinaryArray, place: Callable[[int], str]) -> ReadBodies:
-        """The columns. `place` says where a row is, for errors. SourceError ORBITMQ_BAD_BODY for a body that does not
-        fit, if that is not allowed."""
+    def read(
+        self, bodies: pa.BinaryArray, place: Callable[[int], str], schema_ids: pa.StringArray | None = None
+    ) -> ReadBodies:
+        """The columns. `place` says where a row is, for errors; `schema_ids` names the schemas that wrote the bodies,
+        if that of the reader has `writers`. SourceError ORBITMQ_BAD_BODY for a body that does not fit, if that is not
+        allowed."""
         parse, together = _parsers(self)
         values, rescued = [], []
         bad: list[int] = []
@@ -54,7 +57,7 @@ class BodyReader:
                 rescued.append(pa.nulls(len(portion), pa.string()))
                 continue
             begin = sum(map(len, values))
-            found = [parse(body or b"") for body in portion.to_pylist()]
+            found = self._parsed(parse, portion, schema_ids)
             values.append(self._array(found, portion))
             texts = [as_json(each.rescued) if each.rescued and self.rescues else None for each in found]
             rescued.append(pa.array(texts, pa.string()))
@@ -70,6 +73,17 @@ class BodyReader:
             LOG.warning("event=bodies_do_not_fit count=%d action=%s text=%s", len(bad), self.mode, first)
         columns = {VALUE: _joined(values, self.wanted), RESCUED: _joined(rescued, pa.string())}
         return ReadBodies(columns, _all_but(bad, len(bodies)) if bad and self.mode == DROP_MALFORMED else None)
+
+    def _parsed(self, parse: Parse, bodies: pa.BinaryArray, schema_ids: pa.StringArray | None) -> list[ParsedBody]:
+        if schema_ids is None:
+            return [parse(body or b"") for body in bodies.to_pylist()]
+        parsers = {None: parse, **_writers_parsers(self)}
+        return [
+            parsers[schema_id](body or b"")
+            if schema_id in parsers
+            else nothing(body or b"", f"it was written with the schema {schema_id}, which is not registered")
+            for body, schema_id in zip(bodies.to_pylist(), schema_ids.to_pylist(), strict=True)
+        ]
 
     def _array(self, found: list[ParsedBody], bodies: pa.BinaryArray) -> pa.Array:
         """The values as one array. A value that the parser lets pass and no column can have is rescued as a whole, such
@@ -97,6 +111,13 @@ def _parsers(reader: BodyReader) -> tuple[Parse, Together | None]:
     if schema.format == AVRO:
         return avro_parser(schema.avro, wanted), None
     return protobuf_parser(schema.descriptors, schema.message, wanted, rescues=reader.rescues), None
+
+
+@cache
+def _writers_parsers(reader: BodyReader) -> dict[str | None, Parse]:
+    """Of Avro: the parser of bodies that each version has written."""
+    schema = reader.schema
+    return {schema_id: avro_parser(schema.avro, reader.wanted, text) for schema_id, text in schema.writers}
 
 
 def _portions(bodies: pa.BinaryArray, together: Together | None) -> Sequence[Any]:

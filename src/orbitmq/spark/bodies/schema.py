@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
-from orbitmq.spark.bodies import avro, protobuf
+from orbitmq.errors import ConfigurationError
+from orbitmq.runtime.protoc import descriptors
+from orbitmq.schemas.model import SchemaKind, decode_version
+from orbitmq.schemas.protobuf import files_of
+from orbitmq.spark.bodies import avro, json_schema, protobuf
 from orbitmq.spark.bodies.ddl import parse_ddl
 from orbitmq.spark.bodies.options import AVRO, JSON, PROTOBUF, RAW, BodyFormat
 from orbitmq.spark.cluster_options import bad_option
 
+TOPIC = "topic"
+"""As option bodySchema: the schema that is kept with the topic."""
+OF_TOPIC = "topic:"
+"""Begins the option once the driver has looked the versions up; they follow as JSON."""
 SCHEMA_SIZE_MAX = 16 << 20  # bytes of a schema; a larger file is some other file
 
 
@@ -26,6 +35,8 @@ class BodySchema:
     avro: str = ""
     descriptors: bytes = b""
     message: str = ""
+    writers: tuple[tuple[str, str], ...] = ()
+    """Of Avro: the ids that messages may have as SCHEMA_ID, and the schemas that their bodies were written with."""
 
 
 def body_schema(options: BodyFormat) -> BodySchema | None:
@@ -40,7 +51,30 @@ def body_schema(options: BodyFormat) -> BodySchema | None:
         if options.body_format == JSON:
             return None
         raise bad_option(f"option bodySchema is missing; bodyFormat {options.body_format} needs it")
+    if options.body_schema == TOPIC:
+        raise bad_option(
+            "option bodySchema=topic is for reads of a topic of brokers; give the schema itself, or a file"
+        )
+    if options.body_schema.startswith(OF_TOPIC):
+        return _of_topic(options)
     return _LOADERS[options.body_format](options)
+
+
+def _of_topic(options: BodyFormat) -> BodySchema:
+    versions = [decode_version(text) for text in json.loads(options.body_schema.removeprefix(OF_TOPIC))]
+    schema = versions[-1].schema
+    if schema.kind != options.body_format:
+        raise bad_option(f"option bodyFormat is {options.body_format}, and the schema of the topic is of {schema.kind}")
+    if options.body_message:
+        raise bad_option("option bodyMessage is named by the schema of the topic; leave it out")
+    if schema.kind is SchemaKind.JSON:
+        return BodySchema(JSON, json_schema.arrow_type(schema.text))
+    if schema.kind is SchemaKind.AVRO:
+        writers = tuple((one.schema.id, one.schema.text) for one in versions if one.schema.kind is SchemaKind.AVRO)
+        return BodySchema(AVRO, _avro_type(schema.text), avro=schema.text, writers=writers)
+    files = files_of(schema)
+    kind = protobuf.arrow_type(protobuf.message_descriptor(files, schema.message))
+    return BodySchema(PROTOBUF, kind, descriptors=files, message=schema.message)
 
 
 def _json(options: BodyFormat) -> BodySchema:
@@ -56,11 +90,8 @@ def _avro(options: BodyFormat) -> BodySchema:
 
 def _protobuf(options: BodyFormat) -> BodySchema:
     try:
-        path = Path(options.body_schema)
-        if path.stat().st_size > SCHEMA_SIZE_MAX:
-            raise bad_option(f"option bodySchema: {path} is larger than {SCHEMA_SIZE_MAX >> 20} MiB")
-        files = protobuf.descriptors(path)
-    except (OSError, ValueError) as error:
+        files = descriptors(Path(options.body_schema))
+    except (OSError, ValueError, ConfigurationError) as error:
         raise bad_option(f"option bodySchema: {error}") from error
     kind = protobuf.arrow_type(protobuf.message_descriptor(files, options.body_message))
     return BodySchema(PROTOBUF, kind, descriptors=files, message=options.body_message)
