@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.admin.bodies import BodyForm, body_view, shown
+from orbitmq.admin.bodies import ANY_CHARSET, TYPED_MAX, BodyForm, body_view, shown
+from orbitmq.client.typed import Schema, SchemaKind, avro_codec, protobuf_codec
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.compression import COMPRESSION_FLAGS, compress
 from orbitmq.message.flags import COMPRESSED, TRANSACTION_COMMIT
@@ -64,6 +68,61 @@ def test_what_cannot_be_unpacked_is_shown_as_it_is_stored() -> None:
     assert "cannot be unpacked" in found.problem
 
 
+AVRO = avro_codec(
+    {
+        "type": "record",
+        "name": "Times",
+        "fields": [
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+            {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+            {"name": "raw", "type": "bytes"},
+        ],
+    }
+)
+TIMES = AVRO.encode({"at": datetime(2026, 1, 2, tzinfo=UTC), "price": Decimal("1.25"), "raw": b"\xff"})
+PROTOBUF = protobuf_codec(FileDescriptorProto)
+
+
+@pytest.mark.parametrize(
+    ("body", "schema", "value"),
+    [
+        (TIMES, AVRO.schema, {"at": "2026-01-02T00:00:00Z", "price": "1.25", "raw": "/w=="}),
+        (PROTOBUF.encode(FileDescriptorProto(name="日", syntax="x")), PROTOBUF.schema, {"name": "日", "syntax": "x"}),
+    ],
+)
+def test_a_body_of_a_schema_is_shown_as_json(body: bytes, schema: Schema, value: object) -> None:
+    message = MessageExt("T", compress(body, "ZLIB"), sys_flag=COMPRESSED)
+    found = shown(message, schema=schema).body
+    assert found is not None
+    assert (found.form, json.loads(found.content), found.compression) == (schema.kind, value, "ZLIB")
+    assert "\n" in found.content
+    assert found.size_bytes == len(body)
+    cut = shown(message, limit=5, schema=schema).body
+    assert cut is not None
+    assert (cut.content, cut.truncated) == (found.content[:5], True)
+    packed = shown(message, BodyForm.HEX, schema=schema).body
+    assert packed is not None
+    assert packed.content == body.hex(), "who chose a form gets the bytes"
+
+
+@pytest.mark.parametrize(
+    ("body", "schema", "reason"),
+    [
+        (TIMES + b"!", AVRO.schema, "no data of the schema: 1 bytes too many"),
+        (b"", AVRO.schema, "no data of the schema: EOFError"),
+        (b"\xff", PROTOBUF.schema, "no google.protobuf.FileDescriptorProto: "),
+        (b"x", Schema(SchemaKind.AVRO, "{}"), "no schema of Avro: "),
+        (bytes(TYPED_MAX + 1), AVRO.schema, f"it has {TYPED_MAX + 1} bytes, and at most {TYPED_MAX} are read"),
+    ],
+)
+def test_a_body_that_its_schema_does_not_fit_is_shown_as_it_is(body: bytes, schema: Schema, reason: str) -> None:
+    found = shown(MessageExt("T", body), schema=schema).body
+    assert found is not None
+    assert found.form in ("text", "base64")
+    assert found.problem is not None
+    assert found.problem.startswith(f"it is not read by schema {schema.id}: {reason}")
+
+
 @given(st.binary(max_size=60) | st.text(max_size=30).map(str.encode))
 def test_the_form_chosen_by_itself_loses_nothing(body: bytes) -> None:
     found = body_view(body, 0)
@@ -83,3 +142,36 @@ def test_a_message_is_shown_under_the_topic_it_was_sent_to() -> None:
     assert found.body
     assert found.body.content == "x"
     assert shown(message, None).body is None
+
+
+@pytest.mark.parametrize(
+    ("text", "charset"),
+    [
+        ("订单已付款，金额为三百元。", "gb18030"),
+        ("用户“王小明”下单成功！", "gb18030"),
+        ("訂單已付款，金額為三百元。", "big5"),
+        ("注文を受け付けました。ありがとうございます。", "shift_jis"),
+        ("订单 42: 已付款", "utf-8"),
+        ("order 42", "utf-8"),
+        ("\ufeffBestellung für Käse", "utf-16"),
+    ],
+)
+def test_the_charset_of_a_text_is_found(text: str, charset: str) -> None:
+    body = text.encode("utf-16" if charset == "utf-16" else charset)
+    found = body_view(body, 0, charset=ANY_CHARSET)
+    assert (found.form, found.content, found.charset) == ("text", text, charset)
+
+
+def test_a_text_that_is_cut_has_the_charset_of_the_whole() -> None:
+    body = "订单已付款，金额为三百元。".encode("gbk")
+    found = body_view(body, 0, charset=ANY_CHARSET, limit=5)
+    assert (found.content, found.charset, found.truncated) == ("订单", "gb18030", True)
+
+
+@given(st.binary(min_size=64))
+def test_bytes_that_are_no_text_stay_what_they_are(body: bytes) -> None:
+    found = body_view(body, 0, charset=ANY_CHARSET, limit=None)
+    if found.form == "base64":
+        assert base64.b64decode(found.content) == body
+    else:
+        assert found.content.encode(found.charset or "") == body or found.charset == "utf-16"

@@ -10,7 +10,7 @@ from orbitmq.admin import brokers
 from orbitmq.admin.brokers import Cleaning
 from orbitmq.admin.plans import StepOutcome
 from orbitmq.admin.session import Session
-from orbitmq.errors import AdminError, Conflict, NotFound
+from orbitmq.errors import AdminError, BadArgument, Conflict, NotFound
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.requests import RequestCode
@@ -59,6 +59,16 @@ def test_settings_nobody_may_change_or_nobody_has(running: Cluster) -> None:
         asked(running.namesrv_address, lambda session: brokers.plan_settings(session, {"fileReservedTimes": "1"}))
     assert error.value.hint is not None
     assert "fileReservedTime" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [("flushDiskType", "SYNC", "ASYNC_FLUSH, SYNC_FLUSH"), ("slaveReadEnable", "yes", "true, false")],
+)
+def test_a_plan_has_no_value_that_brokers_ignore(key: str, value: str, allowed: str, running: Cluster) -> None:
+    with pytest.raises(BadArgument, match=f"'{value}' is no value of the setting {key}") as error:
+        asked(running.namesrv_address, lambda session: brokers.plan_settings(session, {key: value}))
+    assert error.value.hint == f"use one of {allowed}"
 
 
 def test_a_refused_setting_is_a_failure_with_the_brokers_words(running: Cluster) -> None:

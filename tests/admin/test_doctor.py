@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from orbitmq.admin.doctor import is_private
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.requests import RequestCode
+from tests.support.access import write_acl
 from tests.support.commands import answer, items, orbitmq
+from tests.support.orbit_process import OrbitUp
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +47,22 @@ def test_one_name_server_of_two_is_a_warning(here: tuple[str, str]) -> None:
 def test_a_broker_that_does_not_answer_is_critical(running: Cluster, here: tuple[str, str]) -> None:
     running.disconnect(RequestCode.GET_BROKER_RUNTIME_INFO, times=None, broker="broker-b")
     try:
-        told = answer("doctor", *here, code=8)
+        found = answer("doctor", *here, code=8)
     finally:
         running.heal()
-    (row,) = [row for row in told["items"] if row["check"] == "reachable"]
-    assert row["severity"] == "critical"
-    assert "broker-b" in row["message"]
+    rows = {row["check"]: row for row in found["items"]}
+    assert rows["reachable"]["severity"] == "critical"
+    assert "broker-b" in rows["reachable"]["message"]
+    assert rows["disk"]["message"] == "there is room on the disks (1 of 2 brokers)"
+
+
+def test_without_an_account_nothing_is_called_well_that_was_not_seen(tmp_path: Path) -> None:
+    write_acl(tmp_path)
+    with OrbitUp(aclEnable="true", rocketmqHome=tmp_path) as up:
+        rows = {row["check"]: row for row in items("doctor", "-n", up.namesrv_address, code=8)}
+    assert "refused: AclException: No accessKey is configured" in rows["reachable"]["message"]
+    assert rows["reachable"]["remedy"].startswith("use an account with the permission")
+    assert rows.keys() == {"name server", "masters", "one master", "registrations", "reachable", "trace"}
 
 
 def test_a_permission_that_was_taken_is_found_with_its_remedy(here: tuple[str, str]) -> None:

@@ -258,10 +258,8 @@ def looks(running: Situations) -> Looks:
         answer = await why(place.session(), name, clock=clock, paces=place.paces)
         page = html.unescape((await seen(dashboard, f"groups/{name}")).body.decode())
         (top,) = re.findall(r'<section class="verdict (\w+)">\s*<h2>(.*?)</h2>', page)
-        items = re.findall(
-            r'<li><span class="severity (\w+)">\w+</span> (.*?) <span class="remedy">(.*?)</span>', first
-        )
-        there = [severity for severity, _, remedy in items if remedy == f"orbitmq group why {name}"]
+        items = re.findall(r'<li><span class="severity (\w+)">\w+</span> .*? <a href="[^"]*/groups/(.*?)/why"', first)
+        there = [severity for severity, group in items if group == name]
         return Told(answer.items, top, there[0] if there else None, of_all)
 
     async def look_twice() -> None:
@@ -386,7 +384,7 @@ def test_every_command_that_judges_the_cluster_is_as_bad_as_its_worst_group(pair
     assert (reason["sentence"], reason["command"]) == (reason["message"], reason["remedy"]), "former keys"
     assert "1 group is well" in orbitmq("check", "group", "through", *at).stdout
     assert reason["message"] in orbitmq("top", "--once", *at).stdout
-    (waited,) = items("wait", "cluster", "--for", "healthy", "--within", 0, *at, code=8)
+    (waited,) = items("wait", "cluster", "--for", "healthy", "--wait", 0, *at, code=8)
     assert (waited["holds"], waited["last"]) == (False, reason["message"])
 
 

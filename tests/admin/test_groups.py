@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from orbitmq.admin import groups
-from orbitmq.admin.groups import plan_alter, plan_create, plan_delete, summed, with_rules
+from orbitmq.admin.groups import TopicSums, plan_alter, plan_create, plan_delete, summed, with_rules
 from orbitmq.admin.plans import StepOutcome
 from orbitmq.admin.progress import progress
 from orbitmq.admin.session import Node, Session
@@ -67,6 +67,7 @@ def test_sums_of_brokers_add_up_and_an_offset_ahead_is_no_negative_lag() -> None
     answers = [ConsumeStatsList(consume_stats_list=[{"g": [of("T", (10, 4), (5, 50)), of("%RETRY%g", (3, 1))]}])] * 2
     found = summed(answers)["g"]
     assert (found.lag, found.retry, found.tps) == (12, 4, 6.0)
+    assert found.topics == {"T": TopicSums(lag=12, end=30, tps=3.0)}, "a retry topic is none of its own"
 
 
 def test_the_lag_of_the_list_is_of_the_queues_that_are_read(cluster: Cluster) -> None:

@@ -82,3 +82,11 @@ def test_a_broker_without_master_leaves_the_figures_open(running: Cluster) -> No
         return [failure.target for failure in rows.failures]
 
     assert any("broker-z" in target for target in asked(running.namesrv_address, found))
+
+
+def test_messages_of_so_many_topics_are_not_counted(running: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_summaries, "VOLUMES_MAX", 0)
+    found = asked(running.namesrv_address, topic_summaries.rows)
+    (orders,) = found.items
+    assert (orders.topic, orders.write_queues, orders.messages) == ("Orders", 4, None)
+    assert found.warnings == ["messages and rates are those of the first 0 topics: choose some by their name"]

@@ -241,7 +241,7 @@ async def plan_undo(session: Session, undo: Mapping[str, Any], secret: str | Non
     nodes = {_label(node): node for node in await session.registered()}
     labels = sorted({*lists, *rights})
     gathered = await session.each_node([nodes[one] for one in labels if one in nodes], partial(_accounts, session))
-    plan = Plan(f"restore {f'account {access_key}' if rights else 'white lists'}", failures=list(gathered.failures))
+    plan = Plan(f"restore account {access_key}" if rights else "restore white lists", failures=list(gathered.failures))
     plan.failures += [lost(one) for one in labels if one not in nodes]
     for node, config in gathered.responses.items():
         if _label(node) in lists:
@@ -369,4 +369,4 @@ async def _must_be_on(session: Session, node: Node) -> None:
     """RocketMQ sends no response to these requests while access control is off. Raise Conflict instead of waiting."""
     settings = await session.request(broker_settings, node)
     if settings.values.get("aclEnable", "").strip().lower() == "false":
-        raise Conflict(f"{OFF} at {node}", "aclEnable=true in its configuration file, and a restart")
+        raise Conflict(f"access control is off at {node}", "aclEnable=true in its configuration file, and a restart")

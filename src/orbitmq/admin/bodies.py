@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import codecs
 import json
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from orbitmq.errors import ConfigurationError, UnitError
+from orbitmq.errors import ConfigurationError, SchemaIllegal, UnitError, WrongBody
 from orbitmq.message.compression import COMPRESSION_FLAGS, DECOMPRESSED_SIZE_MAX, ZLIB, decompress
 from orbitmq.message.flags import (
     COMPRESSED,
@@ -21,9 +23,17 @@ from orbitmq.message.flags import (
 )
 from orbitmq.message.model import MessageExt
 from orbitmq.message.properties import DELAY, KEYS, REAL_TOPIC, RETRY_TOPIC, TAGS, UNIQ_KEY
+from orbitmq.schemas.model import Schema
+from orbitmq.schemas.reading import json_of
 
 SHOWN_BYTES = 64 << 10
 """Default limit of a body that is shown: more is useless in a terminal or on a page, and 64 such messages are 4 MiB."""
+TYPED_MAX = 1 << 20
+"""Bytes of a body that is read by its schema: values of Python take some ten times as much."""
+ANY_CHARSET = "auto"
+"""Stands for the charset in which the bytes look most like text."""
+_PLAUSIBLE = 0.5
+"""The share of common characters from which on bytes are taken for text of a charset: other bytes have few of them."""
 _COMPRESSIONS = {flag: name for name, flag in COMPRESSION_FLAGS.items()}
 _TRANSACTIONS = {TRANSACTION_NOT: None, TRANSACTION_PREPARED: "prepared", TRANSACTION_COMMIT: "committed"}
 _CONTROLS = frozenset(map(chr, range(32))) - set("\t\n\r")
@@ -46,7 +56,7 @@ class Body(Struct, frozen=True, rename="camel"):
     """A body as it is shown."""
 
     form: str
-    """text, json, hex or base64: how `content` is written."""
+    """text, json, hex or base64: how `content` is written; avro or protobuf: the JSON of such a body."""
     content: str
     size_bytes: int
     """Of the whole body, unpacked."""
@@ -107,16 +117,19 @@ def body_view(
     limit: int | None = SHOWN_BYTES,
     unpacked_max: int = DECOMPRESSED_SIZE_MAX,
 ) -> Body:
-    """The first `limit` bytes of a body as stored, unpacked first unless that gives more than `unpacked_max` bytes.
-    ConfigurationError for an unknown charset.
+    """The first `limit` bytes of a body as stored, unpacked first unless that gives more than `unpacked_max` bytes, in
+    a charset or `ANY_CHARSET`. ConfigurationError for an unknown charset.
     """
-    check_charset(charset)
+    if charset != ANY_CHARSET:
+        check_charset(charset)
     packed, problem = _compression(sys_flag), None
     try:
         whole = decompress(body, sys_flag, unpacked_max)
     except UnitError as error:
         whole, problem, form = body, str(error), BodyForm.BASE64
     part = whole if limit is None else whole[:limit]
+    if charset == ANY_CHARSET:
+        charset = charset_of(part, is_cut=len(part) < len(whole))
     written, content, doubt = _written(part, form, charset, is_cut=len(part) < len(whole))
     return Body(
         form=written,
@@ -129,12 +142,66 @@ def body_view(
     )
 
 
+def typed_view(body: bytes, sys_flag: int, schema: Schema, limit: int | None = SHOWN_BYTES) -> Body:
+    """The first `limit` characters of the JSON of a body of Avro or Protobuf, unpacked first. UnitError if it cannot be
+    unpacked or is too large, WrongBody, SchemaIllegal and ConfigurationError as of `json_of`.
+    """
+    whole = decompress(body, sys_flag, TYPED_MAX)
+    if len(whole) > TYPED_MAX:
+        raise UnitError(f"it has {len(whole)} bytes, and at most {TYPED_MAX} are read by a schema")
+    text = json_of(whole, schema)
+    part = text if limit is None else text[:limit]
+    cut = len(part) < len(text)
+    return Body(schema.kind, part, len(whole), truncated=cut, compression=_compression(sys_flag))
+
+
+def _body(message: MessageExt, form: BodyForm, charset: str, limit: int | None, schema: Schema | None) -> Body:
+    problem = None
+    if schema is not None and form in (BodyForm.AUTO, BodyForm.JSON):
+        try:
+            return typed_view(message.body, message.sys_flag, schema, limit)
+        except (ConfigurationError, SchemaIllegal, UnitError, WrongBody) as error:
+            problem = f"it is not read by schema {schema.id}: {error}"
+    found = body_view(message.body, message.sys_flag, form, charset, limit)
+    return replace(found, problem=problem or found.problem)
+
+
 def check_charset(charset: str) -> None:
     """ConfigurationError if no decoder has this name."""
     try:
         "".encode(charset)
     except LookupError as error:
         raise ConfigurationError(f"there is no charset {charset}; utf-8, gbk, utf-16 and latin-1 are some") from error
+
+
+def charset_of(part: bytes, *, is_cut: bool = False) -> str:
+    """The charset of these bytes: UTF-8 and UTF-16 are recognised for certain, those of East Asia by their common
+    characters, in which texts of one look strange in the others; utf-8 for what is no text.
+    """
+    if part.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and _text(part, "utf-16", is_cut=is_cut):
+        return "utf-16"
+    if part.isascii() or _text(part, "utf-8", is_cut=is_cut) is not None:
+        return "utf-8"
+    scores = {name: _commonness(part, name, is_cut=is_cut) for name in _COMMON}
+    best = max(scores, key=lambda name: scores[name])
+    return best if scores[best] >= _PLAUSIBLE else "utf-8"
+
+
+_COMMON: Mapping[str, Callable[[bytes], bool]] = {
+    "gb18030": lambda code: len(code) == 2 and (0xB0 <= code[0] <= 0xD7 or 0xA1 <= code[0] <= 0xA3) and code[1] > 0xA0,
+    "big5": lambda code: len(code) == 2 and 0xA1 <= code[0] <= 0xC6,
+    "shift_jis": lambda code: code[0] in (0x81, 0x82, 0x83),
+    "euc-kr": lambda code: len(code) == 2 and 0xB0 <= code[0] <= 0xC8,
+}
+"""Charset -> whether these bytes are one of its everyday characters. Of equal ones the first counts."""
+
+
+def _commonness(part: bytes, charset: str, *, is_cut: bool) -> float:
+    """The share of common ones among the characters that are not ASCII; 0 for bytes that are not in the charset."""
+    text = _text(part, charset, is_cut=is_cut)
+    wide = [] if text is None else [one for one in text if not one.isascii()]
+    is_common = _COMMON[charset]
+    return sum(is_common(one.encode(charset)) for one in wide) / len(wide) if wide else 0.0
 
 
 def _compression(sys_flag: int) -> str | None:
@@ -180,8 +247,11 @@ def shown(
     form: BodyForm | None = BodyForm.AUTO,
     charset: str = "utf-8",
     limit: int | None = SHOWN_BYTES,
+    schema: Schema | None = None,
 ) -> StoredMessage:
-    """`message`, which was read without unpacking its body; without `form` the body is left out."""
+    """`message`, which was read without unpacking its body; without `form` the body is left out. With the `schema` that
+    a body of Avro or Protobuf was written with, the forms for reading are its JSON.
+    """
     properties = message.properties
     return StoredMessage(
         topic=message.topic,
@@ -207,7 +277,7 @@ def shown(
         sys_flag=message.sys_flag,
         body_crc=message.body_crc,
         properties=properties,
-        body=None if form is None else body_view(message.body, message.sys_flag, form, charset, limit),
+        body=None if form is None else _body(message, form, charset, limit, schema),
     )
 
 

@@ -24,11 +24,14 @@ from orbitmq.operations.sends import send
 from orbitmq.operations.settings import broker_settings, change_broker_settings
 from orbitmq.operations.statistics import broker_consume_stats, runtime_info
 from orbitmq.runtime.clock import SystemClock
+from orbitmq.store.options import StoreOptions
 from orbitmq.wire.headers import SendMessageV2Header
 
 CONSUME_STATS_TIMEOUT_MS = 50_000.0
 """For this response a broker reads the last message of every queue of every group; the stock tool waits as long."""
 TEST_GROUP = "orbitmq-test"
+SETTINGS_HINT = "`orbitmq broker config show` shows the settings"
+FLAG_VALUES = ("true", "false")
 FIXED_SETTINGS = frozenset(
     (
         "rocketmqHome", "namesrvAddr", "brokerName", "brokerId", "brokerClusterName", "brokerIP1", "brokerIP2",
@@ -159,7 +162,7 @@ async def plan_settings(
     session: Session, pairs: Mapping[str, str], broker: str | None = None, *, slaves: bool = False
 ) -> Plan:
     """Set keys at one broker, or at every master, with `slaves` at every broker. Conflict for a key of the broker's
-    identity; NotFound for an unknown key, which a broker would accept and ignore.
+    identity; NotFound for an unknown key, which a broker would accept and ignore; BadArgument for a wrong value.
     """
     if fixed := sorted(pairs.keys() & FIXED_SETTINGS):
         raise Conflict(
@@ -171,12 +174,24 @@ async def plan_settings(
     known = set[str]().union(*gathered.responses.values())
     for key in pairs:
         if known and key not in known:
-            raise NotFound(f"there is no setting {key}", nearest(key, known))
-    plan = Plan(f"set {', '.join(pairs)} at {len(gathered.responses)} brokers", failures=list(gathered.failures))
+            raise NotFound(f"there is no setting {key}", nearest(key, known) or SETTINGS_HINT)
+    for key, value in pairs.items():
+        _check_value(key, value, {table[key] for table in gathered.responses.values() if key in table})
+    nodes = list(gathered.responses)
+    place = str(nodes[0]) if len(nodes) == 1 else f"{len(nodes)} brokers"
+    plan = Plan(f"set {', '.join(pairs)} at {place}", failures=list(gathered.failures))
     plan.warnings = await untouched(session) if is_for_all else []
     for node, table in gathered.responses.items():
         plan.changes += [_setting(session, node, key, table.get(key), value) for key, value in pairs.items()]
     return plan
+
+
+def _check_value(key: str, value: str, present: set[str]) -> None:
+    """BadArgument for what no broker takes. How small or large a number may be is for each broker to say."""
+    _, declared = StoreOptions.table().get(key, ("", None))
+    choices = FLAG_VALUES if present and present <= set(FLAG_VALUES) else declared.choices if declared else ()
+    if choices and value not in choices:
+        raise BadArgument(f"{value!r} is no value of the setting {key}", f"use one of {', '.join(choices)}")
 
 
 def _setting(session: Session, node: Node, key: str, before: str | None, after: str) -> Change:
@@ -195,7 +210,8 @@ def pairs_of(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not key.strip() or not equals:
-            raise ConfigurationError(f"{text!r} is not KEY=VALUE")
+            hint = f"join them with an equals sign: {'='.join(texts)}" if len(texts) == 2 else None
+            raise BadArgument(f"{text!r} is not KEY=VALUE", hint)
         found[key.strip()] = value
     return found
 
@@ -254,7 +270,7 @@ async def plan_cleaning(session: Session, what: Cleaning, broker: str | None = N
     nodes = await session.registered() if broker is None else [await session.node(broker)]
     timeout_ms = max(30_000.0, session.timeout_ms)
     return Plan(
-        f"have {len(nodes)} brokers remove {what.value}",
+        f"have {nodes[0] if len(nodes) == 1 else f'{len(nodes)} brokers'} remove {what.value}",
         [
             Change(
                 Step(str(node), "remove", what.value, None, "removed"),
@@ -275,7 +291,9 @@ async def plan_writing(session: Session, broker: str, *, allowed: bool) -> Plan:
         raise NotFound(f"there is no broker {broker}", nearest(broker, known))
     change = add_write_permission if allowed else wipe_write_permission
     before = await session.every_name_server(lambda server: writable(session, server, broker))
-    plan = Plan(f"{'allow' if allowed else 'forbid'} writing to {broker}", failures=list(before.failures))
+    plan = Plan(
+        f"allow writing to {broker}" if allowed else f"forbid writing to {broker}", failures=list(before.failures)
+    )
     for server, now in before.responses.items():
         step = Step(server, "allow writing" if allowed else "forbid writing", broker, now, allowed)
         make = _without_result(partial(session.request, change, server, broker))

@@ -14,19 +14,20 @@ from msgspec import Struct
 
 from orbitmq.admin.masters import each_master
 from orbitmq.admin.results import Failure, Gathered, Result
-from orbitmq.admin.session import Node, Session
+from orbitmq.admin.session import Node, Session, nearest
 from orbitmq.errors import NotFound, OrbitMQError
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.model import MessageQueue
 from orbitmq.message.topics import retry_topic
 from orbitmq.operations import groups as group_requests
 from orbitmq.operations.membership import running_info
+from orbitmq.operations.tables import all_groups
 from orbitmq.wire.bodies import ClientConnection, ConsumerConnection, ConsumerRunningInfo, ProcessQueueInfo
 from orbitmq.wire.codes import version_name
 
 CLIENT_TIMEOUT_MS = 12_000.0
 """A broker waits 10 s for the client; the request to the broker waits a little longer."""
-OFFLINE_HINT = "start a consumer; orbitmq group config {group} shows whether the group is known"
+OFFLINE_HINT = "start one; `orbitmq group list` shows the groups"
 
 
 class ConsumerMember(Struct, frozen=True, rename="camel"):
@@ -307,7 +308,7 @@ async def running(
 async def connections(session: Session, group: str) -> Result[ConsumerMember]:
     """The members of the group. NotFound if every broker responds and none is online."""
     who = await membership(session, group)
-    _must_be_online(who)
+    await _check_online(session, who)
     found = Result(who.members, failures=who.failures)
     found.warnings = [
         f"{one.client_id} is not connected to {', '.join(one.missing)}: it gets nothing from there"
@@ -317,15 +318,30 @@ async def connections(session: Session, group: str) -> Result[ConsumerMember]:
     return found
 
 
-def _must_be_online(who: GroupMembership) -> None:
+async def _check_online(session: Session, who: GroupMembership) -> None:
     if not who.online and not who.failures:
-        raise NotFound(f"no consumer of the group {who.group} is online", OFFLINE_HINT.format(group=who.group))
+        known = await group_names(session)
+        similar = None if who.group in known else nearest(who.group, known)
+        raise NotFound(f"no consumer of the group {who.group} is online", similar or OFFLINE_HINT)
+
+
+async def group_names(session: Session) -> set[str]:
+    """The groups that brokers have settings of; those of a broker that does not respond are missing."""
+    gathered = await session.each_node(await session.readable(), lambda node: session.request(all_groups, node))
+    return {name for table in gathered.responses.values() for name in table.groups}
+
+
+async def unknown_group(session: Session, group: str, text: str | None = None) -> NotFound:
+    """The error for a group that no broker has, with the names most like it."""
+    known = await group_names(session)
+    similar = None if group in known else nearest(group, known)
+    return NotFound(text or f"there is no group {group}", similar or "`orbitmq group list` shows the groups")
 
 
 async def subscriptions(session: Session, group: str) -> Result[Subscription]:
     """The members' subscriptions by topic, as each reports them; differences are marked and cause a warning."""
     who = await membership(session, group)
-    _must_be_online(who)
+    await _check_online(session, who)
     gathered = await running(session, who)
     rows = compared(group, {client: info.subscription_set for client, info in gathered.responses.items()})
     found = Result(rows, failures=[*who.failures, *gathered.failures])
@@ -343,7 +359,7 @@ async def reports(
 ) -> Result[ConsumerReport]:
     """The members' reports about themselves. NotFound for a client that is not in the group."""
     who = await membership(session, group)
-    _must_be_online(who)
+    await _check_online(session, who)
     known = {one.client_id for one in who.members}
     absent = sorted(set(clients or ()) - known)
     if absent and not who.failures:
@@ -357,7 +373,7 @@ async def reports(
 async def positions(session: Session, group: str, topic: str) -> Result[Position]:
     """The position of each member in the topic. NotFound if none is online."""
     who = await membership(session, group)
-    _must_be_online(who)
+    await _check_online(session, who)
     nodes = [node for node, connection in who.responses.items() if connection is not None]
     gathered = await session.each_node(
         nodes, lambda node: group_requests.consumer_positions(session.remoting, node.address, group, topic)

@@ -61,6 +61,8 @@ class ClusterBroker(Struct, frozen=True, rename="camel"):
     page_cache_lock_ms: int | None = None
     loop_delay_ms: int | None = None
     """The longest that its event loop kept requests waiting in the last minute."""
+    put_99_ms: float | None = None
+    """99 of 100 messages of the last minute were stored within it."""
     oldest_message_at_ms: int | None = None
     disk_ratio: float | None = None
     """In use, 0 to 1."""
@@ -134,7 +136,10 @@ async def collect(session: Session) -> tuple[ClusterEvidence, list[Failure]]:
     silent = [failure.target for failure in views.failures]
     listed = _masters_listed(views.responses.values())
     now_ms = SystemClock().now_ms()
-    evidence = ClusterEvidence(nodes, runtimes.responses, registered, silent, now_ms, masters_listed=listed)
+    refusals = {one.target: one for one in runtimes.failures if one.code is not None}
+    evidence = ClusterEvidence(
+        nodes, runtimes.responses, registered, silent, now_ms, masters_listed=listed, refusals=refusals
+    )
     return evidence, [*views.failures, *runtimes.failures]
 
 
@@ -193,6 +198,7 @@ def _member(node: Node, runtime: Runtime | None) -> ClusterBroker:
         pull_queue=runtime.pull_queue,
         page_cache_lock_ms=runtime.page_cache_lock_ms,
         loop_delay_ms=runtime.loop_delay_ms,
+        put_99_ms=runtime.put_99_ms,
         oldest_message_at_ms=runtime.oldest_message_at_ms,
         disk_ratio=runtime.log_disk_ratio,
         put_messages=runtime.put_messages,

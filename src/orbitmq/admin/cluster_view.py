@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
@@ -10,7 +11,7 @@ from msgspec import Struct
 from orbitmq.admin import cluster, groups
 from orbitmq.admin.cluster import ClusterBroker, Overview
 from orbitmq.admin.group_verdicts import GroupVerdicts
-from orbitmq.admin.groups import GroupSummary
+from orbitmq.admin.groups import GroupSummary, Sums
 from orbitmq.admin.results import Failure, Result
 from orbitmq.admin.session import Session
 
@@ -33,13 +34,21 @@ async def moment(session: Session, *, shown: int | None = GROUPS_SHOWN) -> Resul
 
     The verdict is that of the brokers; `with_groups` adds the groups, which take longer.
     """
-    overviews, members, found = await asyncio.gather(
-        cluster.broker_overviews(session), cluster.listed(session), groups.groups(session, lag=True)
+    found, _ = await moment_and_sums(session, shown=shown)
+    return found
+
+
+async def moment_and_sums(
+    session: Session, *, shown: int | None = GROUPS_SHOWN
+) -> tuple[Result[ClusterView], Mapping[str, Sums]]:
+    """The same, and what the brokers that responded sum up, by group and topic."""
+    overviews, members, (found, sums) = await asyncio.gather(
+        cluster.broker_overviews(session), cluster.listed(session), groups.groups_and_sums(session)
     )
     behind = sorted(found.items, key=lambda group: (-(group.lag_messages or group.known_lag_messages or 0), group.name))
     one = ClusterView(overviews.items, members.items, behind[:shown], len(found.items))
     warnings = list(dict.fromkeys([*overviews.warnings, *members.warnings, *found.warnings]))
-    return Result([one], warnings, _each_once([*overviews.failures, *members.failures, *found.failures]))
+    return Result([one], warnings, _each_once([*overviews.failures, *members.failures, *found.failures])), sums
 
 
 def with_groups(one: ClusterView, groups: GroupVerdicts | None) -> ClusterView:

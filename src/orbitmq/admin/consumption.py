@@ -196,12 +196,16 @@ def failing(e: GroupEvidence) -> Iterator[Finding]:
     fails = {one.client_id: one for one, topic in rates if topic.consume_failed_tps or topic.failed_last_hour}
     error, at_ms = _last_error(fails.values())
     every = bool(tps) and not any(topic.consume_ok_tps for _, topic in rates)
-    make, what = (critical, "failed with every message of the last minute") if every else (warning, "fails")
-    yield make(
+    what = (
+        f"the listener of {e.group} failed with every message of the last minute"
+        if every
+        else f"the listener of {e.group} fails"
+    )
+    yield (critical if every else warning)(
         e,
         "listener-fails",
-        f"the listener of {e.group} {what}: {failed} deliveries in the last hour, {waiting} messages wait to be tried "
-        f"again, {dead} were given up" + _why(fails.values(), error),
+        f"{what}: {failed} deliveries in the last hour, {waiting} messages wait to be tried again, {dead} were given up"
+        + _why(fails.values(), error),
         f"orbitmq msg query {retry_topic(e.group)}",
         failedTps=tps,
         failedLastHour=failed,

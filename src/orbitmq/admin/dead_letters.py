@@ -15,6 +15,7 @@ from orbitmq.admin.topics import status
 from orbitmq.admin.traces import ENDINGS, Traced, in_order, read
 from orbitmq.errors import NotFound
 from orbitmq.message.model import MessageExt
+from orbitmq.message.properties import DEAD_LETTER_REASON
 from orbitmq.message.topics import DLQ_PREFIX, TRACE_TOPIC
 from orbitmq.operations.routes import topics
 
@@ -38,7 +39,7 @@ class Reason(Struct, frozen=True, rename="camel"):
 
     offset_msg_id: str
     text: str
-    """How its listener ended the last time: `raised an error`."""
+    """As its consumer gave it, else how its listener ended the last time: `raised an error`."""
 
 
 async def listed(session: Session, containing: str = "") -> Result[DeadLetters]:
@@ -57,17 +58,21 @@ async def listed(session: Session, containing: str = "") -> Result[DeadLetters]:
 
 
 async def reasons(session: Session, group: str, letters: Sequence[MessageExt]) -> Result[Reason]:
-    """The result of the last attempt, for dead letters whose consumers wrote a trace."""
+    """The reasons that consumers gave; for other dead letters the result of the last attempt, if it was traced."""
+    given = {one.offset_msg_id: one.properties.get(DEAD_LETTER_REASON) for one in letters}
+    known = [Reason(letter, text) for letter, text in given.items() if text]
+    names = {one.offset_msg_id: unique_id(one) or one.offset_msg_id for one in letters if not given[one.offset_msg_id]}
     try:
+        if not names:
+            return Result(items=known)
         await session.homes(TRACE_TOPIC)
     except NotFound:
-        return Result()
-    names = {one.offset_msg_id: unique_id(one) or one.offset_msg_id for one in letters}
+        return Result(items=known)
     gathered = await session.each(
         {letter: f"trace of {name}" for letter, name in names.items()},
         lambda letter: search(session, [TRACE_TOPIC], names[letter]),
     )
-    found = Result[Reason](failures=gathered.failures)
+    found = Result[Reason](items=known, failures=gathered.failures)
     for letter, batch in gathered.responses.items():
         found.failures += [one for one in batch.failures if one not in found.failures]
         records = in_order(record for message in batch.items for record in read(message, names[letter]))

@@ -40,13 +40,10 @@ HOT_SKEW = 3.0
 
 def unknown(e: GroupEvidence) -> Iterator[Finding]:
     if not (e.online or e.rules or e.progress.queues or e.failures):
-        yield critical(
-            e,
-            "unknown",
-            f"no broker knows the group {e.group}: no consumer of that name has ever connected"
-            + (f"; {e.similar}" if e.similar else ""),
-            "orbitmq group list",
-        )
+        remedy = "orbitmq group list"
+        text = f"no broker knows the group {e.group}: no consumer of that name has ever connected"
+        similar = "" if e.similar in (None, remedy) else f"; {e.similar}"
+        yield critical(e, "unknown", f"{text}{similar}", remedy)
 
 
 def offline(e: GroupEvidence) -> Iterator[Finding]:
@@ -111,7 +108,7 @@ def no_topic(e: GroupEvidence) -> Iterator[Finding]:
             e,
             "no-topic",
             f"{e.group} subscribes {topic}, and no name server knows that topic",
-            f"orbitmq topic create {topic}",
+            e.topic_hints.get(topic) or "orbitmq topic list",
             topic=topic,
         )
 
@@ -420,7 +417,7 @@ def _well(e: GroupEvidence) -> Finding:
         "consumeTps": e.progress.consume_tps,
         "produceTps": e.progress.produce_tps,
     }
-    members = f"{len(e.members)} member{' is' if len(e.members) == 1 else 's are'} online"
+    members = "1 member is online" if len(e.members) == 1 else f"{len(e.members)} members are online"
     if not e.lag:
         sentence = f"{e.group} has consumed everything there is: {members}"
     else:

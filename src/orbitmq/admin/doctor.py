@@ -29,13 +29,16 @@ _WELL = {
     "masters": "every broker name has a master",
     "one master": "no broker name has two",
     "reachable": "every broker responds at the address it registers",
+    "registrations": "name servers know the same brokers",
+}
+# The same for what brokers report.
+_WELL_BY_REPORTS = {
     "store": "no broker reports a failed disk",
     "disk": "there is room on the disks",
     "state": "no broker has found a state file damaged",
     "writes": "sends do not wait",
     "dispatch": "consumers see what is stored",
     "slaves": "slaves follow",
-    "registrations": "name servers know the same brokers",
     "versions": "brokers have the same version",
     "clocks": "clocks agree",
 }
@@ -92,19 +95,23 @@ def _cluster(verdict: ClusterVerdict) -> list[Finding]:
     if not seen.nodes:
         return rows
     bad = {one.rule for one in verdict.findings}
-    well = {**_WELL, GROUPS: f"{len(verdict.groups.items)} consumer groups are well"}
+    well, reports = dict(_WELL), len(seen.runtimes)
+    if reports:
+        of_some = "" if reports == len(seen.nodes) else f" ({reports} of {len(seen.nodes)} brokers)"
+        reported = {**_WELL_BY_REPORTS, GROUPS: f"{len(verdict.groups.items)} consumer groups are well"}
+        well |= {rule: f"{text}{of_some}" for rule, text in reported.items()}
     subject = ", ".join(seen.clusters)
     return [Finding(Severity.WELL, rule, subject, text) for rule, text in well.items() if rule not in bad] + rows
 
 
 def _reason(message: str, reason: str | None) -> str:
-    return message if reason is None else f"{message}: {reason}"
+    return message if reason is None or reason in message else f"{message}: {reason}"
 
 
 def _remedy(seen: ClusterEvidence, found: Finding) -> str | None:
     """For an address of a container or of another network, how you can reach it from here."""
-    silent = (node for node in seen.nodes if node not in seen.runtimes and not node.is_away)
-    node = next((node for node in silent if str(node) == found.subject), None)
+    known = {*seen.runtimes, *(node for node in seen.nodes if node.is_away or str(node) in seen.refusals)}
+    node = next((node for node in seen.nodes if node not in known and str(node) == found.subject), None)
     host, _, port = ("", "", "") if node is None else node.address.rpartition(":")
     if node is None or not is_private(host):
         return found.remedy
@@ -138,6 +145,8 @@ async def _permissions(session: Session, nodes: list[Node]) -> list[Finding]:
             remedy = f"orbitmq broker config set brokerPermission=6 --broker {node.name}"
             rows.append(Finding(Severity.WARNING, "permission", str(node), text, remedy))
     rows += await _wiped(session, sorted({node.name for node in nodes if node.is_master}))
+    if not nodes:
+        return rows
     return rows or [Finding(Severity.WELL, "permission", "brokers", "brokers may be read, written and administered")]
 
 

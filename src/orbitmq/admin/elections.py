@@ -59,7 +59,8 @@ async def replicas(session: Session) -> Result[ElectedReplica]:
     found = await each_runtime(session, nodes)
     elects = {node.name for node, runtime in found.responses.items() if runtime.election is not None}
     rows = [_row(node, found.responses) for node in nodes if node.name in elects]
-    return Result(rows, failures=list(found.failures))
+    none = "no broker elects its master: `agreement` in the files of brokers turns that on"
+    return Result(rows, [] if rows or not nodes else [none], list(found.failures))
 
 
 def _row(node: Node, runtimes: Mapping[Node, Runtime]) -> ElectedReplica:
@@ -107,7 +108,7 @@ async def plan_maintenance(session: Session, broker: str, *, is_on: bool) -> Pla
     """
     rows = await _responding(session, broker)
     masters = [row for row in rows if row.role == "master"]
-    plan = Plan(f"{'begin' if is_on else 'end'} maintenance of {broker}")
+    plan = Plan(f"begin maintenance of {broker}" if is_on else f"end maintenance of {broker}")
     asked = masters or [row for row in rows if row.in_sync]
     if not asked or (is_on and not masters):
         raise Conflict(f"{broker} has no master now", "orbitmq cluster replicas shows what is left")
@@ -118,8 +119,15 @@ async def plan_maintenance(session: Session, broker: str, *, is_on: bool) -> Pla
         await session.request(set_maintenance, chosen.address, is_on, timeout_ms=SWITCH_MS)
 
     async def check() -> str | None:
-        found = {row.address: row.maintenance for row in await _responding(session, broker)}
-        return _on(found.get(chosen.address))
+        """As soon as it responds: one that is elected by this begins anew."""
+        ends = time.monotonic() + SERVES_SECONDS
+        while True:
+            found = {row.address: row.maintenance for row in (await replicas(session)).items}
+            if (state := found.get(chosen.address)) is not None:
+                return _on(state)
+            if time.monotonic() > ends:
+                return None
+            await asyncio.sleep(LOOK_SECONDS)
 
     plan.changes.append(Change(step, apply, check))
     if is_on:

@@ -154,7 +154,8 @@ async def _add_topics(
     async def route(topic: str) -> TopicRouteData | None:
         try:
             return await session.route(topic)
-        except NotFound:
+        except NotFound as error:
+            evidence.topic_hints[topic] = error.hint or ""
             return None
 
     gathered: Gathered[str, TopicRouteData | None] = await session.each({topic: topic for topic in topics}, route)

@@ -59,6 +59,8 @@ class GroupEvidence:
     """Of the topics the group consumes."""
     missing_topics: list[str] = field(default_factory=list)
     """Subscribed, and no name server knows them."""
+    topic_hints: dict[str, str] = field(default_factory=dict)
+    """Of these, which names are most like them."""
     broker_perms: dict[str, int] = field(default_factory=dict)
     """Broker name -> its own permission."""
     tags: dict[str, list[str]] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from orbitmq.admin.diagnosis import diagnose
 from orbitmq.admin.evidence import WATCH_SECONDS, SharedResponses, gather
 from orbitmq.admin.groups import GroupSummary, groups
 from orbitmq.admin.pace import Paces
-from orbitmq.admin.results import Failure
+from orbitmq.admin.results import Failure, Result
 from orbitmq.admin.session import Session
 from orbitmq.admin.verdict import Finding, Severity
 from orbitmq.errors import OrbitMQError
@@ -55,12 +55,13 @@ async def group_verdicts(
     paces: Paces | None = None,
     watch_seconds: float = WATCH_SECONDS,
     groups_max: int = GROUPS_MAX,
+    known: Result[GroupSummary] | None = None,
 ) -> GroupVerdicts:
     """Judge every group except system groups. `paces` keeps earlier progress. If it is too early for a verdict, judge
-    the group again after `watch_seconds`, unless that is 0.
+    the group again after `watch_seconds`, unless that is 0. `known`: the groups with their lag; None to request them.
     """
     paces = paces or Paces()
-    found = await groups(session, lag=True)
+    found = known or await groups(session, lag=True)
     rows = sorted(found.items, key=lambda row: (-_weight(row), row.name))
     items = await _each(session, rows[:groups_max], clock, paces)
     undecided = [one.group for one in items if one.worst.severity is Severity.UNKNOWN]

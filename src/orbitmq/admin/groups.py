@@ -19,7 +19,7 @@ from types import MappingProxyType
 import msgspec
 from msgspec import Struct
 
-from orbitmq.admin.clients import GroupMembership, membership
+from orbitmq.admin.clients import GroupMembership, membership, unknown_group
 from orbitmq.admin.masters import only_masters, untouched
 from orbitmq.admin.plans import Change, Plan, Step, Value
 from orbitmq.admin.results import Gathered, Result
@@ -151,6 +151,25 @@ class Sums:
     lag: int = 0
     retry: int = 0
     tps: float = 0.0
+    topics: dict[str, TopicSums] = field(default_factory=dict)
+    """Of each topic that is no retry topic."""
+
+    def add(self, more: Sums) -> None:
+        """Add those of another broker."""
+        self.lag, self.retry, self.tps = self.lag + more.lag, self.retry + more.retry, self.tps + more.tps
+        for topic, one in more.topics.items():
+            mine = self.topics.setdefault(topic, TopicSums())
+            mine.lag, mine.end, mine.tps = mine.lag + one.lag, mine.end + one.end, mine.tps + one.tps
+
+
+@dataclass(slots=True)
+class TopicSums:
+    """The part of one topic."""
+
+    lag: int = 0
+    end: int = 0
+    """The next offsets of its queues, which grow with every message that is stored."""
+    tps: float = 0.0
 
 
 def summed(
@@ -164,18 +183,16 @@ def summed(
         _ = found[group]  # it is known even when it has consumed nothing
         for topic in stats:
             name = next((queue.topic for queue in topic.offset_table), "")
-            _add(found[group], better.get((group, name), topic), topic.consume_tps)
+            found[group].add(_sums_of(name, better.get((group, name), topic), topic.consume_tps))
     return found
 
 
-def _add(sums: Sums, stats: ConsumeStats, tps: float) -> None:
-    for queue, at in stats.offset_table.items():
-        behind = max(0, at.broker_offset - at.consumer_offset)
-        if queue.topic.startswith(RETRY_PREFIX):
-            sums.retry += behind
-        else:
-            sums.lag += behind
-    sums.tps += tps
+def _sums_of(topic: str, stats: ConsumeStats, tps: float) -> Sums:
+    ranges = stats.offset_table.values()
+    behind = sum(max(0, at.broker_offset - at.consumer_offset) for at in ranges)
+    if topic.startswith(RETRY_PREFIX):
+        return Sums(retry=behind, tps=tps)
+    return Sums(behind, 0, tps, {topic: TopicSums(behind, sum(at.broker_offset for at in ranges), tps)})
 
 
 def parts(key: str) -> tuple[str, str]:
@@ -214,6 +231,14 @@ async def groups(
     """Every group that has a configuration or offsets on some broker, by name. `pattern` has `*` and `?`. `lag` takes
     one request per broker, `members` one per broker and group.
     """
+    found, _ = await groups_and_sums(session, pattern=pattern, system=system, lag=lag, members=members)
+    return found
+
+
+async def groups_and_sums(
+    session: Session, *, pattern: str = "*", system: bool = False, lag: bool = True, members: bool = False
+) -> tuple[Result[GroupSummary], Mapping[str, Sums]]:
+    """The same, and with `lag` what the brokers that responded sum up, by group, system groups included."""
     nodes = await session.readable()
     gathered = await session.each_node(nodes, lambda node: _tables(session, node))
     known: dict[str, _Known] = defaultdict(_Known)
@@ -229,11 +254,10 @@ async def groups(
     names = [name for name in sorted(known) if fnmatchcase(name, pattern) and (system or not is_system(name))]
     rows = [GroupSummary(name, known[name].brokers, sorted(known[name].topics), is_system(name)) for name in names]
     found = Result(rows, failures=gathered.failures)
-    if lag:
-        await _add_sums(session, list(gathered.responses), found, known)
+    sums = await _add_sums(session, list(gathered.responses), found, known) if lag else {}
     if members:
         await _add_members(session, found)
-    return found
+    return found, sums
 
 
 @dataclass(slots=True)
@@ -248,7 +272,7 @@ class _Summed:
 
 async def _add_sums(
     session: Session, nodes: list[Node], found: Result[GroupSummary], known: Mapping[str, _Known]
-) -> None:
+) -> Mapping[str, Sums]:
     gathered = await session.each_node(nodes, partial(_sums, session))
     found.failures += [failure for failure in gathered.failures if failure not in found.failures]
     found.warnings += [part.warning for part in gathered.responses.values() if part.warning]
@@ -256,8 +280,7 @@ async def _add_sums(
     sums: dict[str, Sums] = defaultdict(Sums)
     for part in gathered.responses.values():
         for name, more in part.sums.items():
-            mine = sums[name]
-            mine.lag, mine.retry, mine.tps = mine.lag + more.lag, mine.retry + more.retry, mine.tps + more.tps
+            sums[name].add(more)
     for index, row in enumerate(found.items):
         one = sums.get(row.name)
         if one is not None and known[row.name].has_offsets:
@@ -269,6 +292,7 @@ async def _add_sums(
                 retry_lag_messages=one.retry if whole else None,
                 handed_out_tps=round(one.tps, 3),
             )
+    return sums
 
 
 async def _sums(session: Session, node: Node) -> _Summed:
@@ -415,8 +439,7 @@ async def plan_alter(
     plan.undo = {"command": UNDO, "group": name, "rules": {}, "offsets": []}
     before = {node: table[name] for node, table in gathered.responses.items() if name in table}
     if not before and not gathered.failures:
-        known = {one for table in gathered.responses.values() for one in table}
-        raise NotFound(f"there is no group {name}", nearest(name, known) or f"orbitmq group create {name}")
+        raise await unknown_group(session, name)
     for node, group in before.items():
         plan.changes.append(_put(session, node, group, with_rules(group, rules)))
     plan.undo["rules"] = {node.name: plain_rules(group) for node, group in before.items()}
@@ -455,7 +478,7 @@ async def plan_delete(
         for topic in (retry_topic(name), dlq_topic(name)):
             await _add_topic(session, plan, topic)
     if not plan.changes and not plan.failures:
-        raise NotFound(f"there is no group {name}", "orbitmq group list")
+        raise await unknown_group(session, name)
     if not offsets and any(_progress_of(progress, name) for _, progress in gathered.responses.values()):
         plan.warnings.append(
             "its offsets stay, and it stays listed as a consumer of its topics: --offsets removes them"

@@ -329,13 +329,17 @@ def _delivered(group: str, retry: int, *, passed: bool | None) -> tuple[GroupSta
     return GroupState.RETRYING, (f"retry {retry} of {group} " if retry else f"what was retried for {group} ") + known
 
 
+def _before(ahead: int | None) -> str:
+    if ahead == 1:
+        return " (1 message of the queue before it)"
+    return f" ({ahead} messages of the queue before it)" if ahead else ""
+
+
 def _track_state(track: Track | None) -> tuple[GroupState, str]:
     if track is None:
         return GroupState.UNKNOWN, "nothing more is known"
     group, ahead = track.group, track.lag_messages
-    not_yet = f"not yet consumed by {group}" + (
-        f" ({_times(ahead, 'message')} of the queue before it)" if ahead else ""
-    )
+    not_yet = f"not yet consumed by {group}{_before(ahead)}"
     match track.track:
         case TrackKind.CONSUMED:
             return GroupState.CONSUMED, f"consumed by {group}"
@@ -483,25 +487,31 @@ def _born(facts: Facts) -> list[Event]:
 
 def _store_events(facts: Facts) -> Iterable[Event]:
     for half in facts.half_messages[:1]:
-        yield _stored_event(facts, half, "prepared", "prepared as a half message")
+        yield _stored_event(facts, half, "prepared", f"prepared as a half message {_where(half)}")
     for half in facts.half_messages[1:]:
-        yield _stored_event(facts, half, "checked", "its producer was sent a transaction check")
+        yield _stored_event(facts, half, "checked", f"its producer was sent a transaction check {_where(half)}")
     if facts.half and _state(facts) is MessageState.ROLLED_BACK:
         yield Event(at_ms=None, kind="rolledBack", text="rolled back", source="store")
     for given_up in facts.given_up:
-        yield _stored_event(facts, given_up, "givenUp", "given up: its producer never decided")
+        yield _stored_event(facts, given_up, "givenUp", f"given up: its producer never decided {_where(given_up)}")
     for one in facts.delayed:
         yield from _delay_events(facts, one)
     for copy in facts.copies:
-        is_committed = bool(copy.prepared_transaction_offset)
-        yield _stored_event(
-            facts, copy, "committed" if is_committed else "stored", "committed into" if is_committed else "stored in"
-        )
+        if copy.prepared_transaction_offset:
+            yield _stored_event(facts, copy, "committed", f"committed into {_where(copy)}")
+        else:
+            yield _stored_event(facts, copy, "stored", f"stored in {_where(copy)}")
     for retry in facts.retries:
-        text = f"retry {retry.reconsume_times} was delivered to {_group(facts, retry)} in"
-        yield _stored_event(facts, retry, "retry", text)
+        yield _stored_event(facts, retry, "retry", _retry_text(_group(facts, retry), retry))
     for dead in facts.dead:
-        yield _stored_event(facts, dead, "dead", f"given up by {_group(facts, dead)}: dead letter in")
+        text = f"given up by {_group(facts, dead)}: dead letter in {_where(dead)}"
+        yield _stored_event(facts, dead, "dead", text)
+
+
+def _retry_text(group: str | None, retry: MessageExt) -> str:
+    if not retry.reconsume_times:  # one that an administrator sent again
+        return f"sent again to {group} in {_where(retry)}"
+    return f"retry {retry.reconsume_times} was delivered to {group} in {_where(retry)}"
 
 
 def _delay_events(facts: Facts, one: Delayed) -> Iterable[Event]:
@@ -509,17 +519,17 @@ def _delay_events(facts: Facts, one: Delayed) -> Iterable[Event]:
     what = f"{group} sent it back, retry {one.message.reconsume_times}" if group else "delayed"
     if one.message.topic != TIMER_TOPIC:
         what = f"{what} (level {one.message.properties.get(DELAY, 'unknown')})"
-    yield _stored_event(facts, one.message, "delayed", what, with_place=False)
+    yield _stored_event(facts, one.message, "delayed", what)
     if one.is_delivered is not True:
         text = f"due: retry of {group}" if group else "due: delivered to its topic"
         yield Event(at_ms=one.due_ms, kind="due", text=text, source="store", group=group)
 
 
-def _stored_event(facts: Facts, message: MessageExt, kind: str, text: str, *, with_place: bool = True) -> Event:
+def _stored_event(facts: Facts, message: MessageExt, kind: str, text: str) -> Event:
     return Event(
         at_ms=message.store_timestamp,
         kind=kind,
-        text=f"{text} {_where(message)}" if with_place else text,
+        text=text,
         source="store",
         group=_group(facts, message),
         place=f"{message.topic}/{message.broker_name}/{message.queue_id}@{message.queue_offset}",

@@ -29,6 +29,7 @@ from orbitmq.message.flags import COMPRESSED, COMPRESSION_MASK, PERM_WRITE
 from orbitmq.message.ids import UniqueIds
 from orbitmq.message.model import Message, MessageExt, MessageQueue
 from orbitmq.message.properties import (
+    DEAD_LETTER_REASON,
     KEYS,
     NAME_END,
     ORIGIN_MESSAGE_ID,
@@ -65,7 +66,7 @@ BROKERS_OWN = RESERVED | {
 }  # fmt: skip
 """Properties of a shown message that do not belong to the application."""
 INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
-_TRANSACTIONAL = ("TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "__transactionId__")
+_OF_THE_PAST = ("TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES", "__transactionId__", DEAD_LETTER_REASON)
 
 
 class Sent(Struct, frozen=True, rename="camel", kw_only=True):
@@ -221,7 +222,7 @@ def again(message: MessageExt, destination: str, *, as_retry: bool) -> Outgoing:
     properties = {
         name: value
         for name, value in message.properties.items()
-        if (name not in RESERVED or name in (KEYS, TAGS)) and name not in _TRANSACTIONAL
+        if (name not in RESERVED or name in (KEYS, TAGS)) and name not in _OF_THE_PAST
     }
     properties[WAIT] = "true"
     unique = unique_id(message)

@@ -16,6 +16,7 @@ from orbitmq.operations.kv import delete_kv, kv_table, put_kv
 from orbitmq.operations.routes import cluster_info, topics
 from orbitmq.operations.settings import change_name_server_settings, name_server_settings
 
+SETTINGS_HINT = "`orbitmq namesrv config show` shows the settings"
 FIXED_SETTINGS = frozenset(("rocketmqHome", "kvConfigPath", "configStorePath", "productEnvName", "listenPort"))
 """Old name servers accept paths from any client and then write their settings into that file."""
 
@@ -88,7 +89,7 @@ async def plan_settings(session: Session, wanted: Mapping[str, str]) -> Plan:
     known = set[str]().union(*gathered.responses.values())
     for key in wanted:
         if known and key not in known:
-            raise NotFound(f"there is no setting {key}", nearest(key, known))
+            raise NotFound(f"there is no setting {key}", nearest(key, known) or SETTINGS_HINT)
     plan = Plan(f"set {', '.join(wanted)} at {len(gathered.responses)} name servers", failures=list(gathered.failures))
     for server, table in gathered.responses.items():
         for key, value in wanted.items():
@@ -101,7 +102,8 @@ async def plan_pair(session: Session, namespace: str, key: str, value: str | Non
     """Keep a pair at every name server; None removes it."""
     gathered = await session.every_name_server(partial(_pairs, session, namespace))
     action = "remove" if value is None else "put"
-    plan = Plan(f"{action} {key} in the namespace {namespace}", failures=list(gathered.failures), only_adds=True)
+    title = f"remove {key} in the namespace {namespace}" if value is None else f"put {key} in the namespace {namespace}"
+    plan = Plan(title, failures=list(gathered.failures), only_adds=True)
     for server, table in gathered.responses.items():
         make = (
             partial(session.request, delete_kv, server, namespace, key)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from orbitmq.admin.clients import GroupMembership, membership, running
+from orbitmq.admin.clients import GroupMembership, membership, running, unknown_group
 from orbitmq.admin.groups import UNDO, parts, plain_rules, with_rules
 from orbitmq.admin.masters import each_master, lost
 from orbitmq.admin.plans import Change, Plan, Step, Value, joined
@@ -96,7 +96,7 @@ async def show(session: Session, group: str, topic: str | None = None) -> Result
     found = Result([row for rows in gathered.responses.values() for row in rows], failures=gathered.failures)
     found.items.sort(key=lambda row: (row.topic, row.broker_name, row.queue_id))
     if not found.items and not found.failures:
-        raise NotFound(f"no broker has an offset of the group {group}", "orbitmq group list")
+        raise await unknown_group(session, group, f"no broker has an offset of the group {group}")
     return found
 
 
@@ -420,7 +420,9 @@ async def plan_clone(
                     made, read = _written(session, node, destination, one), _reader(session, node, destination, one)
                     _append(plan, node, one, made, read)
     if not moved and not plan.failures:
-        raise NotFound(f"the group {source} has no offsets{f' of {topic}' if topic else ''}", "orbitmq group list")
+        raise await unknown_group(
+            session, source, f"the group {source} has no offsets{f' of {topic}' if topic else ''}"
+        )
     _finish(plan, destination, moved)
     return plan
 

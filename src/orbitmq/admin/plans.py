@@ -85,6 +85,12 @@ class Plan:
     """What an undo file keeps, for changes that lose what was there."""
     only_adds: bool = False
     """Whether a step without `before` makes something that was not there, and does nothing else."""
+    report: Callable[[str], None] = lambda _text: None
+    """What a step that takes long calls with its progress."""
+    total: int = 0
+    """Messages that a step that takes long sends; 0 for other plans."""
+    done: int = 0
+    """How many of them were sent."""
 
     @property
     def steps(self) -> list[Step]:

@@ -39,7 +39,7 @@ FIXED = ("cannot be changed by a request", "Can not update config")
 that of RocketMQ, and of name servers.
 """
 _RESTART = "set it in the file that the node reads when it starts, and restart it"
-_WHICH = "set it with -n HOST:PORT, NAMESRV_ADDR or a context; `orbitmq up` starts one"
+_WHICH = "set it with -n HOST:PORT (usually port 9876), NAMESRV_ADDR or a context; `orbitmq up` starts one"
 
 
 class Failure(Struct, frozen=True, rename="camel"):

@@ -19,7 +19,7 @@ from orbitmq.admin.results import Failure, Gathered, failure_of
 from orbitmq.errors import BrokerAway, NoNameServer, NotFound, OrbitMQError, RemotingError
 from orbitmq.message.model import MASTER_ID
 from orbitmq.net.remoting import Remoting
-from orbitmq.operations.routes import cluster_info, route
+from orbitmq.operations.routes import cluster_info, route, topics
 from orbitmq.wire.bodies import ClusterInfo, TopicRouteData
 
 P = ParamSpec("P")
@@ -105,7 +105,7 @@ class Session:
             try:
                 return await operation(address)
             except RemotingError as error:
-                tried.append(f"{address}: {error}")
+                tried.append(str(error) if address in str(error) else f"{address}: {error}")
         raise NoNameServer(f"no name server responds ({'; '.join(tried)})")
 
     async def every_name_server(self, operation: Callable[[str], Awaitable[T]]) -> Gathered[str, T]:
@@ -183,7 +183,7 @@ class Session:
             if missed := await self._missed():
                 text = f"there is no topic {topic} on brokers that are registered, and {missed[0]} may have it: "
                 raise away(missed[0], text)
-            raise NotFound(f"there is no topic {topic}", f"orbitmq topic list; or orbitmq topic create {topic}")
+            raise await self.unknown_topic(topic)
         return found
 
     async def homes(self, topic: str) -> list[Node]:
@@ -194,7 +194,7 @@ class Session:
         missed = await self._missed()
         if found is None:
             if not missed:
-                raise NotFound(f"there is no topic {topic}", f"orbitmq topic list; or orbitmq topic create {topic}")
+                raise await self.unknown_topic(topic)
             return _chosen(missed)
         names = {queues.broker_name for queues in found.queue_datas}
         homes = [
@@ -205,6 +205,11 @@ class Session:
         ]
         clusters = {node.cluster for node in homes}
         return _chosen(sorted([*homes, *(node for node in missed if node.cluster in clusters)]))
+
+    async def unknown_topic(self, topic: str) -> NotFound:
+        """The error for a topic that no name server has, with the names most like it. Takes one request."""
+        names = await self.any_name_server(partial(self.request, topics))
+        return NotFound(f"there is no topic {topic}", nearest(topic, names) or "`orbitmq topic list` shows the topics")
 
     async def _route(self, topic: str) -> TopicRouteData | None:
         return await self.any_name_server(lambda address: self.request(route, address, topic))
@@ -288,8 +293,9 @@ def _chosen(nodes: Iterable[Node]) -> list[Node]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """A hint with the names most like `name`, None when none is."""
-    close = get_close_matches(name, list(known), n=3, cutoff=0.6)
+    """A hint with the names most like `name`, whatever their case; None when none is."""
+    lower = {one.lower(): one for one in known}
+    close = [lower[one] for one in get_close_matches(name.lower(), list(lower), n=3, cutoff=0.6)]
     return f"did you mean {', '.join(close)}?" if close else None
 
 

@@ -7,16 +7,17 @@ from datetime import datetime, timedelta
 
 from orbitmq.errors import BadArgument
 
-FORMS = "use milliseconds since 1970, 2024-05-01T08:00:00Z, 2024-05-01#08:00:00:000, or 2h ago as @2h"
-_AGO = re.compile(r"@(\d+)(ms|s|m|h|d)")
+FORMS = "use 2h or @2h for two hours ago, 2024-05-01T08:00:00Z, 2024-05-01#08:00:00:000, or milliseconds since 1970"
+_AGO = re.compile(r"@?(\d+)(ms|s|m|h|d)")
 _SPAN = re.compile(r"(\d+)(ms|s|m|h|d)")
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STOCK = "%Y-%m-%d#%H:%M:%S"
 
 
 def moment_ms(text: str, now_ms: int) -> int:
-    """Milliseconds since the epoch: their number, `now`, `@2h` (so long ago), RFC 3339 or an ISO date (in local time
-    unless it says otherwise), or `yyyy-MM-dd#HH:mm:ss:SSS` in local time, as RocketMQ's tool has it. AdminError else.
+    """Milliseconds since the epoch: their number, `now`, `2h` or `@2h` (so long ago), RFC 3339 or an ISO date (in
+    local time unless it says otherwise), or `yyyy-MM-dd#HH:mm:ss:SSS` in local time, as RocketMQ's tool has it.
+    AdminError else.
     """
     text = text.strip()
     if text == "now":

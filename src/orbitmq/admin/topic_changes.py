@@ -16,7 +16,7 @@ from orbitmq.admin.masters import lost, only_masters, untouched
 from orbitmq.admin.namesrv import plan_pair
 from orbitmq.admin.plans import Change, Plan, Step, Value, joined
 from orbitmq.admin.results import Failure
-from orbitmq.admin.session import Node, Session, nearest
+from orbitmq.admin.session import Node, Session
 from orbitmq.errors import BadArgument, Conflict, NotFound
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.flags import PERM_INHERIT, PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUBSCRIPTION, perm_text
@@ -162,8 +162,7 @@ async def plan_alter(session: Session, topic: str, wanted: TopicChanges, *, brok
             plan.changes.append(_put(session, node, before, after, "alter topic"))
             plan.warnings += [doubt for doubt in doubts(topic, before, after) if doubt not in plan.warnings]
     if not plan.changes and not failures:
-        names = [row.topic for row in (await topics.listed(session, everything=True)).items]
-        raise NotFound(f"there is no topic {topic}", nearest(topic, names) or f"orbitmq topic create {topic}")
+        raise await session.unknown_topic(topic)
     return plan
 
 
@@ -193,8 +192,7 @@ async def plan_delete(session: Session, topic: str) -> Plan:
     known = {server: found is not None for server, found in routes.responses.items()}
     homes = {node: config for node, config in present.items() if config is not None}
     if not homes and not any(known.values()) and not failures:
-        names = [row.topic for row in (await topics.listed(session, everything=True)).items]
-        raise NotFound(f"there is no topic {topic}", nearest(topic, names))
+        raise await session.unknown_topic(topic)
     plan = Plan(f"delete topic {topic} with all its messages", destroys=topic)
     plan.failures = [*failures, *routes.failures]
     plan.changes = [deletion(session, node, topic, config) for node, config in homes.items()]

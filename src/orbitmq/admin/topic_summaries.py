@@ -21,7 +21,7 @@ from orbitmq.admin.topics import TopicType, day_sum
 from orbitmq.errors import BrokerError
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.flags import perm_text
-from orbitmq.message.topic_types import type_of
+from orbitmq.message.topic_types import MessageType, type_of
 from orbitmq.operations.statistics import broker_consume_stats, statistic
 from orbitmq.operations.tables import all_consumer_offsets
 from orbitmq.operations.topics import topic_stats
@@ -30,6 +30,8 @@ from orbitmq.wire.codes import ResponseCode
 
 TOPICS_AT_ONCE = 8
 """Concurrent requests about topics of one broker."""
+VOLUMES_MAX = 500
+"""Topics of a list whose messages are counted: a second or two of a broker's time."""
 
 
 class TopicSummary(Struct, frozen=True, rename="camel"):
@@ -52,6 +54,8 @@ class TopicSummary(Struct, frozen=True, rename="camel"):
     """Of all its groups, as brokers sum it up; None when a part of it is not known."""
     known_lag_messages: int
     """The part of the brokers that responded: a lower bound."""
+    message_types: list[MessageType] = []
+    """What 5.x clients may send to it; several if brokers differ."""
 
 
 class TopicVolume(Struct, frozen=True, rename="camel"):
@@ -67,6 +71,32 @@ class TopicVolume(Struct, frozen=True, rename="camel"):
     """When its last message was stored; None also when it never had one, or that has expired."""
 
 
+class TopicRow(Struct, frozen=True, rename="camel", kw_only=True):
+    """One topic in a list: what it is, holds and gets. None is unknown, or was not requested."""
+
+    topic: str
+    type: TopicType
+    message_types: list[MessageType] | None = None
+    """What 5.x clients may send to it; several if brokers differ, none if brokers with it do not respond."""
+    write_queues: int | None = None
+    """Of all brokers."""
+    read_queues: int | None = None
+    messages: int | None = None
+    """Messages that are stored."""
+    in_per_s: float | None = None
+    """Messages stored a second, over the last minute."""
+    lag_messages: int | None = None
+    """Of all its groups, as brokers sum it up."""
+    known_lag_messages: int | None = None
+    """The part of the brokers that responded: a lower bound."""
+    groups: list[str] = []
+    """Groups with offsets of it."""
+    brokers: list[str] = []
+    """Names of the brokers that have it and respond."""
+    updated_at_ms: int | None = None
+    """When its last message was stored; None also when it never had one, or that has expired."""
+
+
 @dataclass(slots=True)
 class _AtBroker:
     """What one broker says of its topics."""
@@ -76,6 +106,46 @@ class _AtBroker:
     lag: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     unsummed: set[str] = field(default_factory=set)
     """Topics with a group that has offsets and no rules: the broker leaves it out of its sums."""
+
+
+async def rows(
+    session: Session, *, everything: bool = False, containing: str = "", quick: bool = False
+) -> Result[TopicRow]:
+    """Topics by name, as `topics.listed` chooses them. `quick` leaves out what takes requests per topic or group."""
+    if quick:
+        names = await topics.listed(session, everything=everything, containing=containing)
+        typed = await topics.with_message_types(session, names)
+        items = [TopicRow(topic=one.topic, type=one.type, message_types=one.message_types) for one in typed.items]
+        return Result(items, typed.warnings, typed.failures)
+    found = await summaries(session)
+    chosen = [
+        one for one in found.items if topics.is_meant(one.topic, one.type, everything=everything, containing=containing)
+    ]
+    held = await volumes(session, chosen[:VOLUMES_MAX])
+    by_name = {one.topic: one for one in held.items}
+    items = [_row(one, by_name.get(one.topic) or TopicVolume(one.topic)) for one in chosen]
+    if len(chosen) > VOLUMES_MAX:
+        found.warnings.append(
+            f"messages and rates are those of the first {VOLUMES_MAX} topics: choose some by their name"
+        )
+    return Result(items, [*found.warnings, *held.warnings], _joined(found.failures, held.failures))
+
+
+def _row(one: TopicSummary, held: TopicVolume) -> TopicRow:
+    return TopicRow(
+        topic=one.topic,
+        type=one.type,
+        message_types=one.message_types,
+        write_queues=one.write_queues,
+        read_queues=one.read_queues,
+        messages=held.messages,
+        in_per_s=held.in_per_s,
+        lag_messages=one.lag_messages,
+        known_lag_messages=one.known_lag_messages,
+        groups=one.groups,
+        brokers=one.brokers,
+        updated_at_ms=held.updated_at_ms,
+    )
 
 
 async def summaries(session: Session) -> Result[TopicSummary]:
@@ -137,6 +207,7 @@ def _summary(row: topics.Topic, by_node: Mapping[Node, _AtBroker], *, whole: boo
         sorted(set[str]().union(*(one.groups.get(name, ()) for one in by_node.values()))),
         known if is_summed else None,
         known,
+        sorted({type_of(one.attributes) for one in homes.values()}),
     )
 
 

@@ -146,9 +146,14 @@ async def listed(session: Session, *, everything: bool = False, containing: str 
     system = await system_names(session)
     ordered = await session.any_name_server(lambda server: session.request(kv_table, server, ORDER_NAMESPACE))
     rows = [Topic(name, type_of(name, system, frozenset(ordered))) for name in sorted(names)]
-    hidden = () if everything else (TopicType.SYSTEM, TopicType.RETRY, TopicType.DLQ)
-    shown = [row for row in rows if row.type not in hidden and containing.lower() in row.topic.lower()]
+    shown = [row for row in rows if is_meant(row.topic, row.type, everything=everything, containing=containing)]
     return Result(shown, failures=[*gathered.failures, *await session.absent()])
+
+
+def is_meant(name: str, type_: TopicType, *, everything: bool, containing: str) -> bool:
+    """Whether a list shows this topic; by default those of applications."""
+    is_hidden = type_ in (TopicType.SYSTEM, TopicType.RETRY, TopicType.DLQ) and not everything
+    return not is_hidden and containing.lower() in name.lower()
 
 
 async def with_message_types(session: Session, rows: Result[Topic]) -> Result[Topic]:

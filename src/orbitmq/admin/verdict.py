@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from orbitmq.admin.results import Failure
 from orbitmq.admin.runtime import Election, Runtime
 from orbitmq.admin.session import Node, away
 
@@ -94,6 +95,8 @@ class ClusterEvidence:
     """Broker names that must be registered: name servers forget a broker that has stopped."""
     masters_listed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Broker name -> addresses that name servers have for its master."""
+    refusals: Mapping[str, Failure] = field(default_factory=dict)
+    """Node -> how it refused to report, such as to an account without the permission."""
     limits: Mapping[str, Limits] = field(default_factory=lambda: LIMITS)
 
     @property
@@ -177,6 +180,10 @@ def _unreachable(seen: ClusterEvidence) -> Iterator[Finding]:
     for node in seen.nodes:
         if node not in seen.runtimes and not node.is_away:
             severity = Severity.CRITICAL if node.is_master else Severity.WARNING
+            refusal = seen.refusals.get(str(node))
+            if refusal is not None:
+                yield Finding(severity, "reachable", str(node), f"{node} refused: {refusal.message}", refusal.hint)
+                continue
             text = f"{'master' if node.is_master else 'slave'} {node} is registered and does not respond"
             yield Finding(severity, "reachable", str(node), text, "is it running, and reachable from here? --map-addr")
 

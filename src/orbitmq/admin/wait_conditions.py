@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Awaitable, Callable
 from glob import escape
 
 from msgspec import Struct
 
 from orbitmq.admin import cluster, groups, messages, topics
-from orbitmq.admin.clients import membership
+from orbitmq.admin.clients import membership, unknown_group
 from orbitmq.admin.results import Result, failure_of
 from orbitmq.admin.session import Session
-from orbitmq.errors import AdminError, ConfigurationError, NotFound, OrbitMQError
+from orbitmq.errors import AdminError, ConfigurationError, OrbitMQError
 
 EVERY_SECONDS = 0.5
 """Between two looks: soon enough for a script."""
+FIRST_LOOK_SECONDS_MIN = 60.0
+"""What the first look is given at least: without an answer from it there is no reason to report. The requests of a look
+have limits of their own; a cluster with hundreds of groups takes some seconds for all of them."""
 LOOK_SECONDS_MIN = 5.0
-"""What the last look is given at least: one look is made even where there is no time to wait."""
+"""What the last look is given at least."""
 Look = Callable[[Session, str, int | None], Awaitable[bool]]
 
 
@@ -32,7 +34,7 @@ class Waited(Struct, frozen=True, rename="camel"):
     holds: bool
     waited_ms: int
     last: str | None
-    """Why the condition was false when it was last checked."""
+    """Why the condition was false at the last check that ended in time."""
 
 
 async def _healthy(session: Session, _name: str, _number: int | None) -> bool:
@@ -81,7 +83,7 @@ async def _lag(session: Session, name: str, number: int | None) -> bool:
     if found.partial:
         raise AdminError(f"{found.failures[0].target} does not respond")
     if not found.items:
-        raise NotFound(f"there is no group {name}")
+        raise await unknown_group(session, name)
     group = found.items[0]
     waiting = None if group.lag_messages is None else group.lag_messages + (group.retry_lag_messages or 0)
     if waiting is None:
@@ -124,18 +126,21 @@ def condition_of(thing: str, text: str) -> tuple[Look, int | None]:
 async def wait(session: Session, thing: str, name: str, text: str, within_s: float) -> Result[Waited]:
     """Repeat the query, also of unreachable nodes, until the condition holds; fails after `within_s`."""
     look, number = condition_of(thing, text)
-    began = time.monotonic()
+    time = asyncio.get_running_loop().time
+    began = time()
     last: str | None = None
     while True:
         session.forget()
         try:
-            async with asyncio.timeout(max(LOOK_SECONDS_MIN, within_s - (time.monotonic() - began))):
+            least = FIRST_LOOK_SECONDS_MIN if last is None else LOOK_SECONDS_MIN
+            async with asyncio.timeout(max(least, within_s - (time() - began))):
                 holds, last = await look(session, name, number), None
         except TimeoutError as error:
-            holds, last = False, str(error) or "a query did not end in time"
+            holds, last = False, str(error) or last or "a query did not end in time"
         except OrbitMQError as error:
-            holds, last = False, failure_of(name, error).message
-        waited = time.monotonic() - began
+            failure = failure_of(name, error)
+            holds, last = False, "; ".join(filter(None, (failure.message, failure.hint)))
+        waited = time() - began
         if holds or waited >= within_s:
             waited_result = Waited(f"{thing} {name}".strip(), text, holds, int(waited * 1000), last)
             return Result([waited_result], check_failed=not holds)
