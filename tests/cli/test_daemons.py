@@ -161,6 +161,9 @@ def test_a_port_in_use_is_one_line(tmp_path: Path, taken_port: int, command: str
     result = run(command.split()[0], *arguments, "--log-level", "error")
     assert (result.returncode, result.stdout) == (7, "")
     assert f":{taken_port}" in one_line(result.stderr)
+    flag = {"namesrv": "--port;", "proxy": "--port;", "broker": "--set listenPort=PORT;"}.get(command, "--broker-port,")
+    assert "choose another port with" in result.stderr
+    assert flag in result.stderr
 
 
 def test_a_proxy_without_a_name_server_is_one_line() -> None:

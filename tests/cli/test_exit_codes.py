@@ -29,21 +29,24 @@ WRONG: dict[str, int] = {
     "topic alter Orders --write-queues 100000": USAGE, "topic permission Orders Z": USAGE,
     "topic order Orders nonsense": USAGE, "topic undo @nofile": USAGE, "topic undo @garbage": USAGE,
     "group create bad/name": USAGE, "group alter billing --retry-max-times nonsense": USAGE,
-    "offset reset billing Orders --to 3h": USAGE, "offset reset billing Orders": USAGE,
+    "offset reset billing Orders --to 3x": USAGE, "offset reset billing Orders": USAGE,
     "offset reset billing Orders --to end --queue nonsense": USAGE, "offset undo @garbage": USAGE,
     "acl set short --secret-env SHORT": USAGE, "acl set long-enough --secret-env SHORT": USAGE,
     "acl set long-enough --secret-env LONG --topic Orders": USAGE, "acl undo @garbage": USAGE,
-    "msg query Orders --begin 3h": USAGE, "msg tail Orders --from 3h": USAGE,
-    "msg count Orders --begin 3h": USAGE, "broker clean nonsense": USAGE, "config undo @garbage": USAGE,
-    "config apply -f @garbage": USAGE, "config diff -f @garbage": USAGE, "config export nonsense": USAGE,
+    "msg query Orders --from 3x": USAGE, "msg tail Orders --from 3x": USAGE,
+    "msg count Orders --from 3x": USAGE, "broker clean nonsense": USAGE, "config undo @garbage": USAGE,
+    "config apply -f @garbage": USAGE, "msg undo @garbage": USAGE, "msg resend": USAGE,
+    "config diff -f @garbage": USAGE, "config export nonsense": USAGE,
     "wait nonsense": USAGE, "topic list -o nonsense": USAGE, "completion nonsense": USAGE,
     "broker config set nonsense": USAGE, "namesrv kv put none none": USAGE, "namesrv kv delete none": USAGE,
     "namesrv kv list": USAGE, "msg send Orders --body-file @nofile": USAGE,
     "namesrv config set nonsense": USAGE, "mqadmin nonsense": USAGE,
     "pipeline nonsense": USAGE, "context add x -n": USAGE, "bench send --seconds nonsense": USAGE,
-    "bench consume --seconds nonsense": USAGE, "bench latency --seconds nonsense": USAGE, "top --every nonsense": USAGE,
+    "bench consume --seconds nonsense": USAGE, "bench latency --seconds nonsense": USAGE, "top --watch nonsense": USAGE,
     "up --broker-port nonsense": USAGE, "host --count nonsense": USAGE, "exporter --port nonsense": USAGE,
+    "gateway --port nonsense": USAGE, "gateway --host 0.0.0.0": USAGE, "gateway --tls-cert @nofile": USAGE,
     "group in-flight g --limit nonsense": USAGE,
+    "schema check Orders @nofile": USAGE, "schema register Orders @nofile": USAGE,
     "msg recall nonsense": USAGE, "msg pending --limit nonsense": USAGE, "dashboard account x --role nonsense": USAGE,
     # What is not there
     "topic status unknown": NOT_FOUND, "topic route unknown": NOT_FOUND, "topic config unknown": NOT_FOUND,
@@ -58,13 +61,15 @@ WRONG: dict[str, int] = {
     "client consumers unknown": NOT_FOUND, "client show unknown": NOT_FOUND, "client stack unknown": NOT_FOUND,
     "client positions unknown Orders": NOT_FOUND, "msg find unknown": NOT_FOUND, "msg show unknown": NOT_FOUND,
     "msg query unknown": NOT_FOUND, "msg count unknown": NOT_FOUND, "msg tail unknown": NOT_FOUND,
-    f"msg resend {OFFSET_ID}": NOT_FOUND, f"msg resume {OFFSET_ID}": NOT_FOUND,
+    f"msg resend {OFFSET_ID}": NOT_FOUND, "msg resend --from-dlq unknown": NOT_FOUND,
+    f"msg resume {OFFSET_ID}": NOT_FOUND,
     "broker status unknown": NOT_FOUND, "broker runtime unknown": NOT_FOUND,
     "broker consume-stats unknown": NOT_FOUND, "broker send-test unknown": NOT_FOUND,
     "broker switch unknown": NOT_FOUND,
     "broker maintenance unknown": NOT_FOUND,
     "broker forbid-writing unknown": NOT_FOUND, "broker allow-writing unknown": NOT_FOUND,
     "broker config show unknown": NOT_FOUND, "namesrv kv get none none": NOT_FOUND,
+    "schema show unknown": NOT_FOUND, "schema remove unknown": NOT_FOUND,
     "cluster forget unknown": NOT_FOUND, "context use unknown": NOT_FOUND,
     "context remove unknown": NOT_FOUND, "acl list --broker unknown": NOT_FOUND,
     # What stands against it
@@ -114,7 +119,9 @@ def ended(words: str, tmp_path: Path) -> tuple[int, str]:
 
     garbage = tmp_path / "garbage.json"
     garbage.write_text('{"command": 7}')
-    given = {"@nofile": str(tmp_path / "none"), "@garbage": str(garbage)}
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "object"}')
+    given = {"@nofile": str(tmp_path / "none"), "@garbage": str(garbage), "@schema": str(schema)}
     found = CliRunner().invoke(app, [given.get(word, word) for word in words.split()], prog_name="orbitmq")
     return found.exit_code, found.output
 
@@ -150,13 +157,16 @@ def test_the_table_is_that_of_the_code() -> None:
     assert set(WRONG.values()) <= documented
 
 
-ADDS = ("topic create Added", "group create added", "namesrv kv put added key value", "topic order Orders broker-a:1")
+ADDS = (
+    "topic create Added", "group create added", "namesrv kv put added key value", "topic order Orders broker-a:1",
+    "schema register Added @schema",
+)  # fmt: skip
 LOSES = (
     "topic alter Orders --write-queues 2", "topic permission Orders R", "topic delete Orders",
     "group alter billing --retry-max-times 3", "group delete billing",
     "broker clean unused-topics", "broker config set fileReservedTime=73", "namesrv kv put kept key other",
     "namesrv kv delete kept key", "offset reset billing Orders --to end", "offset skip billing Orders",
-    "offset clone billing other",
+    "offset clone billing other", "schema remove Orders",
 )  # fmt: skip
 NEITHER = {
     "acl set": "access control is off here; tests/interop/test_acl.py", "acl delete": "", "acl undo": "",
@@ -165,6 +175,7 @@ NEITHER = {
     "msg recall": "tests/interop/test_timer_commands.py", "broker switch": "tests/failover/test_live_failover.py",
     "broker maintenance": "tests/failover/test_live_failover.py",
     "msg resend": "tests/interop/test_msg_commands.py", "namesrv config set": "", "offset undo": "", "topic undo": "",
+    "msg undo": "tests/admin/test_resends.py",
 }  # fmt: skip
 """Changes that are not walked here. They are confirmed, as every change is that does not say otherwise."""
 
@@ -179,6 +190,7 @@ def test_what_only_adds_is_made_without_a_terminal(words: str, tmp_path: Path) -
 @pytest.mark.parametrize("words", LOSES)
 def test_what_changes_or_removes_is_not_done_unconfirmed(words: str, tmp_path: Path, cluster: Cluster) -> None:
     orbitmq("namesrv", "kv", "put", "kept", "key", "value", "--yes")
+    assert ended("schema register Orders @schema", tmp_path)[0] == 0
     with Producer("senders", cluster.namesrv_address) as producer:
         producer.send(Message("Orders", b"x"))
     orbitmq("offset", "reset", "billing", "Orders", "--to", "begin", "--yes", "-q")

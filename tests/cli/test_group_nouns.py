@@ -240,3 +240,29 @@ def test_the_commands_of_reasons_exist(rule: str) -> None:
             raise AssertionError(f"{one.remedy}: {result.output}")
         flags = [word for word in rest if word.startswith("--")]
         assert all(flag in result.output for flag in flags), f"{one.remedy}: {json.dumps(flags)}"
+
+
+def test_a_list_of_groups_has_their_members_and_lag(cluster: Cluster, online: PushConsumer) -> None:
+    (row,) = [row for row in items("group", "list", *at(cluster)) if row["name"] == "online"]
+    assert (row["members"], row["lagMessages"], row["topics"]) == (1, 0, ["T"])
+    (row,) = items("group", "list", "--match", "online", "--no-members", "--no-lag", *at(cluster))
+    assert (row["members"], row["lagMessages"]) == (None, None)
+    assert orbitmq("group", "list", *at(cluster)).stdout.split()[:3] == ["GROUP", "MEMBERS", "LAG"]
+
+
+def test_a_list_of_topics_has_their_queues_messages_rate_and_lag(cluster: Cluster, online: PushConsumer) -> None:
+    (row,) = [row for row in items("topic", "list", *at(cluster)) if row["topic"] == "T"]
+    assert (row["topic"], row["writeQueues"], row["messages"]) == ("T", 4, 4 * EACH)
+    assert row["knownLagMessages"] is not None
+    assert row["inPerS"] is not None
+    assert "online" in row["groups"]
+    heading = orbitmq("topic", "list", *at(cluster)).stdout.split()[:5]
+    assert heading == ["TOPIC", "QUEUES", "MESSAGES", "PRODUCED/S", "LAG"]
+    (quick,) = [row for row in items("topic", "list", "--quick", *at(cluster)) if row["topic"] == "T"]
+    assert (quick["topic"], quick["messageTypes"], quick["messages"]) == ("T", ["NORMAL"], None)
+
+
+def test_stacks_keep_their_lines(cluster: Cluster, online: PushConsumer) -> None:
+    told = orbitmq("client", "stack", "online", *at(cluster)).stdout.splitlines()
+    assert told[0] == online.client_id
+    assert len([line for line in told if line.startswith((" ", "\t"))]) > 3, "a line for each frame"

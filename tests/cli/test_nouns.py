@@ -102,7 +102,7 @@ def test_a_check_that_is_called_wrongly_is_unknown_and_not_critical(words: list[
 
 
 def test_help_lists_every_command_in_a_section() -> None:
-    listed = [name for names in SECTIONS.values() for name in names]
+    listed = [name for names, _ in SECTIONS.values() for name in names]
     assert sorted(listed) == sorted(get_command(app).list_commands(Context(get_command(app))))
 
 

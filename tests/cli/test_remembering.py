@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.testing.cluster import Cluster
-from tests.support.commands import answer, orbitmq
+from tests.support.commands import answer, items, orbitmq
 from tests.support.process import wait_until
 from tests.support.registration import is_registered
 
@@ -39,6 +39,8 @@ def test_a_broker_that_was_taken_away_is_forgotten_on_demand(cluster: Cluster) -
     with without(cluster):
         (error,) = answer("topic", "status", "T", *at, code=5)["errors"]
         assert (error["target"].split(" ")[0], error["name"]) == (GONE, "UNREACHABLE")
+        (found,) = [row for row in items("doctor", *at, code=8) if row["severity"] == "critical"]
+        assert found["message"].count("no name server knows it any more") == 1
         told = orbitmq("cluster", "forget", "broker-z", *at, code=3)
         assert "did you mean broker-" in told.stderr
         told = orbitmq("cluster", "forget", GONE, *at)

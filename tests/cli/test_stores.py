@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -51,6 +53,20 @@ def test_verify_says_sound(root: Path) -> None:
     assert f"{root}: sound; its broker has stopped cleanly\n" in result.stdout
     assert "60 messages" in result.stdout
     assert "2 queues with 60 entries" in result.stdout
+
+
+def test_verify_speaks_the_language_of_the_user_and_json_does_not(root: Path) -> None:
+    # In a process of its own: help that was built in one language stays in it.
+    shown, document = (
+        subprocess.run(
+            [ORBITMQ, "store", "verify", root, *options], env={**os.environ, "LC_ALL": "zh_CN.UTF-8"},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for options in ((), ("-o", "json"))
+    )  # fmt: skip
+    assert "：完好；" in shown
+    assert " 条消息，从 0 到 " in shown
+    assert not re.search("[\u4e00-\u9fff]", document)
 
 
 def test_verify_names_the_damage(root: Path) -> None:

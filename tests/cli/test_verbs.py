@@ -22,7 +22,16 @@ from orbitmq.admin.verdict import Finding, Severity
 from orbitmq.cli import output, undo_files
 from orbitmq.cli.execution import Aside
 from orbitmq.cli.verbs import changes, feeds, noun, reads, streams
-from orbitmq.errors import AdminError, BrokerError, Conflict, ConnectError, NotFound, OrbitMQError, RemotingTimeout
+from orbitmq.errors import (
+    AdminError,
+    BadArgument,
+    BrokerError,
+    Conflict,
+    ConnectError,
+    NotFound,
+    OrbitMQError,
+    RemotingTimeout,
+)
 from orbitmq.wire.codes import ResponseCode
 
 app = noun("thing", "Things of the test.")
@@ -164,6 +173,45 @@ def test_a_terminal_of_80_columns_shows_reasons_and_commands_whole(monkeypatch: 
     assert set(reason.split()) | {"payments", "--watch", "10"} <= set(words), "nothing is cut"
 
 
+def on_terminal(kind: str, items: list[Any], columns: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal = _Terminal()
+    output.write(kind, Result(items), columns, "table", cluster=None, now_ms=0, stream=terminal)
+    return terminal.getvalue()
+
+
+def test_a_table_that_is_too_wide_for_a_terminal_is_shown_as_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = tuple(f"HEADING {number}=name" for number in range(12))
+    lines = on_terminal("ThingList", [THINGS[0], THINGS[0]], columns, monkeypatch).splitlines()
+    assert lines[0] == "HEADING 0   one"
+    assert (len(lines), lines[12]) == (25, ""), "a line for each value, and an empty one between"
+
+
+def test_a_name_that_is_too_long_for_a_terminal_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "n" * 70
+    thing = Thing(name, 2048, None, Owner("Ada"))
+    shown = on_terminal("ThingList", [thing], ("NAME=name", "SIZE=sizeBytes", "OWNER=owner.name"), monkeypatch)
+    assert max(len(line) for line in shown.splitlines()[1:]) <= 80
+    assert shown.count("n") == len(name), "nothing is cut"
+    assert "2.0 KiB" in shown
+
+
+def test_words_and_numbers_of_a_table_stay_whole_while_sentences_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, owner = "n" * 32, "a sentence of many short words that takes the room which others leave"
+    columns = ("NAME=name", "SIZE=sizeBytes", "OWNER=owner.name")
+    _, first, *_ = on_terminal("ThingList", [Thing(name, 2048, None, Owner(owner))], columns, monkeypatch).splitlines()
+    assert first.split("  ")[:2] == [name, "2.0 KiB"]
+
+
+def test_a_terminal_says_so_if_there_is_nothing_to_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = ("TOPIC=topic", "QUEUES=writeQueues")
+    assert on_terminal("ThingList", [], columns, monkeypatch) == "nothing to show\n"
+    assert "`orbitmq topic create TOPIC` creates one" in on_terminal("TopicList", [], columns, monkeypatch)
+    script = io.StringIO()
+    output.write("TopicList", Result[Any]([]), columns, "table", cluster=None, now_ms=0, stream=script)
+    assert script.getvalue() == "TOPIC  QUEUES\n"
+
+
 def test_json_has_an_envelope_with_both_forms_of_time() -> None:
     told = json.loads(run("list", "-o", "json").stdout)
     assert {key: value for key, value in told.items() if key != "items" and not key.startswith("generated")} == {
@@ -281,6 +329,23 @@ def test_an_undo_file_is_there_before_the_change() -> None:
     words = told.stderr.split("to undo it: orbitmq ")[1].splitlines()[0].split()
     assert words[:2] == ["thing", "undo"]
     assert undo_files.load(Path(words[2]), "thing undo")["old"] == "old"
+
+
+def test_an_undo_command_has_a_line_of_its_own_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    values["a"] = "old"
+    monkeypatch.setattr("sys.stderr", screen := _Terminal())
+    with pytest.raises(SystemExit):
+        app(["set", "a", "new", "--destroys", "--yes"])
+    title, command, *_ = screen.getvalue().splitlines()
+    assert title == "to undo it:"
+    assert command.startswith("  orbitmq thing undo /")
+    assert command.endswith(".json")
+
+
+def test_an_undo_file_that_cannot_be_read_says_where_they_are(tmp_path: Path) -> None:
+    with pytest.raises(BadArgument, match=r"no\.json: No such file or directory") as caught:
+        undo_files.load(tmp_path / "no.json", "thing undo")
+    assert str(caught.value.hint).startswith("undo files are in /")
 
 
 @pytest.mark.parametrize(("flag", "code", "word"), [("readonly", 4, "readonly"), ("protected", 9, "protected")])

@@ -108,7 +108,7 @@ def split_addresses(texts: Sequence[str]) -> tuple[str, ...]:
     found = tuple(part.strip() for text in texts for part in text.replace(",", ";").split(";") if part.strip())
     for address in found:
         host, _, port = address.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 65536:
             raise ConfigurationError(f"name server {address!r}: use host:port, for example 127.0.0.1:9876")
     return found
 

@@ -15,6 +15,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from importlib import import_module
 from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -40,6 +41,7 @@ from orbitmq.net.tls_options import TlsOptions, with_tls_file
 from orbitmq.runtime import logging
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.collector import settle
+from orbitmq.runtime.error_texts import translated
 from orbitmq.runtime.form import form
 from orbitmq.runtime.limits import raise_open_files
 from orbitmq.runtime.options import Options
@@ -82,7 +84,7 @@ def up(
 ) -> None:
     """Run a name server and a broker in one process. Files are below `data_dir` unless the configuration file says
     otherwise. `page` is the port of the web page; None for no web page."""
-    with one_line_errors("up"):
+    with one_line_errors("up", ports="--namesrv-port, --broker-port, --grpc-port, --dashboard-port"):
         home = (data_dir or DATA_DIR).expanduser().absolute()
         flags = {
             "listenPort": None if broker_port is None else str(broker_port),
@@ -107,6 +109,7 @@ def up(
         )
         _warn(remarks)
         metrics = MetricsOptions.parse(pairs)
+        import_module("orbitmq.proxy.front")  # while no loop runs yet: it takes long, and the name server comes first
         listening = None if page is None else _listening(page)
         run_until_stopped(
             lambda stopped: _up(
@@ -156,7 +159,7 @@ def broker(
     print_only: bool,
     log_level: logging.Level,
 ) -> None:
-    with one_line_errors("broker"):
+    with one_line_errors("broker", ports="--set listenPort=PORT"):
         flags = {"namesrvAddr": namesrv_addresses}
         known = (BrokerOptions, StoreOptions, ConnectionOptions, TlsOptions, MetricsOptions)
         pairs, remarks = configuration.read(config, flags, *known, settings=settings)
@@ -252,14 +255,15 @@ async def _up(
         async with _stopping(broker) as daemon, served(metrics, parts) as page:
             await serve(
                 stopped.wait(),
-                f"orbitmq {__version__} ({form()}) is up; Ctrl-C stops it.\n\n",
+                translated(f"orbitmq {__version__} ({form()}) is up; Ctrl-C stops it.") + "\n\n",
                 _address("name server", nameserver.address),
                 _address("broker", daemon.address),
                 *_front(daemon),
                 *_page(page),
                 *_dashboard(listening),
                 f"  {'data':<12} {store.root}\n\n",
-                "Any Apache RocketMQ client works with it. To send a message and read it back from here:\n\n",
+                translated("Any Apache RocketMQ client works with it. To send a message and read it back from here:")
+                + "\n\n",
                 _first_steps(nameserver.address),
             )
 
@@ -421,7 +425,7 @@ def _print_config(*options: Options) -> None:
 
 def _warn(remarks: Iterable[str]) -> None:
     for remark in remarks:
-        print(f"orbitmq: warning: {remark}", file=sys.stderr)
+        print(translated(f"orbitmq: warning: {remark}"), file=sys.stderr)
 
 
 def notify_manager(state: str, environment: Mapping[str, str] = os.environ) -> bool:

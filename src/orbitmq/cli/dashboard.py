@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import ipaddress
 import os
 import socket
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import uvicorn
-from starlette.types import ASGIApp
-
 from orbitmq.cli import undo_files
 from orbitmq.cli.contexts import Context, choose, load, path_of
-from orbitmq.cli.daemons import run_until_stopped, serve
+from orbitmq.cli.daemons import run_until_stopped
 from orbitmq.cli.execution import memory_of
 from orbitmq.cli.exit_codes import one_line_errors
 from orbitmq.cli.nouns.dashboard import DashboardFlags
 from orbitmq.cli.page_process import listen
 from orbitmq.cli.places import state_folder
 from orbitmq.cli.tls import tls_context
+from orbitmq.cli.web_server import WebServer, is_loopback, serve_web
 from orbitmq.dashboard.accounts import AccountFile, put
 from orbitmq.dashboard.accounts import remove as remove_account
 from orbitmq.dashboard.app import COOKIE, Dashboard, DashboardSettings
 from orbitmq.dashboard.audit import AuditLog
 from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster
-from orbitmq.dashboard.connection_limits import CONNECTIONS_MAX, BoundedConnection
+from orbitmq.dashboard.connection_limits import BoundedConnection
 from orbitmq.dashboard.roles import Role, role_of
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.hosts import address_text
@@ -40,7 +36,6 @@ from orbitmq.wire.signature import sign
 
 DEFAULT_PLACE = "local"
 """The name of a cluster that is given by flags, without a context."""
-STOP_SECONDS = 3  # for requests in flight
 
 
 def run(flags: DashboardFlags) -> None:
@@ -48,9 +43,7 @@ def run(flags: DashboardFlags) -> None:
     with one_line_errors("dashboard"):
         places = [_place(context, flags) for context in _contexts(flags)]
         found = _accounts(flags, places)
-        if (flags.certificate is None) != (flags.key is None):
-            raise ConfigurationError("--tls-cert and --tls-key belong together")
-        _check_proxies(flags.proxies or ())
+        web = WebServer(flags.certificate, flags.key, flags.proxies or ())
         listening = _listening(flags)
         settings = DashboardSettings(
             places,
@@ -63,7 +56,7 @@ def run(flags: DashboardFlags) -> None:
             save_undo=undo_files.save,
         )
         settings.audit.open()
-        run_until_stopped(lambda stopped: _serve(settings, listening, flags, stopped), flags.log_level)
+        run_until_stopped(lambda stopped: _serve(settings, listening, web, flags, stopped), flags.log_level)
 
 
 def _contexts(flags: DashboardFlags) -> list[Context]:
@@ -111,7 +104,7 @@ def _accounts(flags: DashboardFlags, places: list[DashboardCluster]) -> AccountF
         if not found.accounts():
             raise ConfigurationError(f"{path}: there is no account; orbitmq dashboard account NAME --role admin")
         return found
-    if not _is_loopback(flags.host):
+    if not is_loopback(flags.host):
         raise ConfigurationError(
             f"--host {flags.host} is not a loopback address, and no login would be required; "
             "create an account first: orbitmq dashboard account NAME --role admin"
@@ -125,70 +118,32 @@ def _accounts(flags: DashboardFlags, places: list[DashboardCluster]) -> AccountF
     return None
 
 
-def _check_proxies(proxies: Sequence[str]) -> None:
-    """uvicorn would take names for addresses that never match, and `*` for all addresses."""
-    for text in proxies:
-        try:
-            ipaddress.ip_network(text)
-        except ValueError as error:
-            raise ConfigurationError(f"--proxy: {error}") from error
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _listening(flags: DashboardFlags) -> socket.socket:
     if flags.descriptor is not None:
         return socket.socket(fileno=flags.descriptor)
     return listen(flags.host, flags.port)
 
 
-def _config(asgi: ASGIApp, flags: DashboardFlags) -> uvicorn.Config:
-    config = uvicorn.Config(
-        asgi,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=bool(flags.proxies),
-        forwarded_allow_ips=flags.proxies or [],
-        limit_concurrency=CONNECTIONS_MAX,
-        timeout_graceful_shutdown=STOP_SECONDS,
-        ssl_certfile=flags.certificate,
-        ssl_keyfile=flags.key,
-        ws="none",
-        http=BoundedConnection,
-    )
-    try:
-        config.load()
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"--tls-cert {flags.certificate}, --tls-key {flags.key}: {error}") from error
-    return config
-
-
 async def _serve(
-    settings: DashboardSettings, listening: socket.socket, flags: DashboardFlags, stopped: asyncio.Event
+    settings: DashboardSettings, listening: socket.socket, web: WebServer, flags: DashboardFlags, stopped: asyncio.Event
 ) -> None:
-    server = _Server(_config(Dashboard(settings).asgi, flags))
+    dashboard = Dashboard(settings)
+    server = web.server(dashboard.asgi, BoundedConnection)
     for place in settings.clusters:
         place.start()
     if flags.descriptor is not None:
         _end_with_input(stopped)
-    serving_task = asyncio.create_task(server.serve([listening]))
-    kind = "https" if flags.certificate is not None else "http"
-    port = listening.getsockname()[1]
+    compiling_task = asyncio.create_task(dashboard.compile_templates())
     try:
-        ended = asyncio.create_task(_first(stopped, serving_task))
-        await serve(ended, f"  {'dashboard':<12} {kind}://{address_text(flags.host, port)}/\n")
+        await serve_web(server, listening, stopped, "dashboard", f"{web.scheme}://{_address(flags.host, listening)}/")
     finally:
-        server.should_exit = True
-        await serving_task
+        compiling_task.cancel()
         for place in settings.clusters:
             await place.stop()
+
+
+def _address(host: str, listening: socket.socket) -> str:
+    return address_text(host, listening.getsockname()[1])
 
 
 def _end_with_input(stopped: asyncio.Event) -> None:
@@ -201,20 +156,6 @@ def _end_with_input(stopped: asyncio.Event) -> None:
             stopped.set()
 
     loop.add_reader(number, read)
-
-
-async def _first(stopped: asyncio.Event, task: asyncio.Task[None]) -> None:
-    waiting = asyncio.create_task(stopped.wait())
-    await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals to the process that runs it."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 def account(name: str, role: str | None, path: Path | None, *, remove: bool) -> None:

@@ -21,7 +21,7 @@ from orbitmq.admin.memory import StoredMemory
 from orbitmq.admin.plans import Plan, Step, StepOutcome
 from orbitmq.admin.results import Failure, Result, failure_of
 from orbitmq.admin.session import Session, nearest
-from orbitmq.cli import output, undo_files
+from orbitmq.cli import output, texts, undo_files
 from orbitmq.cli.contexts import Context, choose
 from orbitmq.cli.exit_codes import (
     EXIT_CANCELLED,
@@ -39,8 +39,11 @@ from orbitmq.cli.exit_codes import (
 from orbitmq.cli.places import state_folder
 from orbitmq.cli.safe_output import safe
 from orbitmq.cli.tls import client_settings, tls_context
+from orbitmq.cli.wrapping import with_remedy
 from orbitmq.errors import BrokerError, NotFound, OrbitMQError
 from orbitmq.net.remoting import Remoting
+from orbitmq.runtime.error_texts import translated
+from orbitmq.runtime.languages import gettext
 from orbitmq.runtime.printable import printable
 from orbitmq.wire.command import Command
 from orbitmq.wire.requests import RequestCode
@@ -64,9 +67,14 @@ class Call:
     quiet: bool
     verbose: bool
 
-    def remark(self, text: str) -> None:
+    def remark(self, text: str, remedy: str | None = None) -> None:
         if not self.quiet:
-            print(printable(" ".join(text.split())), file=sys.stderr)
+            print(printable(with_remedy(translated(text), remedy, sys.stderr), lines=True), file=sys.stderr)
+
+    def progress(self, text: str) -> None:
+        """Replace the last line of the terminal."""
+        if not self.quiet and sys.stderr.isatty():
+            print(f"\r\x1b[K{printable(translated(text))}", end="", file=sys.stderr, flush=True)
 
     @property
     def in_json(self) -> bool:
@@ -82,10 +90,10 @@ class Aside:
 
     def failure(self, failure: Failure) -> None:
         self.has_failed = True
-        self.call.remark(_line_of(failure))
+        self.call.remark(*_parts_of(failure))
 
     def warning(self, text: str) -> None:
-        self.call.remark(f"warning: {text}")
+        self.call.remark(_warning(text))
 
 
 def perform(
@@ -137,14 +145,20 @@ def _reported_errors(call: Call) -> Iterator[None]:
             found = Result[Any](failures=[failure_of(", ".join(call.context.name_servers), error)])
             output.write(call.kind, found, call.columns, call.form, cluster=call.context.cluster, now_ms=_now_ms())
         code = exit_code(error) or EXIT_FAILED
-        fail(call.command, error_line(error), code)
+        text, remedy = error_parts(error)
+        fail(call.command, text, code, remedy)
+
+
+def error_parts(error: OrbitMQError) -> tuple[str, str | None]:
+    """The error and its remedy."""
+    failure = failure_of("", error)
+    text = f"{failure.message} ({failure.name})" if isinstance(error, BrokerError) else str(error)
+    return text, failure.hint
 
 
 def error_line(error: OrbitMQError) -> str:
     """The error with its remedy."""
-    failure = failure_of("", error)
-    text = f"{failure.message} ({failure.name})" if isinstance(error, BrokerError) else str(error)
-    return f"{text}; {failure.hint}" if failure.hint else text
+    return "; ".join(part for part in error_parts(error) if part)
 
 
 @asynccontextmanager
@@ -179,9 +193,9 @@ def forget_broker(broker: str, name_servers: Sequence[str], context_name: str | 
         if not forgotten:
             known = {one.title for one in asyncio.run(memory.known())}
             hint = nearest(broker, known) or f"remembered brokers: {', '.join(sorted(known)) or 'none'}"
-            raise NotFound(f"no broker {broker} is remembered; {hint}", hint)
+            raise NotFound(f"no broker {broker} is remembered", hint)
         for one in forgotten:
-            print(printable(f"forgotten: {one.title} ({one.address})"), file=sys.stderr)
+            print(printable(translated(f"forgotten: {one.title} ({one.address})")), file=sys.stderr)
 
 
 def _opened(call: Call) -> AbstractAsyncContextManager[Session]:
@@ -230,11 +244,7 @@ async def _change(call: Call, shared: Mapping[str, Any]) -> int:
             return _code_unchanged(plan, shared)
         _confirm(call, plan, yes=shared["yes"])
         if plan.undo is not None:
-            words = f"to undo it: orbitmq {undo_files.save(plan.undo)}"
-            if call.in_json:
-                plan.warnings.append(words)
-            else:
-                call.remark(words)
+            _keep_undo(call, plan, undo_files.save(plan.undo))
         made = await _make(call, plan)
         if shared["verify"]:
             made = await plan.verify(made)
@@ -245,17 +255,28 @@ async def _change(call: Call, shared: Mapping[str, Any]) -> int:
     return _code_of(made) if done else _code_of(Result[Any](failures=made.failures))
 
 
+def _keep_undo(call: Call, plan: Plan, undo: str) -> None:
+    """Show the command, on a line of its own on a terminal, so that it can be copied."""
+    if call.in_json:
+        plan.warnings.append(f"to undo it: orbitmq {undo}")
+    elif sys.stderr.isatty():
+        call.remark("to undo it:", f"orbitmq {undo}")
+    else:
+        call.remark(f"to undo it: orbitmq {undo}")
+
+
 async def _make(call: Call, plan: Plan) -> Result[Step]:
     """If Ctrl-C or a bug interrupts it, the steps made so far are reported."""
     so_far: list[Step] = []
 
     def progress(step: Step) -> None:
         so_far.append(step)
-        if not call.in_json:
+        if not call.in_json and len(plan.steps) > 1:  # the report follows at once that of a single step
             _progress(call, step)
 
+    plan.report = call.progress
     try:
-        return await plan.make(progress)
+        made = await plan.make(progress)
     except BaseException:
         left = plan.steps[len(so_far) :]
         words = [
@@ -265,6 +286,8 @@ async def _make(call: Call, plan: Plan) -> Result[Step]:
         skipped = [replace(step, outcome=StepOutcome.SKIPPED) for step in left[1:]]
         _report(call, Result([*so_far, *skipped], [*plan.warnings, *words], list(plan.failures)))
         raise
+    call.progress("")
+    return made
 
 
 def _code_unchanged(plan: Plan, shared: Mapping[str, Any]) -> int:
@@ -282,7 +305,7 @@ def _confirm(call: Call, plan: Plan, *, yes: bool) -> None:
     _require_terminal(call)
     output.write("Plan", preview, call.columns, "table", cluster=None, now_ms=_now_ms(), stream=sys.stderr)
     for warning in preview.warnings:
-        print(printable(f"warning: {warning}"), file=sys.stderr)
+        call.remark(_warning(warning))
     _typed(call, plan.title, call.context.name if call.context.protected else plan.destroys or "yes")
 
 
@@ -305,7 +328,8 @@ def _require_terminal(call: Call) -> None:
 
 
 def _typed(call: Call, title: str, wanted: str) -> None:
-    print(f"{printable(title)}. Type {wanted} to continue: ", end="", file=sys.stderr, flush=True)
+    prompt = translated(f"{printable(title)}. Type {wanted} to continue:")
+    print(prompt, end=" ", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip() != wanted:
         fail(call.command, "cancelled; nothing was done", EXIT_CANCELLED)
 
@@ -317,7 +341,8 @@ def _refuse_readonly(call: Call) -> None:
 
 def _progress(call: Call, step: Step) -> None:
     if sys.stderr.isatty():
-        call.remark(f"{step.outcome}: {step.target}: {step.action} {step.subject}")
+        call.progress("")
+        call.remark(f"{gettext(step.outcome)}: {texts.deed(step.target, step.action, step.subject)}")
 
 
 def _report(call: Call, found: Result[Step]) -> None:
@@ -327,16 +352,19 @@ def _report(call: Call, found: Result[Step]) -> None:
 
 def _remarks(call: Call, found: Result[Any]) -> None:
     for warning in found.warnings:
-        call.remark(f"warning: {warning}")
+        call.remark(_warning(warning))
     for failure in found.failures:
-        call.remark(_line_of(failure))
+        call.remark(*_parts_of(failure))
     if found.partial:
         call.remark("this is partial: what these nodes have is missing")
 
 
-def _line_of(failure: Failure) -> str:
-    hint = f"; {failure.hint}" if failure.hint else ""
-    return f"{failure.target}: {failure.name}: {failure.message}{hint}"
+def _warning(text: str) -> str:
+    return gettext("warning: ") + translated(text)
+
+
+def _parts_of(failure: Failure) -> tuple[str, str | None]:
+    return f"{failure.target}: {failure.name}: {failure.message}", failure.hint
 
 
 def _code_of(found: Result[Any]) -> int:

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+from orbitmq.cli.wrapping import with_remedy
 from orbitmq.errors import (
+    AdminError,
     BadArgument,
     BrokerError,
     ConfigurationError,
@@ -22,6 +24,7 @@ from orbitmq.errors import (
     StoreLocked,
     cause_of,
 )
+from orbitmq.runtime.error_texts import translated
 from orbitmq.runtime.logging import flush
 from orbitmq.runtime.printable import printable
 
@@ -52,12 +55,14 @@ _KINDS: tuple[tuple[type[OrbitMQError], int], ...] = (
 
 
 @contextmanager
-def one_line_errors(command: str, failed: int = EXIT_FAILED) -> Iterator[None]:
-    """An expected error becomes one line and an exit code, by default `failed`. A bug keeps its traceback."""
+def one_line_errors(command: str, failed: int = EXIT_FAILED, *, ports: str = "--port") -> Iterator[None]:
+    """An expected error becomes one line and an exit code, by default `failed`. A bug keeps its traceback. `ports` are
+    the flags that choose another port when one is in use.
+    """
     try:
         yield
     except OrbitMQError as error:
-        fail(command, str(error), exit_code(error) or failed)
+        fail(command, str(error), exit_code(error) or failed, _remedy(error, ports))
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         fail(command, f"{place}{error.strerror or error}", exit_code(error) or failed)
@@ -65,15 +70,22 @@ def one_line_errors(command: str, failed: int = EXIT_FAILED) -> Iterator[None]:
         raise SystemExit(EXIT_INTERRUPTED) from None
 
 
-def fail(command: str, text: str, code: int) -> NoReturn:
-    print(f"orbitmq {command}: {printable(' '.join(text.split()))}", file=sys.stderr)
+def _remedy(error: OrbitMQError, ports: str) -> str | None:
+    if _error_number(error) != errno.EADDRINUSE:
+        return error.hint if isinstance(error, AdminError) else None
+    return f"stop the process that has it (`ss -ltnp` names it), or choose another port with {ports}; 0 is a free one"
+
+
+def fail(command: str, text: str, code: int, remedy: str | None = None) -> NoReturn:
+    line = with_remedy(f"orbitmq {command}: {translated(text)}", remedy, sys.stderr)
+    print(printable(line, lines=True), file=sys.stderr)
     raise SystemExit(code)
 
 
 def leave(text: str) -> NoReturn:
     """End the process without waiting for its threads, which may hang on a failed disk."""
     flush()
-    print(f"orbitmq: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
+    print(f"orbitmq: {printable(translated(' '.join(text.split())))}", file=sys.stderr, flush=True)
     os._exit(EXIT_FAILED)
 
 
@@ -89,10 +101,14 @@ def exit_code(error: BaseException) -> int:
     for kind, code in _KINDS:
         if isinstance(error, kind):
             return code
-    cause = error if isinstance(error, OSError) else cause_of(error)
-    number = cause.errno if isinstance(cause, OSError) else None
+    number = _error_number(error)
     if isinstance(error, StoreLocked) or number == errno.EADDRINUSE:
         return EXIT_CONFLICT
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return EXIT_REFUSED
     return EXIT_USAGE if isinstance(error, ConfigurationError) else 0
+
+
+def _error_number(error: BaseException) -> int | None:
+    cause = error if isinstance(error, OSError) else cause_of(error)
+    return cause.errno if isinstance(cause, OSError) else None

@@ -22,6 +22,7 @@ from orbitmq.net.tls import client_context
 from orbitmq.net.tls_options import ENFORCING, TlsOptions, with_tls_file
 from orbitmq.operations.routes import cluster_info
 from orbitmq.operations.statistics import runtime_info
+from orbitmq.runtime.error_texts import translated
 from orbitmq.store.options import StoreOptions
 
 DENIED = "AclException"  # begins the remark for requests without an account; that of RocketMQ has the package before it
@@ -60,7 +61,7 @@ def _report(command: str, tls: TlsOptions, look: Look, address: str, timeout_s: 
         line = asyncio.run(_probe(tls, look, address, timeout_s * 1000))
     except OrbitMQError as error:
         fail(command, f"{address} is not ready: {error}", EXIT_FAILED)
-    print(f"{address} is ready: {line}")
+    print(translated(f"{address} is ready: {line}"))
 
 
 async def _probe(tls: TlsOptions, look: Look, address: str, timeout_ms: float) -> str:

@@ -26,6 +26,7 @@ from orbitmq.cli.exit_codes import EXIT_CONFLICT, EXIT_FAILED, EXIT_REFUSED, EXI
 from orbitmq.errors import ConfigurationError
 from orbitmq.metrics.options import MetricsOptions
 from orbitmq.runtime import logging
+from orbitmq.runtime.error_texts import translated
 from orbitmq.runtime.files import save_with_backup
 from orbitmq.runtime.options import read_properties, rewrite_properties
 
@@ -153,7 +154,7 @@ def run(
     log_level: logging.Level,
 ) -> None:
     """Run until stopped. With `others`, name servers that run elsewhere, no name server is started."""
-    with one_line_errors("host"):
+    with one_line_errors("host", ports="--namesrv-port or --broker-port"):
         home = (data_dir or DATA_DIR).expanduser().absolute()
         nodes: list[HostedProcess] = []
         if others is None:
@@ -224,7 +225,8 @@ async def _host(
         await asyncio.wait([ready, ending], timeout=READY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not ending.done():
             lines = [f"  {running.node.name:<12} {running.node.address}{_late(running)}\n" for running in runs]
-            await serve(ending, f"{len(brokers)} brokers; Ctrl-C stops them.\n\n", *lines, f"  {'data':<12} {home}\n")
+            title = translated(f"{len(brokers)} brokers; Ctrl-C stops them.") + "\n\n"
+            await serve(ending, title, *lines, f"  {'data':<12} {home}\n")
     finally:
         for task in (*tasks, *begun, ready, ending):
             task.cancel()

@@ -6,11 +6,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any
 
-from typer.core import TyperCommand, TyperGroup
+import typer
+from typer.core import TyperCommand
 from typer.main import get_command
+
+from orbitmq.cli.command_group import CommandGroup
+from orbitmq.cli.help_texts import localize
+from orbitmq.runtime.languages import ENGLISH, gettext, language
+
+_UsageError: Any = typer.BadParameter.__base__
 
 # Name -> its line in the list of all commands. `orbitmq.cli.nouns.NAME` has the verbs.
 NOUNS = {
@@ -18,6 +26,7 @@ NOUNS = {
     "broker": "Run a broker, or show and change those of a cluster.",
     "cluster": "The cluster as a whole: health, brokers, replication.",
     "topic": "Topics: list, inspect, create and change them.",
+    "schema": "Schemas of topics: show, check, register and remove.",
     "acl": "Access control: accounts and white lists of brokers.",
     "group": "Consumer groups: settings, lag, and why one does not consume.",
     "offset": "Offsets of consumer groups: show, reset, skip, clone, undo.",
@@ -34,16 +43,22 @@ NOUNS = {
     "context": "Named clusters, and which one commands use.",
 }
 
-SECTIONS = {
-    "Run": ("up", "namesrv", "broker", "host", "proxy", "dashboard", "exporter"),
-    "Manage": ("cluster", "topic", "group", "offset", "msg", "trace", "client", "acl", "config"),
-    "Monitor": ("doctor", "top", "check", "health", "wait", "bench"),
-    "Tools": ("store", "pipeline", "context", "completion", "mqadmin"),
+SECTIONS: dict[str, tuple[tuple[str, ...], str]] = {
+    "Messages": (("msg", "trace"), "orbitmq msg tail Orders"),
+    "Topics": (("topic", "schema"), "orbitmq topic create Orders --queues 8"),
+    "Groups": (("group", "offset", "client"), "orbitmq group why billing"),
+    "Cluster": (
+        ("cluster", "doctor", "top", "check", "health", "wait", "acl", "config", "bench"),
+        "orbitmq cluster health",
+    ),
+    "Run": (("up", "namesrv", "broker", "host", "proxy", "gateway", "dashboard", "exporter"), "orbitmq up"),
+    "Data": (("store", "pipeline"), "orbitmq pipeline archive --lake ./lake"),
+    "Command line": (("context", "completion", "mqadmin"), "orbitmq context add production -n 10.0.0.1:9876"),
 }
-"""The commands in the order of help."""
+"""What people want -> its commands in the order of help, and an example."""
 
 
-class Nouns(TyperGroup):
+class Nouns(CommandGroup):
     """The root command: its own commands, and the nouns."""
 
     _listing = False
@@ -56,21 +71,25 @@ class Nouns(TyperGroup):
         if cmd_name not in NOUNS:
             return super().get_command(ctx, cmd_name)
         if self._listing:
-            return TyperCommand(cmd_name, help=NOUNS[cmd_name])
+            text = gettext(NOUNS[cmd_name])
+            return TyperCommand(cmd_name, help=text, short_help=None if language() == ENGLISH else text)
         if cmd_name not in self.commands:
             module = import_module(f"orbitmq.cli.nouns.{cmd_name}")
             self.commands[cmd_name] = get_command(module.app)
+            if language() != ENGLISH:
+                localize(self.commands[cmd_name], gettext)
         return self.commands[cmd_name]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, self.list_commands(ctx)))
         with self._names_only():
-            for title, names in SECTIONS.items():
+            for title, (names, example) in SECTIONS.items():
                 found = ((name, self.get_command(ctx, name)) for name in names)
-                with formatter.section(title):
+                with formatter.section(gettext(title)):
                     formatter.write_dl(
                         [(f"{name:{width}}", command.get_short_help_str(formatter.width)) for name, command in found]
                     )
+                    formatter.write_text(f"$ {example}")
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         with self._names_only():
@@ -82,7 +101,17 @@ class Nouns(TyperGroup):
         """
         if os.environ.get("_ORBITMQ_COMPLETE"):
             import_module("typer.completion").completion_init()
+        if language() != ENGLISH:
+            import_module("orbitmq.cli.localization").begin(self)
         return super().main(*args, **more)
+
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        with _usage_errors():
+            return super().make_context(*args, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _usage_errors():
+            return super().invoke(ctx)
 
     @contextmanager
     def _names_only(self) -> Iterator[None]:
@@ -91,3 +120,13 @@ class Nouns(TyperGroup):
             yield
         finally:
             self._listing = False
+
+
+@contextmanager
+def _usage_errors() -> Iterator[None]:
+    try:
+        yield
+    except _UsageError as error:
+        if type(error).show is _UsageError.show:  # not what shows help instead
+            error.show = partial(import_module("orbitmq.cli.usage_errors").show, error)
+        raise

@@ -126,7 +126,7 @@ def screen(found: Result[ClusterView], now_s: float, *, lines: int | None) -> Re
     hidden = one.groups_in_all - len(groups)
     parts += [Text(), _table(groups, GROUPS)]
     if hidden > 0:
-        parts.append(Text(f"and {hidden} groups with less lag: orbitmq group list --lag", style="dim"))
+        parts.append(Text(f"and {hidden} groups with less lag: orbitmq group list", style="dim"))
     parts += [
         Text(printable(f"{failure.target}: {failure.name}: {failure.message}"), style="red")
         for failure in found.failures

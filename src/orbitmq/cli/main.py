@@ -6,14 +6,17 @@ implementation when it is called. Must not know what a daemon is made of.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from orbitmq.cli.command_group import CommandGroup
 from orbitmq.cli.flags import LogLevel, PrintConfig, Settings
 from orbitmq.cli.lazy_commands import Nouns
 from orbitmq.runtime.form import described
+from orbitmq.runtime.languages import of_environment, set_language
 
 app = typer.Typer(
     name="orbitmq",
@@ -131,7 +134,12 @@ def host(
     ] = None,
     namesrv_addresses: Annotated[
         str | None,
-        typer.Option("-n", help="Use these name servers, joined by ';', and start none here.", metavar="NAMESRV"),
+        typer.Option(
+            "-n",
+            "--name-server",
+            metavar="HOST:PORT",
+            help="Use these name servers, joined by `;`, and start none here.",
+        ),
     ] = None,
     prefix: Annotated[
         str, typer.Option(metavar="NAME", help="The brokers are named NAME-0, NAME-1 and so on.")
@@ -140,14 +148,13 @@ def host(
 ) -> None:
     """Run several brokers of one cluster and a name server. Each has a process that is restarted when it dies.
 
-    \b
     A broker uses one core. Topics are created on all brokers, so their queues share the load.
     The data of a broker is in DIR/NAME-0 and so on, its settings are in DIR/NAME-0.conf.
 
     \b
     Examples:
       orbitmq host --brokers 2
-      orbitmq host --brokers 4 --data-dir /data -n '10.0.0.1:9876;10.0.0.2:9876' -c brokers.conf
+      orbitmq host --brokers 4 --data-dir /data -n 10.0.0.1:9876 -c brokers.conf
     """
     from orbitmq.cli import host
 
@@ -158,7 +165,10 @@ def host(
 def proxy(
     config: Annotated[Path | None, typer.Option("-c", help="Properties file.", metavar="FILE")] = None,
     namesrv_addresses: Annotated[
-        str | None, typer.Option("-n", help="Overrides namesrvAddr: name servers, joined by ';'.", metavar="NAMESRV")
+        str | None,
+        typer.Option(
+            "-n", "--name-server", metavar="HOST:PORT", help="Name servers, joined by `;`. Overrides namesrvAddr."
+        ),
     ] = None,
     port: Annotated[
         int | None,
@@ -189,6 +199,7 @@ def proxy(
 
 health = typer.Typer(
     name="health",
+    cls=CommandGroup,
     help="Readiness probes for a running name server or broker.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -237,7 +248,6 @@ def health_broker(
 ) -> None:
     """Whether a broker has its store open and can write to its disk. For masters and slaves.
 
-    \b
     With access control, a broker that requires an account counts as ready; its disk is not checked then.
     Exit code: 0 ready, 1 not ready (it says why), 2 wrong usage or configuration.
 
@@ -253,6 +263,7 @@ def health_broker(
 
 store = typer.Typer(
     name="store",
+    cls=CommandGroup,
     help="Inspect and repair the store of a broker. Reads stores of Apache RocketMQ, too.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -272,22 +283,23 @@ CommitLogs = Annotated[
 def verify(
     directory: StoreDirectory,
     commit_log: CommitLogs = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    output: Annotated[
+        Literal["table", "json"], typer.Option("-o", "--output", metavar="FORMAT", help="table or json.")
+    ] = "table",
 ) -> None:
     """Check log, queues and index, and each against the others. Changes nothing; a broker may be running.
 
-    \b
     Exit code: 0 sound, 1 damaged, 2 the directory cannot be read.
     Each damage is shown with its file, its position there in bytes, and what it means.
 
     \b
     Examples:
       orbitmq store verify ~/.orbitmq/store
-      orbitmq store verify /data/rocketmq/store --json
+      orbitmq store verify /data/rocketmq/store -o json
     """
     from orbitmq.cli import stores
 
-    stores.verify(directory, commit_log or [], as_json=as_json)
+    stores.verify(directory, commit_log or [], as_json=output == "json")
 
 
 @store.command()
@@ -309,13 +321,12 @@ def dump(
 ) -> None:
     """Print messages as JSON lines, in the order they were stored. Changes nothing; a broker may be running.
 
-    \b
     Exit code: 0 all is printed, 1 the log is damaged (intact messages are printed), 2 the directory cannot be read.
     Bodies are decompressed; msg_id is the offset message id; times are milliseconds, local time if no zone is given.
 
     \b
     Examples:
-      orbitmq store dump ~/.orbitmq/store --topic orders --from 2026-11-21 --limit 10
+      orbitmq store dump ~/.orbitmq/store --topic orders --from 2026-11-21
       orbitmq store dump /data/rocketmq/store --key order-17 --body
     """
     from orbitmq.cli import stores
@@ -334,7 +345,6 @@ def rebuild(
 ) -> None:
     """Rebuild queues and index from the commit log of a stopped broker. If interrupted, the old ones stay.
 
-    \b
     File sizes are those of the old files. If none is left, and for the times of delayed messages, the broker's
     configuration is used, else the defaults.
     Exit code: 0 done, 1 the log is damaged (messages before the damage are in), 2 failed, 7 a broker is running.
@@ -378,7 +388,7 @@ def exporter(
         list[str] | None,
         typer.Option(
             "-n",
-            "--namesrv",
+            "--name-server",
             metavar="HOST:PORT",
             help="Name servers, joined by `;` (else NAMESRV_ADDR, or the context).",
         ),
@@ -423,14 +433,13 @@ def exporter(
 ) -> None:
     """Serve the metrics of a cluster to Prometheus, at /metrics. Also for clusters of Apache RocketMQ.
 
-    \b
     The account is read from ORBITMQ_ACCESS_KEY and ORBITMQ_SECRET_KEY, from the context, or from
     $ROCKETMQ_HOME/conf/tools.yml; there is no flag for it.
 
     \b
     Examples:
       orbitmq exporter -n 127.0.0.1:9876
-      orbitmq exporter -n '10.0.0.1:9876;10.0.0.2:9876' --host 0.0.0.0 --interval 30
+      orbitmq exporter -n 10.0.0.1:9876 --host 0.0.0.0 --interval 30
     """
     from orbitmq.cli import exporter
 
@@ -444,12 +453,75 @@ def exporter(
 
 
 @app.command()
+def gateway(
+    namesrv: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-n",
+            "--name-server",
+            metavar="HOST:PORT",
+            help="Name servers, joined by `;` (else NAMESRV_ADDR, or the context).",
+        ),
+    ] = None,
+    context_name: Annotated[
+        str | None, typer.Option("--context", metavar="NAME", help="A cluster of `orbitmq context list`.")
+    ] = None,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="Port to listen on; 0 picks a free one.")
+    ] = 8083,
+    allowed_hosts: Annotated[
+        list[str] | None,
+        typer.Option("--allowed-host", metavar="NAME", help="A host name that the gateway is reached by; repeatable."),
+    ] = None,
+    proxies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--proxy",
+            metavar="ADDRESS",
+            help="Trusted proxy, address or network: its X-Forwarded-For and -Proto are used; repeatable.",
+        ),
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option("--tls-cert", metavar="FILE", help="Serve https with this certificate.", dir_okay=False),
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="Private key of the certificate.", dir_okay=False)
+    ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Serve http on an address that is not loopback, for example behind a proxy.")
+    ] = False,
+    log_level: LogLevel = "warning",
+) -> None:
+    """Serve messages over HTTP and JSON, for what has no client.
+
+    Send, receive, acknowledge, follow a topic, lag of a group for autoscalers. Callers log in with an account of the
+    brokers, which decide what it may do. The gateway has no account.
+
+    \b
+    Examples:
+      orbitmq gateway -n 127.0.0.1:9876
+      orbitmq gateway --host 0.0.0.0 --tls-cert tls.crt --tls-key tls.key
+      curl -d '{"body": "hello"}' -H 'Content-Type: application/json' \\
+        http://127.0.0.1:8083/v1/topics/Orders/messages
+    """
+    from orbitmq.cli import gateway
+
+    gateway.run(
+        gateway.GatewayFlags(
+            namesrv or (), context_name, host, port, allowed_hosts or (), proxies or (), certificate, key, plain
+        ),
+        log_level,
+    )
+
+
+@app.command()
 def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:
     """Print the completion script of a shell. It completes commands, flags, and names of topics, groups and brokers.
 
-    \b
     Names come from the cluster that the command line selects; they are cached for 30 s.
 
     \b
@@ -471,7 +543,6 @@ def completion(
 def mqadmin(context: typer.Context) -> None:
     """Run a command of RocketMQ's mqadmin. Commands, flags and output are the same, so scripts work unchanged.
 
-    \b
     A failure is one line and an exit code that is not 0. `orbitmq mqadmin` lists the commands.
 
     \b
@@ -485,5 +556,6 @@ def mqadmin(context: typer.Context) -> None:
 
 
 def main() -> None:
-    """The entry point of the `orbitmq` command."""
+    """The entry point of the `orbitmq` command, which speaks the language of the environment."""
+    set_language(of_environment(os.environ))
     app()

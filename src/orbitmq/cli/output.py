@@ -2,8 +2,8 @@
 standard output; everything else goes to standard error.
 
 Columns are `HEADING=path` in the item's JSON; a dot separates nested fields, and a leading `+` shows the column in wide
-tables only. The end of a path is its unit and decides the format in a table: `Bytes`, `Ms`, `AtMs`, `Ratio`. Values are
-shortened only in a table on a terminal.
+tables only. The end of a path is its unit and decides the format in a table: `Bytes`, `Ms`, `AtMs`, `Ratio`. On a
+terminal long values are folded, and rows that do not fit are shown as records; nothing is cut.
 """
 
 from __future__ import annotations
@@ -13,20 +13,25 @@ import io
 import json
 import string
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from orbitmq.admin.envelope import envelope, plain
 from orbitmq.admin.results import Result
 from orbitmq.cli import texts
 from orbitmq.cli.safe_output import safe
+from orbitmq.cli.wrapping import columns as columns_of_terminal
+from orbitmq.cli.wrapping import wrapped
 from orbitmq.errors import ConfigurationError
+from orbitmq.runtime.error_texts import translated
 from orbitmq.runtime.printable import printable, printable_json
 
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "csv", "name")
 TEMPLATE = "template="
 UNKNOWN = "-"
+GAP = 2
+"""Columns between those of a table."""
 EXACT_BELOW_MS = 10
 """Shorter durations are shown with fractions of a millisecond."""
 
@@ -56,13 +61,26 @@ def write(
         text.write(_json(document) + "\n" if form == "json" else _yaml(document))
         return
     items = [plain(item, kind) for item in found.items]
-    if form == "table" and kind in texts.TEXTS:
+    if form == "table" and kind in texts.ON_TERMINAL and stream.isatty():
+        stream.writelines(texts.ON_TERMINAL[kind](item, columns_of_terminal()) for item in items)
+    elif form == "table" and kind in texts.TEXTS:
         stream.writelines(texts.TEXTS[kind](item) for item in items)
+    elif form in ("table", "wide") and not items and stream.isatty():
+        stream.write(wrapped(translated(NOTHING.get(kind, "nothing to show")), columns_of_terminal()) + "\n")
     elif form in ("table", "wide"):
         _table(items, columns, stream, wide=form == "wide")
     else:
         text.writelines(row + "\n" for row in headings(columns, form))
         text.writelines(line(item, columns, form) + "\n" for item in items)
+
+
+NOTHING = {
+    "TopicList": "no topic to show; `orbitmq topic create TOPIC` creates one",
+    "GroupList": "no group to show; one is there once its first consumer was online",
+    "ReplicaList": "no slave to show: every broker is alone",
+    "ElectedReplicaList": "no broker to show that elects its master",
+}
+"""Kind -> what a terminal shows instead of a table without rows."""
 
 
 def headings(columns: Sequence[str], form: str) -> list[str]:
@@ -158,52 +176,95 @@ def size(count: float) -> str:
     return f"{count:.1f} TiB"
 
 
-PROSE = {"sentence", "message", "verdict", "remedy", "command"}
-"""Columns that wrap in a terminal: half a reason, or half a command, is useless."""
+RECORDS_FROM = 1.5
+"""Of the width of a terminal: a table that is wider would be columns of a few characters, so its rows are shown as
+records.
+"""
 
 
 def _table(items: list[dict[str, Any]], columns: Sequence[str], stream: TextIO, *, wide: bool) -> None:
+    from rich.cells import cell_len
+
+    shown = [column for column in columns if wide or not column.startswith("+")]
+    headings = [heading_of(column) for column in shown]
+    rows = [[cell(path_of(column), value_of(item, path_of(column))) for column in shown] for item in items]
+    natural = sum(max(map(cell_len, column)) + GAP for column in zip(headings, *rows, strict=True))
+    width = columns_of_terminal() if stream.isatty() and not wide else None
+    if rows and width is not None and natural > RECORDS_FROM * width:
+        stream.writelines(_records(headings, rows))
+        return
+    numbers = [_is_number(items, path_of(column)) for column in shown]
+    widths = None if width is None else _widths([headings, *rows], numbers, width)
+    stream.writelines(_ruled(headings, rows, numbers, stream, width or natural, widths))
+
+
+def _widths(rows: list[list[str]], numbers: list[bool], width: int) -> list[int]:
+    """The columns of a table that fits: wide ones give room, but keep numbers and words whole as long as others can."""
+    from rich.cells import cell_len
+
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(cell_len, column)) for column in columns]
+    words = [
+        widest if is_number else max(cell_len(word) for text in column for word in text.split() or [""])
+        for column, widest, is_number in zip(columns, widths, numbers, strict=True)
+    ]
+    room = width - GAP * (len(columns) - 1)
+    while sum(widths) > room and max(widths) > 1:
+        at = max(range(len(widths)), key=lambda at: (widths[at] > words[at], widths[at]))
+        widths[at] -= 1
+    return widths
+
+
+def _is_number(items: list[dict[str, Any]], path: str) -> bool:
+    are_numbers = all(isinstance(value_of(item, path), (int, float, type(None))) for item in items)
+    return are_numbers and bool(items) and not path.endswith("AtMs")
+
+
+def _records(headings: list[str], rows: list[list[str]]) -> Iterator[str]:
+    """A line for each value, and an empty one between rows."""
+    longest = max(map(len, headings))
+    for number, row in enumerate(rows):
+        yield "\n" if number else ""
+        yield from (f"{heading:{longest}}  {value}\n" for heading, value in zip(headings, row, strict=True))
+
+
+def _ruled(
+    headings: list[str],
+    rows: list[list[str]],
+    numbers: list[bool],
+    stream: TextIO,
+    width: int,
+    widths: list[int] | None,
+) -> list[str]:
+    """The lines of a table; without `widths`, as in a pipe, lines are as long as their values: scripts must get them
+    uncut.
+    """
     from rich.console import Console
     from rich.table import Table
 
-    shown = [column for column in columns if wide or not column.startswith("+")]
-    on_terminal = stream.isatty() and not wide
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in shown:
-        numbers = all(isinstance(value_of(item, path_of(column)), (int, float, type(None))) for item in items)
-        right = numbers and bool(items) and not path_of(column).endswith("AtMs")
-        is_prose = path_of(column) in PROSE
-        overflow = ("fold" if is_prose else "ellipsis") if on_terminal else "ignore"
-        table.add_column(
-            heading_of(column),
-            justify="right" if right else "left",
-            no_wrap=not (on_terminal and is_prose),
-            overflow=overflow,  # type: ignore[arg-type]
-        )
-    for item in items:
-        table.add_row(*(cell(path_of(column), value_of(item, path_of(column))) for column in shown))
-    # In a pipe lines are as long as their values: scripts must get them uncut.
-    console = Console(
-        file=stream, highlight=False, markup=False, emoji=False, width=None if on_terminal else _width(table)
-    )
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+    for at, (heading, is_number) in enumerate(zip(headings, numbers, strict=True)):
+        justify: Literal["right", "left"] = "right" if is_number else "left"
+        fixed = None if widths is None else widths[at]
+        table.add_column(heading, justify=justify, width=fixed, no_wrap=widths is None, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console = Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
     with console.capture() as captured:
-        console.print(table, soft_wrap=not on_terminal)
-    stream.writelines(f"{row.rstrip()}\n" for row in captured.get().splitlines())
+        console.print(table, soft_wrap=widths is None)
+    return [f"{row.rstrip()}\n" for row in captured.get().splitlines()]
+
+
+SENTENCES = {"message", "problem", "remedy", "sentence", "verdict"}
+"""Columns whose values are sentences of ours."""
 
 
 def cell(path: str, value: Any) -> str:
-    """Escaped: text of a message must not control the terminal."""
-    return printable(formatted(path, value).replace("\n", " ").replace("\t", " "))
-
-
-def _width(table: Any) -> int:
-    """Wide enough for every cell in full."""
-    lines = [list(column.cells) for column in table.columns]
-    widths = [
-        max(map(len, [str(column.header), *map(str, cells)]))
-        for column, cells in zip(table.columns, lines, strict=True)
-    ]
-    return max(1, 2 * sum(widths) + 4 * len(widths))  # wide characters take two columns
+    """Escaped: text of a message must not control the terminal. Sentences are in the language of the user."""
+    text = formatted(path, value)
+    if path in SENTENCES:
+        text = translated(text)
+    return printable(text.replace("\n", " ").replace("\t", " "))
 
 
 def _csv_row(values: Iterable[Any]) -> str:

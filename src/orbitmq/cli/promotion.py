@@ -20,6 +20,7 @@ from orbitmq.net.tls_options import ENFORCING, TlsOptions, with_tls_file
 from orbitmq.operations.mastership import promote_slave
 from orbitmq.operations.routes import cluster_info
 from orbitmq.operations.settings import broker_settings
+from orbitmq.runtime.error_texts import translated
 from orbitmq.runtime.printable import printable
 from orbitmq.store.options import ASYNC_MASTER, SYNC_MASTER, StoreOptions
 from orbitmq.wire.mastership import PromotionReport
@@ -46,7 +47,7 @@ def promote(config: Path | None, address: str | None, *, dry_run: bool, force: b
         servers = options.name_servers
         role = "" if sync is None else SYNC_MASTER if sync else ASYNC_MASTER
         report, serves = asyncio.run(_promote(tls, place, servers, dry_run=dry_run, force=force, role=role))
-    print(printable("\n".join(_lines(report)), lines=True))
+    print(printable("\n".join(map(translated, _lines(report))), lines=True))
     if report.alive is not None:
         fail(
             "broker promote",
@@ -55,7 +56,7 @@ def promote(config: Path | None, address: str | None, *, dry_run: bool, force: b
         )
     if report.doubts and not force:
         fail("broker promote", "refused: use --force to do it anyway", EXIT_FAILED)
-    print("it would be done" if dry_run else _done(report, serves=serves))
+    print(translated("it would be done" if dry_run else _done(report, serves=serves)))
 
 
 async def _promote(

@@ -18,6 +18,8 @@ import orjson
 
 from orbitmq.cli.exit_codes import EXIT_FAILED, EXIT_USAGE, fail, one_line_errors
 from orbitmq.errors import ConfigurationError
+from orbitmq.runtime.error_texts import translated
+from orbitmq.runtime.languages import N_, gettext, ngettext
 from orbitmq.runtime.printable import printable, printable_json
 from orbitmq.store.tools.findings import Finding, Report, State, counted
 
@@ -30,6 +32,9 @@ WHAT_STATES_MEAN = {
     State.CRASHED: "its broker was killed; the next start recovers",
     State.LIVE: "a broker is running; read up to what it has entered into queues",
 }
+
+LEVELS = (N_("damage"), N_("remark"))
+"""Those of findings, for the catalogue."""
 
 Progress = Callable[[int, int], object]
 
@@ -67,7 +72,7 @@ def dump(
 
     def report(path: Path, position: int, text: str) -> None:
         damaged.append(path)
-        print(printable(f"orbitmq store dump: {path} at {position}: {text}"), file=sys.stderr)
+        print(printable(f"orbitmq store dump: {_placed(path, position, text)}"), file=sys.stderr)
 
     with one_line_errors("store dump", EXIT_UNREADABLE), _until_reader_closes():
         wanted = Wanted(topic, queue_id, _time_ms("--from", begin), _time_ms("--to", end), key)
@@ -92,10 +97,11 @@ def rebuild(directory: Path, commit_logs: Sequence[Path], config: Path | None) -
         codes = entry_codes(parse_delay_levels(BrokerOptions.parse(pairs).message_delay_level))
         with _progress("rebuild") as progress:
             made = make(directory, StoreOptions.parse(pairs), codes, SystemClock(), commit_logs, progress=progress)
-    print(
-        f"{directory}: {counted(made.messages, 'message')} in {counted(made.queues, 'queue')} with"
-        f" {counted(made.entries, 'entry', 'entries')}, {counted(made.index_entries, 'key')} indexed"
-    )
+    line = gettext("{place}: {messages} in {queues} with {entries}, {keys} indexed").format(
+        place=directory, messages=_messages(made.messages), queues=_queues(made.queues), entries=_entries(made.entries),
+        keys=ngettext("{count} key", "{count} keys", made.index_entries).format(count=f"{made.index_entries:,}"),
+    )  # fmt: skip
+    print(printable(line))
     if made.stopped_by is not None:
         fail("store rebuild", f"the log ends at {made.log_end}, where it is damaged: {made.stopped_by}", EXIT_DAMAGED)
 
@@ -127,20 +133,39 @@ def _as_object(report: Report) -> dict[str, object]:
 
 
 def _as_text(report: Report) -> Iterator[str]:
-    yield f"{report.directory}: {'sound' if report.is_sound else 'DAMAGED'}; {WHAT_STATES_MEAN[report.state]}\n"
-    yield f"  log     {counted(report.messages, 'message')}, {report.log_start} to {report.log_end}\n"
-    yield f"  queues  {counted(report.queues, 'queue')} with {counted(report.entries, 'entry', 'entries')}\n"
-    yield (
-        f"  index   {counted(report.index_files, 'file')} with {counted(report.index_entries, 'entry', 'entries')}\n"
-    )
+    verdict = gettext("{place}: sound; {state}") if report.is_sound else gettext("{place}: DAMAGED; {state}")
+    yield verdict.format(place=report.directory, state=translated(WHAT_STATES_MEAN[report.state])) + "\n"
+    yield gettext(
+        "  log     {messages}, {begin} to {end}\n  queues  {queues} with {entries}\n  index   {files} with {keys}\n"
+    ).format(
+        messages=_messages(report.messages), begin=report.log_start, end=report.log_end, queues=_queues(report.queues),
+        entries=_entries(report.entries), keys=_entries(report.index_entries),
+        files=ngettext("{count} file", "{count} files", report.index_files).format(count=f"{report.index_files:,}"),
+    )  # fmt: skip
     yield from (_line(finding) for finding in report.findings[:FINDINGS_SHOWN])
     hidden = len(report.findings) - FINDINGS_SHOWN
     if hidden > 0:
-        yield f"  and {counted(hidden, 'further finding')}; --json prints all\n"
+        yield translated(f"  and {counted(hidden, 'further finding')}; -o json prints all") + "\n"
 
 
 def _line(finding: Finding) -> str:
-    return f"  {finding.level.value:<7} {finding.path} at {finding.position}: {finding.text}\n"
+    return f"  {gettext(finding.level.value):<7} {_placed(finding.path, finding.position, finding.text)}\n"
+
+
+def _placed(path: object, position: int, text: str) -> str:
+    return gettext("{path} at {position}: {text}").format(path=path, position=position, text=translated(text))
+
+
+def _messages(number: int) -> str:
+    return ngettext("{count} message", "{count} messages", number).format(count=f"{number:,}")
+
+
+def _queues(number: int) -> str:
+    return ngettext("{count} queue", "{count} queues", number).format(count=f"{number:,}")
+
+
+def _entries(number: int) -> str:
+    return ngettext("{count} entry", "{count} entries", number).format(count=f"{number:,}")
 
 
 @contextmanager

@@ -26,12 +26,18 @@ def client_settings(context: Context) -> dict[str, Any]:
 
 def protection(context: Context) -> dict[str, Any]:
     """The same settings, even if clients may not reach all brokers. Host names are not checked, as in commands."""
-    account, tls = context.credentials(), _options(context)
+    account = context.credentials()
     keys = {} if account is None else {"access_key": account.access_key, "secret_key": account.secret_key}
+    return {**keys, **tls_settings(context)}
+
+
+def tls_settings(context: Context) -> dict[str, Any]:
+    """The same settings without the account."""
+    tls = _options(context)
     if tls is None:
-        return {**keys, "tls": False}
+        return {"tls": False}
     return {
-        **keys, "tls": True, "tls_verify": tls.verify_servers and not tls.test_mode, "tls_check_host": False,
+        "tls": True, "tls_verify": tls.verify_servers and not tls.test_mode, "tls_check_host": False,
         "tls_ca_file": tls.client_trust_path, "tls_cert_file": tls.client_cert_path,
         "tls_key_file": tls.client_key_path, "tls_key_password": tls.client_key_password,
     }  # fmt: skip

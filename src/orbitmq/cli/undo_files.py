@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orbitmq.cli.places import state_folder
-from orbitmq.errors import ConfigurationError
+from orbitmq.errors import BadArgument, ConfigurationError
 
 FORMAT = "orbitmq-undo/v1"
 FILE_BYTES_MAX = 64 << 20
@@ -34,11 +34,15 @@ def save(undo: Mapping[str, Any]) -> str:
 
 
 def load(path: Path, *commands: str) -> dict[str, Any]:
-    """Read a file that `save` wrote for one of these commands. ConfigurationError for anything else."""
+    """Read a file that `save` wrote for one of these commands. ConfigurationError for anything else, BadArgument if it
+    cannot be read.
+    """
     try:
         data = path.read_bytes()[:FILE_BYTES_MAX]
         undo = json.loads(data)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise BadArgument(f"{path}: {error.strerror}", f"undo files are in {state_folder('undo')}") from error
+    except ValueError as error:
         raise ConfigurationError(f"{path}: {error}") from error
     if not isinstance(undo, dict) or undo.get("format") != FORMAT or undo.get("command") not in commands:
         raise ConfigurationError(f"{path}: not an undo file of `orbitmq {commands[0]}`")

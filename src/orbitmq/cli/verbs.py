@@ -22,8 +22,8 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperGroup
 
+from orbitmq.cli.command_group import CommandGroup
 from orbitmq.cli.completion import completed, contexts
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -95,7 +95,7 @@ RESULT_COLUMNS: dict[str, tuple[str, ...]] = {}
 """Kind of a result -> its columns, filled as the nouns are imported."""
 
 
-def noun(name: str, text: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
+def noun(name: str, text: str, cls: type[CommandGroup] = CommandGroup) -> typer.Typer:
     """A group of verbs."""
     return typer.Typer(name=name, help=text, cls=cls, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 

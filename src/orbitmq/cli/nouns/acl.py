@@ -95,7 +95,8 @@ async def set_(
 
     \b
     Examples:
-      orbitmq acl set order-service --secret-env ORDER_SECRET --topic 'Orders=PUB|SUB' --group billing=SUB
+      orbitmq acl set order-service --secret-env ORDER_SECRET --group billing=SUB
+      orbitmq acl set order-service --topic 'Orders=PUB|SUB'
       orbitmq acl set order-service --other-topics DENY --dry-run
     """
     from orbitmq.admin import acl

@@ -73,7 +73,6 @@ async def send(
 ) -> Result[LoadReport]:
     """Measure the throughput and the latency of sends.
 
-    \b
     At a --rate, latency counts from when a message was due, so it includes the wait for earlier sends; without one it
     is that of the request alone. -o json has the histogram, in buckets 3 % wide. Ctrl-C prints the results so far.
     The client is orbitmq's Python client; other clients have other results.

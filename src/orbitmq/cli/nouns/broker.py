@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orbitmq.cli.command_group import CommandGroup
 from orbitmq.cli.flags import LogLevel, PrintConfig, Settings
 from orbitmq.cli.verbs import changes, noun, reads
 
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
     from orbitmq.admin.session import Session
 
 app = typer.Typer(
-    name="broker", invoke_without_command=True, no_args_is_help=False, rich_markup_mode=None, add_completion=False
+    name="broker",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    no_args_is_help=False,
+    rich_markup_mode=None,
+    add_completion=False,
 )
 
 
@@ -27,7 +33,9 @@ def broker(
     config: Annotated[Path | None, typer.Option("-c", help="Properties file.", metavar="FILE")] = None,
     namesrv_addresses: Annotated[
         str | None,
-        typer.Option("-n", help="Name servers as host:port, joined by ';'. Overrides namesrvAddr.", metavar="NAMESRV"),
+        typer.Option(
+            "-n", "--name-server", metavar="HOST:PORT", help="Name servers, joined by `;`. Overrides namesrvAddr."
+        ),
     ] = None,
     settings: Settings = None,
     print_config: PrintConfig = False,
@@ -232,7 +240,7 @@ async def forbid_writing(session: Session, broker: BrokerName) -> Plan:
     \b
     Examples:
       orbitmq broker forbid-writing broker-a
-      orbitmq broker forbid-writing broker-a --yes -n '10.0.0.1:9876;10.0.0.2:9876'
+      orbitmq broker forbid-writing broker-a --yes
     """
     from orbitmq.admin import brokers
 
@@ -268,7 +276,6 @@ async def switch(
 ) -> Plan:
     """Have another replica be the master. For brokers that elect their master, for example before you stop it.
 
-    \b
     No acknowledged message is lost; clients try again what is refused meanwhile. --unclean is the last resort: messages
     that this replica lacks are lost for consumers.
 
@@ -290,7 +297,6 @@ async def maintenance(
 ) -> Plan:
     """Have no replica take over while you work on the machines. For brokers that elect their master.
 
-    \b
     The master may stop and come back: no other replica is elected. Sends are refused meanwhile, and slaves can be read
     from. `broker switch` works as before.
 
@@ -340,7 +346,7 @@ async def set_(
     \b
     Examples:
       orbitmq broker config set fileReservedTime=48
-      orbitmq broker config set flushDiskType=SYNC_FLUSH --broker broker-a --dry-run
+      orbitmq broker config set flushDiskType=SYNC_FLUSH -b broker-a --dry-run
     """
     from orbitmq.admin import brokers
 

@@ -12,16 +12,16 @@ from functools import partial
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from orbitmq.cli.command_group import CommandGroup
 from orbitmq.cli.completion import completed
 from orbitmq.cli.verbs import ClusterName, ContextName, Mapped, NameServers, Timeout, noun
 
 UNKNOWN = 3
 
 
-class Checks(TyperGroup):
+class Checks(CommandGroup):
     """A wrong flag is unknown (3) for a monitoring system; the usual exit code 2 would mean critical."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -58,7 +58,7 @@ Critical = Annotated[
     float | None,
     typer.Option("-c", "--critical", metavar="N", help="Critical from this value on; default: the second above."),
 ]
-Form = Annotated[str, typer.Option("--format", metavar="FORMAT", help="nagios, json or prometheus.")]
+Form = Annotated[str, typer.Option("-o", "--output", metavar="FORMAT", help="nagios, json or prometheus.")]
 Broker = Annotated[
     str | None,
     typer.Option(
@@ -139,7 +139,7 @@ def broker(*, name: Broker = None) -> Query:
     \b
     Examples:
       orbitmq check broker
-      orbitmq check broker --broker broker-a --format json
+      orbitmq check broker --broker broker-a -o json
     """
     from orbitmq.admin import checks
 
@@ -201,7 +201,7 @@ def dlq(*, group: Group) -> Query:
     \b
     Examples:
       orbitmq check dlq billing
-      orbitmq check dlq billing -w 10 -c 1000 --format prometheus
+      orbitmq check dlq billing -w 10 -c 1000 -o prometheus
     """
     from orbitmq.admin import checks
 

@@ -84,14 +84,14 @@ async def show(session: Session, group: GroupArgument, clients: Clients = None) 
     \b
     Examples:
       orbitmq client show payments -o yaml
-      orbitmq client show payments --client 10.0.0.7@4711 -o json | jq '.items[].queues'
+      orbitmq client show payments -o json | jq '.items[].queues'
     """
     from orbitmq.admin.clients import reports
 
     return await reports(session, group, clients)
 
 
-@reads(app, "stack", "ClientReport", ("CLIENT=clientId", "STACK=stack"))
+@reads(app, "stack", "ClientStack", ("CLIENT=clientId", "STACK=stack"))
 async def stack(session: Session, group: GroupArgument, clients: Clients = None) -> Result[ConsumerReport]:
     """Stack traces of members: what to read when a listener hangs.
 

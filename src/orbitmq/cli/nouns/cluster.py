@@ -89,7 +89,7 @@ async def health(
     until_healthy: Annotated[
         float,
         typer.Option(
-            "--exit-when-healthy",
+            "--wait",
             min=0,
             metavar="SECONDS",
             help="Repeat until the cluster is healthy, for at most SECONDS.",
@@ -101,13 +101,12 @@ async def health(
     Name servers forget a broker that stops. One that was registered recently is reported as missing anyway; name others
     that must be there with --expect.
 
-    \b
     Exit code: 0 well or warnings only, 8 something is critical, 5 a name server or broker does not respond.
 
     \b
     Examples:
       orbitmq cluster health --expect broker-a --expect broker-b
-      orbitmq cluster health --exit-when-healthy 60
+      orbitmq cluster health --wait 60
     """
     from orbitmq.admin import cluster
 
@@ -127,7 +126,6 @@ def forget(
 ) -> None:
     """Stop reporting a broker as missing that was removed for good.
 
-    \b
     Without a broker that was registered recently, sums are partial. It is reported as missing for 72 hours, or as long
     as `remember` of the context or ORBITMQ_REMEMBER says. This command changes nothing in the cluster; a broker that
     comes back is known again.

@@ -73,7 +73,8 @@ def add(
     \b
     Examples:
       orbitmq context add local -n 127.0.0.1:9876
-      orbitmq context add production -n 10.0.0.1:9876 -n 10.0.0.2:9876 --access-key admin --secret-env MQ_SECRET
+      orbitmq context add production -n '10.0.0.1:9876;10.0.0.2:9876' --protected
+      orbitmq context add test -n 10.1.0.1:9876 --access-key admin --secret-env MQ
     """
     from orbitmq.cli import context_file
 

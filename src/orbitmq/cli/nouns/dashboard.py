@@ -8,11 +8,13 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
+from orbitmq.cli.command_group import CommandGroup
 from orbitmq.cli.flags import LogLevel
 from orbitmq.cli.verbs import ClusterName, Mapped, NameServers, Timeout, shared
 
 app = typer.Typer(
     name="dashboard",
+    cls=CommandGroup,
     invoke_without_command=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -96,7 +98,6 @@ class DashboardFlags(NamedTuple):
 def dashboard(call: typer.Context, **flags: Any) -> None:
     """Serve the web page: metrics, where a message is, why a group does not consume, and changes with a preview.
 
-    \b
     Without accounts it listens on loopback, and everyone who reaches it may do everything. With accounts everyone logs
     in: a viewer reads, an operator also sends messages and moves offsets, an admin does everything.
 

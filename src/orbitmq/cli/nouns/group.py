@@ -76,8 +76,8 @@ def _given(**rules: bool | int | None) -> dict[str, object]:
     "list",
     "GroupList",
     (
-        "GROUP=name", "TOPICS=topics", "LAG=lagMessages", "RETRY=retryLagMessages", "DELIVERED/S=handedOutTps",
-        "MEMBERS=members", "+VERSION=version", "+MODEL=model", "+KIND=kind", "+BROKERS=brokers",
+        "GROUP=name", "MEMBERS=members", "LAG=lagMessages", "RETRY=retryLagMessages", "DELIVERED/S=handedOutTps",
+        "TOPICS=topics", "+VERSION=version", "+MODEL=model", "+KIND=kind", "+BROKERS=brokers",
         "+LEAST LAG=knownLagMessages",
     ),
 )  # fmt: skip
@@ -87,17 +87,19 @@ async def list_(
         str, typer.Option("--match", metavar="PATTERN", help="Only names that match; * and ? are wildcards.")
     ] = "*",
     system: Annotated[bool, typer.Option("--all", help="Include system groups.")] = False,
-    lag: Annotated[bool, typer.Option("--lag", help="Show the lag of each group, as its brokers report it.")] = False,
+    lag: Annotated[bool, typer.Option("--lag/--no-lag", help="Query brokers for the lag of each group.")] = True,
     members: Annotated[
-        bool, typer.Option("--members", help="Show the number of members online, from every broker.")
-    ] = False,
+        bool, typer.Option("--members/--no-members", help="Query brokers for the members of each group.")
+    ] = True,
 ) -> Result[GroupSummary]:
-    """Every group with settings or offsets at a broker.
+    """Groups with their members online and their lag. Every group with settings or offsets at a broker.
+
+    `--no-members` saves a request for each broker and group.
 
     \b
     Examples:
-      orbitmq group list --lag
-      orbitmq group list --match 'pay*' --members -o wide
+      orbitmq group list
+      orbitmq group list --match 'pay*' -o wide
     """
     from orbitmq.admin import groups
 
@@ -225,7 +227,6 @@ async def why(session: Session, group: GroupArgument) -> Result[Finding]:
     A group with lag is well only if its listeners finish messages. If that is unclear at first, the group is checked
     again after 6 s; what is not clear then is `unknown`, too early to tell.
 
-    \b
     Exit code: 0 nothing is critical, 8 something is, 3 no such group, 5 a broker or member does not respond.
 
     \b
@@ -280,7 +281,7 @@ async def subscriptions(session: Session, group: GroupArgument) -> Result[Subscr
     \b
     Examples:
       orbitmq group subscriptions payments
-      orbitmq group subscriptions payments -o json | jq '.items[] | select(.conflict)'
+      orbitmq group subscriptions payments -o json
     """
     from orbitmq.admin import clients
 

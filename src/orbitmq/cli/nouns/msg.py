@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orbitmq.cli.message_flags import (
+    Begin,
+    Broker,
+    Budget,
+    Charset,
+    End,
+    Form,
+    Full,
+    Grep,
+    Key,
+    Limit,
+    Property,
+    Queue,
+    Tag,
+    filter_of,
+    pairs_of,
+    view_of,
+)
 from orbitmq.cli.safe_output import safe
 from orbitmq.cli.verbs import changes, feeds, noun, reads, streams
 
@@ -20,10 +39,9 @@ if TYPE_CHECKING:
     from orbitmq.admin.message_send import Sent
     from orbitmq.admin.plans import Plan
     from orbitmq.admin.results import Result
-    from orbitmq.admin.scan import MessageFilter, TagCount
+    from orbitmq.admin.scan import TagCount
     from orbitmq.admin.session import Session
     from orbitmq.cli.execution import Aside
-    from orbitmq.message.model import MessageExt
 
 app = noun("msg", "Messages: find, show, read and send them.")
 
@@ -33,34 +51,10 @@ TraceTopic = Annotated[
     str | None,
     typer.Option("--trace-topic", metavar="TOPIC", help="The topic with the traces (default: RMQ_SYS_TRACE_TOPIC)."),
 ]
-Form = Annotated[
-    str, typer.Option("--body", metavar="FORM", help="How to show the body: auto, text, json, hex, base64 or none.")
-]
-Charset = Annotated[
-    str, typer.Option("--charset", metavar="NAME", help="Character set of text bodies: utf-8, gbk, latin-1.")
-]
-Full = Annotated[bool, typer.Option("--full", help="Show whole bodies (default: their first 64 KiB).")]
-Tag = Annotated[
-    str | None, typer.Option("--tag", metavar="TAG", help="Only messages with this tag; filtered by the broker.")
-]
-Key = Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="Only messages with exactly this key.")]
-Property = Annotated[
-    str | None, typer.Option("--property", metavar="NAME=VALUE", help="Only messages with this property.")
-]
-Grep = Annotated[str | None, typer.Option("--grep", metavar="TEXT", help="Only messages with this text in the body.")]
-Begin = Annotated[
-    str | None,
-    typer.Option("--begin", metavar="TIME", help="Only messages stored since then: @2h, 2024-05-01T08:00:00Z."),
-]
-End = Annotated[str | None, typer.Option("--end", metavar="TIME", help="Only messages stored until then.")]
-Broker = Annotated[str | None, typer.Option("--broker", "-b", metavar="BROKER", help="Only this broker.")]
-Queue = Annotated[int | None, typer.Option("--queue", min=0, metavar="ID", help="Only this queue.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Show at most N.")]
-Budget = Annotated[int, typer.Option("--budget", min=1, metavar="N", help="Read at most N messages.")]
 
 _ROW = (
     "ID=msgId", "QUEUE=queueId", "OFFSET=queueOffset", "STORED=storedAtMs", "TAGS=tags", "KEYS=keys",
-    "SIZE=sizeBytes", "+BROKER=brokerName", "+OFFSET ID=offsetMsgId", "+BORN=bornAtMs", "+BORN AT=bornHost",
+    "+SIZE=sizeBytes", "+BROKER=brokerName", "+OFFSET ID=offsetMsgId", "+BORN=bornAtMs", "+BORN AT=bornHost",
     "+FAILED=reconsumeTimes", "+BODY=body.content",
 )  # fmt: skip
 
@@ -120,7 +114,7 @@ async def show(
     from orbitmq.admin.search import record
     from orbitmq.runtime.clock import SystemClock
 
-    view = _view(form, charset, full=full)
+    view = view_of(form, charset, full=full)
     return Result([view(await record(session, name, SystemClock().now_ms(), topic=topic))])
 
 
@@ -181,15 +175,15 @@ async def query(
     \b
     Examples:
       orbitmq msg query Orders --key order-4711
-      orbitmq msg query Orders --begin @2h --grep error --oldest-first
+      orbitmq msg query Orders --from @2h --grep error --oldest-first
     """
     from orbitmq.admin import messages, scan
     from orbitmq.admin.results import Result
     from orbitmq.errors import ConfigurationError
     from orbitmq.message.model import MessageQueue
 
-    view = _view(form, charset, full=full)
-    wanted = _wanted(begin, end, tag, key, property_, grep)
+    view = view_of(form, charset, full=full)
+    wanted = filter_of(begin, end, tag, key, property_, grep)
     if offset is not None:
         if broker is None or queue is None:
             raise ConfigurationError("--offset needs --broker and --queue")
@@ -223,11 +217,11 @@ async def count(
     \b
     Examples:
       orbitmq msg count Orders
-      orbitmq msg count Orders --begin @1h --budget 1000000
+      orbitmq msg count Orders --from @1h --budget 1000000
     """
     from orbitmq.admin import scan
 
-    wanted = _wanted(begin, end)
+    wanted = filter_of(begin, end)
     return await scan.count_by_tag(session, topic, wanted, budget=budget, broker=broker, queue_id=queue)
 
 
@@ -247,10 +241,10 @@ async def tail(
             "--from", metavar="PLACE", help="Where to start: -10 (the last ten), begin, end, offset:N, @2h or a time."
         ),
     ] = "-10",
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Where to stop: end, or a time.")] = None,
-    exit_at_end: Annotated[bool, typer.Option("--exit-at-end", "-e", help="The same as --until end.")] = False,
+    until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Where to stop: end, or a time.")] = None,
+    exit_at_end: Annotated[bool, typer.Option("--exit-at-end", "-e", help="The same as --to end.")] = False,
     number: Annotated[
-        int | None, typer.Option("--num", "-c", min=1, metavar="N", help="Stop after N messages.")
+        int | None, typer.Option("--limit", "-c", min=1, metavar="N", help="Stop after N messages.")
     ] = None,
     pattern: Annotated[
         str | None,
@@ -277,15 +271,15 @@ async def tail(
     \b
     Examples:
       orbitmq msg tail Orders --from @2h --grep error -f '%k %v\\n'
-      orbitmq msg tail Orders --from begin -e -o jsonl | orbitmq msg send Copy --jsonl
+      orbitmq msg tail Orders -e -o jsonl | orbitmq msg send Copy --jsonl
     """
     from orbitmq.admin import topic_tail
     from orbitmq.runtime.clock import SystemClock
 
-    view = _view(form, charset, full=True)
+    view = view_of(form, charset, full=True)
     write = None if pattern is None else topic_tail.writer(pattern)
     end = "end" if exit_at_end else until
-    wanted = _wanted(None, None, tag, key, property_, grep)
+    wanted = filter_of(None, None, tag, key, property_, grep)
     place = topic_tail.place_of(begin, SystemClock().now_ms())
     stop = topic_tail.stop_of(end, SystemClock().now_ms())
     async for message in topic_tail.tail(
@@ -317,7 +311,7 @@ async def send(
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="Read JSON lines, as `msg tail -o jsonl` writes them.")
     ] = False,
-    tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="Tag of every message.")] = None,
+    tags: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Tag of every message.")] = None,
     keys: Annotated[
         list[str] | None, typer.Option("--key", "-k", metavar="KEY", help="Key of every message; repeatable.")
     ] = None,
@@ -349,8 +343,8 @@ async def send(
 
     \b
     Examples:
-      orbitmq msg send Orders 'hello' --tags red --key order-4711 --expires-after 3600
-      orbitmq msg tail Orders --from begin -e -o jsonl | orbitmq msg send Copy --jsonl
+      orbitmq msg send Orders 'hello' --tag red --key order-4711
+      orbitmq msg tail Orders -e -o jsonl | orbitmq msg send Copy --jsonl
     """
     import io
     import sys
@@ -364,7 +358,7 @@ async def send(
         topic,
         tags,
         keys or (),
-        _pairs(properties or ()),
+        pairs_of(properties or ()),
         delay_level,
         deliver_after,
         expires_after,
@@ -378,7 +372,9 @@ async def send(
 @changes(app, "resend")
 async def resend(
     session: Session,
-    names: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of any kind, or keys: the newest of each.")],
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="ID...", help="Ids of any kind, or keys: the newest of each.")
+    ] = None,
     topic: TopicOption = None,
     to: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="Send a copy to this topic.")] = None,
     group: Annotated[
@@ -387,20 +383,66 @@ async def resend(
     client: Annotated[
         str | None, typer.Option("--client", metavar="ID", help="Deliver it directly to the listener of this member.")
     ] = None,
+    dead_of: Annotated[
+        str | None, typer.Option("--from-dlq", metavar="GROUP", help="All dead letters of this group, instead of IDs.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Only dead letters since then: @2h, 2024-05-01T08:00.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only dead letters until then.")] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", metavar="N", help="At most N a second (default: as fast as possible).")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, metavar="N", help="The oldest N of each queue of dead letters.")
+    ] = None,
 ) -> Plan:
     """Send stored messages again. A dead letter goes to its group, any other to its topic, unless you say where.
 
     --group delivers it as a retry of that group; --client too delivers it at once to that member, without a queue.
+    --from-dlq takes any number of dead letters. They stay where they are. `orbitmq msg undo` takes back what the group
+    has not consumed yet.
 
     \b
     Examples:
       orbitmq msg resend 0A00000100002A9F00000000001E8480 --dry-run
-      orbitmq msg resend 7F0000011A2B18B4AAC21D9C4F000000 -t %DLQ%billing --yes
+      orbitmq msg resend --from-dlq billing --since @2h --rate 200
+      orbitmq msg resend --from-dlq billing --to Audit --limit 10
     """
-    from orbitmq.admin import message_send
+    from orbitmq.admin import message_send, resends
+    from orbitmq.admin.time_texts import moment_ms
+    from orbitmq.errors import BadArgument
     from orbitmq.runtime.clock import SystemClock
 
-    return await message_send.plan_resend(session, names, SystemClock(), topic=topic, to=to, group=group, client=client)
+    clock = SystemClock()
+    if dead_of is None:
+        if not names or (since, until, rate, limit) != (None,) * 4:
+            raise BadArgument("give ids, or all dead letters of a group", "orbitmq msg resend --from-dlq GROUP")
+        return await message_send.plan_resend(session, names, clock, topic=topic, to=to, group=group, client=client)
+    if names or (topic, group, client) != (None,) * 3:
+        raise BadArgument("--from-dlq takes no ids, --topic, --group or --client", "choose with --since and --until")
+    since_ms, until_ms = (None if text is None else moment_ms(text, clock.now_ms()) for text in (since, until))
+    return await resends.plan_resend_all(
+        session, resends.ResendWish(dead_of, since_ms, until_ms, to, rate, limit), clock
+    )
+
+
+@changes(app, "undo")
+async def undo(
+    session: Session, file: Annotated[Path, typer.Argument(metavar="FILE", help="The undo file that the change wrote.")]
+) -> Plan:
+    """Take back dead letters that were sent again and not consumed yet. They are skipped; those behind other messages
+    are delivered.
+
+    \b
+    Examples:
+      orbitmq msg undo ~/.local/state/orbitmq/undo/20240501-080000-4711.json
+      orbitmq msg undo before.json --dry-run
+    """
+    from orbitmq.admin import resends
+    from orbitmq.cli import undo_files
+
+    return await resends.plan_undo(session, undo_files.load(file, resends.UNDO))
 
 
 @reads(
@@ -479,7 +521,8 @@ async def recall(
     \b
     Examples:
       orbitmq msg recall djEgT3JkZXJzIGJyb2tlci1hIDE3MDAwMDAwMDAwMDAgN0YwMDAwMDE=
-      orbitmq msg timers -t Orders -o template='$recallHandle' | xargs -n1 orbitmq msg recall --yes
+      orbitmq msg timers -o template='$recallHandle' |
+        xargs -n1 orbitmq msg recall --yes
     """
     from orbitmq.admin import delays
     from orbitmq.runtime.clock import SystemClock
@@ -502,53 +545,3 @@ async def resume(
     from orbitmq.admin import half_messages
 
     return await half_messages.plan_resume(session, name)
-
-
-def _view(form: str, charset: str, *, full: bool) -> Callable[[MessageExt], StoredMessage]:
-    """How messages are shown."""
-    from orbitmq.admin.bodies import SHOWN_BYTES, BodyForm, check_charset, shown
-    from orbitmq.errors import ConfigurationError
-
-    forms = {one.value: one for one in BodyForm}
-    if form != "none" and form not in forms:
-        raise ConfigurationError(f"--body {form}: use none or one of {', '.join(forms)}")
-    check_charset(charset)
-    limit = None if full else SHOWN_BYTES
-    return lambda message: shown(message, forms.get(form), charset, limit)
-
-
-def _wanted(
-    begin: str | None,
-    end: str | None,
-    tag: str | None = None,
-    key: str | None = None,
-    property_: str | None = None,
-    grep: str | None = None,
-) -> MessageFilter:
-    """The conditions of the flags."""
-    from orbitmq.admin.scan import MessageFilter
-    from orbitmq.admin.time_texts import moment_ms
-    from orbitmq.runtime.clock import SystemClock
-
-    now_ms = SystemClock().now_ms()
-    pairs = _pairs([property_] if property_ else [])
-    return MessageFilter(
-        None if begin is None else moment_ms(begin, now_ms),
-        None if end is None else moment_ms(end, now_ms),
-        tag,
-        key,
-        next(iter(pairs.items()), None),
-        grep,
-    )
-
-
-def _pairs(given: list[str] | tuple[str, ...]) -> dict[str, str]:
-    from orbitmq.errors import ConfigurationError
-
-    pairs = {}
-    for text in given:
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise ConfigurationError(f"--property {text}: use NAME=VALUE")
-        pairs[name] = value
-    return pairs

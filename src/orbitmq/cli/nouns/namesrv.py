@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orbitmq.cli.command_group import CommandGroup
 from orbitmq.cli.flags import LogLevel, PrintConfig, Settings
 from orbitmq.cli.verbs import changes, noun, reads
 
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
     from orbitmq.admin.session import Session
 
 app = typer.Typer(
-    name="namesrv", invoke_without_command=True, no_args_is_help=False, rich_markup_mode=None, add_completion=False
+    name="namesrv",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    no_args_is_help=False,
+    rich_markup_mode=None,
+    add_completion=False,
 )
 
 

@@ -14,7 +14,7 @@ app = noun("top", "Live view of the cluster: its verdict, brokers and groups wit
 @app.command("top")
 def top(
     every: Annotated[
-        float, typer.Option("--every", min=0.2, metavar="SECONDS", help="Time between two updates.")
+        float, typer.Option("--watch", min=0.2, metavar="SECONDS", help="Time between two updates.")
     ] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print once, as without a terminal.")] = False,
     name_servers: NameServers = None,
@@ -32,7 +32,7 @@ def top(
     \b
     Examples:
       orbitmq top
-      orbitmq top --context production --every 5
+      orbitmq top --context production --watch 5
     """
     from orbitmq.cli import live_view
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from orbitmq.admin.plans import Plan
     from orbitmq.admin.results import Result
     from orbitmq.admin.session import Session
+    from orbitmq.admin.topic_summaries import TopicRow
     from orbitmq.admin.topics import (
-        Topic,
         TopicCluster,
         TopicConfiguration,
         TopicFlow,
@@ -51,25 +51,36 @@ MessageTypeOption = Annotated[
 ]
 
 
-@reads(app, "list", "TopicList", ("TOPIC=topic", "TYPE=type", "MESSAGES=messageTypes"))
+@reads(
+    app,
+    "list",
+    "TopicList",
+    (
+        "TOPIC=topic", "QUEUES=writeQueues", "MESSAGES=messages", "PRODUCED/S=inPerS", "LAG=lagMessages",
+        "ACCEPTS=messageTypes", "+TYPE=type", "+READ QUEUES=readQueues", "+GROUPS=groups", "+BROKERS=brokers",
+        "+LAST MESSAGE=updatedAtMs", "+LEAST LAG=knownLagMessages",
+    ),
+)  # fmt: skip
 async def list_(
     session: Session,
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="Include system, retry and dead-letter topics.")
     ] = False,
     containing: Annotated[str, typer.Option("--grep", metavar="TEXT", help="Only names that contain this text.")] = "",
-) -> Result[Topic]:
-    """Topics, sorted by name.
+    quick: Annotated[bool, typer.Option("--quick", help="Names and types only, with fewer requests.")] = False,
+) -> Result[TopicRow]:
+    """Topics by name, with their queues, messages, rate and lag. LAG is that of all groups, PRODUCED/S of the last
+    minute.
 
     \b
     Examples:
       orbitmq topic list
-      orbitmq topic list --all -o name
+      orbitmq topic list --grep order -o wide
+      orbitmq topic list --all --quick -o name
     """
-    from orbitmq.admin import topics
+    from orbitmq.admin import topic_summaries
 
-    listed = await topics.listed(session, everything=everything, containing=containing)
-    return await topics.with_message_types(session, listed)
+    return await topic_summaries.rows(session, everything=everything, containing=containing, quick=quick)
 
 
 @reads(

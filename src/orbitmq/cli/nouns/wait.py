@@ -25,16 +25,16 @@ async def wait(
     thing: Annotated[str, typer.Argument(metavar="THING", help="cluster, broker, topic, group or message.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name; not for the cluster.")] = "",
     condition: Annotated[str, typer.Option("--for", metavar="CONDITION", help="The condition, see above.")] = "",
-    within: Annotated[float, typer.Option("--within", min=0, metavar="SECONDS", help="Give up after SECONDS.")] = 60,
+    within: Annotated[float, typer.Option("--wait", min=0, metavar="SECONDS", help="Give up after SECONDS.")] = 60,
 ) -> Result[Waited]:
     """Wait for a condition.
 
     \b
-    cluster --for healthy             every registered broker responds, nothing is critical
+    cluster --for healthy             every broker responds, nothing is critical
     broker NAME --for up              it is registered and responds
     topic NAME --for exists, gone     every name server has a route to it, or none
     group NAME --for online, offline  a member is connected, or none
-    group NAME --for lag=N            its lag is at most N messages, retries included
+    group NAME --for lag=N            its lag is at most N, retries included
     message ID --for stored           found by its offset id, or as TOPIC/KEY
 
     \b
@@ -42,7 +42,7 @@ async def wait(
 
     \b
     Examples:
-      orbitmq wait group billing --for lag=0 --within 120
+      orbitmq wait group billing --for lag=0 --wait 120
       orbitmq wait cluster --for healthy -q
     """
     from orbitmq.admin import wait_conditions
