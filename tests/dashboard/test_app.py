@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.dashboard import app
 from orbitmq.dashboard.accounts import put
-from orbitmq.dashboard.app import local_path
+from orbitmq.dashboard.app import Dashboard, DashboardSettings, local_path
 from orbitmq.dashboard.guard import HEADERS
 from orbitmq.dashboard.roles import Role
 from tests.support.commands import orbitmq
@@ -46,8 +47,19 @@ def open_one() -> Iterator[OrbitDashboard]:
 def test_a_cluster_that_does_not_answer_is_named_with_a_remedy(open_one: OrbitDashboard) -> None:
     page = open_one.visitor().get("")
     assert page.status == 503
-    assert "no name server responds (127.0.0.1:1" in page.title
+    assert "no name server responds (cannot connect to 127.0.0.1:1: Connection refused)" in page.title
     assert "-n HOST:PORT" in page.words
+
+
+def test_a_page_speaks_the_language_of_the_browser(open_one: OrbitDashboard) -> None:
+    for accepted, tag in (("zh-CN,zh;q=0.9,en;q=0.8", "zh-CN"), ("en-US", "en"), ("", "en")):
+        assert f'<html lang="{tag}"' in open_one.visitor().get("", headers={"Accept-Language": accepted}).text
+
+
+def test_an_error_and_its_remedy_are_in_the_language_of_the_browser(open_one: OrbitDashboard) -> None:
+    page = open_one.visitor().get("", headers={"Accept-Language": "zh-CN"})
+    assert "没有 NameServer 应答（无法连接 127.0.0.1:1：连接被拒绝）" in page.title
+    assert "请用 -n HOST:PORT" in page.words
 
 
 def test_every_answer_forbids_what_comes_from_elsewhere(open_one: OrbitDashboard) -> None:
@@ -127,7 +139,7 @@ def test_each_role_sees_what_it_may(guarded: OrbitDashboard) -> None:
         assert page.status == (200 if role is Role.ADMIN else 403)
         if role is not Role.ADMIN:
             assert page.title == f"{role.word} has the role {role.word}; this needs admin"
-            assert not any("audit" in link for link in page.links)
+            assert not any(link.partition("?")[0].endswith("audit") for link in page.links)
 
 
 def test_wrong_passwords_are_refused_alike_and_then_slowed_down(accounts: Path) -> None:
@@ -288,3 +300,31 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, monkeypatch: pytest.Monke
         port = taken.getsockname()[1]
         result = orbitmq("dashboard", "-n", NOBODY, "--port", port, code=7)
     assert f"cannot listen on 127.0.0.1:{port}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("query", "headers", "status", "cookie", "target"),
+    [
+        ("language=zh_CN&next=/login", {}, 303, "orbitmq-language=zh_CN", "/login"),
+        ("theme=dark&next=/c/a/topics%3Ftype%3Devery", {}, 303, "orbitmq-theme=dark", "/c/a/topics?type=every"),
+        ("language=zh_CN&next=//elsewhere.example", {}, 303, "orbitmq-language=zh_CN", "/"),
+        ("language=zh_CN&next=/", {"Sec-Fetch-Site": "cross-site"}, 303, "", "/"),
+        ("language=klingon&next=/", {}, 400, "", None),
+    ],
+)
+def test_a_choice_is_kept_by_the_browser_and_leads_nowhere_else(
+    guarded: OrbitDashboard, query: str, headers: dict[str, str], status: int, cookie: str, target: str | None
+) -> None:
+    page = guarded.visitor().get(f"/choose?{query}", follow=False, headers=headers)
+    assert (page.status, page.headers.get("location")) == (status, target)
+    kept = page.headers.get("set-cookie", "")
+    assert kept.partition(";")[0] == cookie
+    assert not kept or ("HttpOnly" in kept and "SameSite=lax" in kept)
+
+
+async def test_all_templates_are_compiled_before_their_pages_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "COMPILE_PAUSE_SECONDS", 0)
+    dashboard = Dashboard(DashboardSettings([]))
+    await dashboard.compile_templates()
+    assert dashboard.templates.cache is not None
+    assert {name for _, name in dashboard.templates.cache} == set(dashboard.templates.list_templates())

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from playwright.sync_api import Browser, Download, expect
@@ -20,6 +20,7 @@ from playwright.sync_api import Browser, Download, expect
 from orbitmq.client import Message
 from orbitmq.client.sync import SimpleConsumer
 from orbitmq.dashboard.routes import PageRoute
+from supply import texts
 from tests.support.browsers import DESKTOP, PHONE, Window, chromium
 from tests.support.dashboards import OrbitDashboard
 from tests.support.process import wait_until
@@ -27,6 +28,11 @@ from tests.support.shop import ARCHIVE, BILLING, BROKERS, CHECKOUT, MAILER, MAIL
 from tests.support.surface import FORMS, LOOKS, address
 
 PATIENCE_S = 60
+FILES = {
+    "config/export", "dead-letters/{group}/export", "messages/export", "messages/{topic}/{id}/body",
+    "messages/{topic}/{id}/unfolded", "tail/rows",
+}  # fmt: skip
+"""Pages that are saved, or a part of another one."""
 
 
 class Walk(NamedTuple):
@@ -51,8 +57,8 @@ def walk(path: str, *forms: str) -> Callable[[Callable[[Walker], None]], Callabl
 class Walker(Window):
     """A person at work in the shop."""
 
-    def __init__(self, browser: Browser, dashboard: OrbitDashboard, shop: Shop) -> None:
-        super().__init__(browser, dashboard.url)
+    def __init__(self, browser: Browser, dashboard: OrbitDashboard, shop: Shop, **options: Any) -> None:
+        super().__init__(browser, dashboard.url, **options)
         self.shop = shop
 
     def sees(self, text: str | re.Pattern[str]) -> None:
@@ -63,6 +69,12 @@ class Walker(Window):
 
     def follows(self, link: str) -> None:
         self.page.locator("#content").get_by_role("link", name=link, exact=True).first.click()
+
+    def drawn(self, path: str, charts: int) -> bool:
+        """Whether this page has so many charts, with an axis and a legend each."""
+        self.open(path)
+        self.page.wait_for_load_state("networkidle")
+        return self.page.locator(".chart canvas").count() == self.page.locator(".chart .u-legend").count() == charts
 
     def fills(self, label: str, value: str, *, form: str = "#content") -> None:
         self.page.locator(form).get_by_label(label).first.fill(value)
@@ -132,6 +144,53 @@ def _is_of(form: str, path: str) -> bool:
     return re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", form), path) is not None
 
 
+CATALOGUE = [one for path in texts.catalogues() for one in texts.catalogue(path) if one.id and one.id != one.string]
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in LOOKS if page.path not in FILES], ids=lambda page: page.path or "overview"
+)
+def test_every_page_is_in_chinese_for_who_reads_it(
+    page: PageRoute, browser: Browser, dashboard: OrbitDashboard, shop: Shop
+) -> None:
+    reader = Walker(browser, dashboard, shop, locale="zh-CN")
+    reader.open(address(page, shop))
+    assert reader.page.evaluate("document.documentElement.lang") == "zh-CN"
+    reader.examine()
+    english = [re.compile(_form(one)) for message in CATALOGUE for one in _forms(message.id) if _is_told(one)]
+    left = [text for text in reader.texts() if any(one.fullmatch(text) for one in english)]
+    assert left == [], "texts of the catalogue that are English all the same"
+    reader.close()
+
+
+def _forms(text: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (text,) if isinstance(text, str) else text
+
+
+def _is_told(text: str) -> bool:
+    """Whether there is anything but values and marks, which any text would fit."""
+    return re.search("[A-Za-z]", re.sub(r"%\(\w+\)s|<[^>]*>", "", text)) is not None
+
+
+def _form(text: str) -> str:
+    """Its values may be anything but Chinese."""
+    plain = re.sub(r"<[^>]*>", "", text).replace("%%", "%")
+    return "[^\u4e00-\u9fff]*".join(re.escape(part) for part in re.split(r"%\(\w+\)s", plain))
+
+
+def test_language_and_colours_are_chosen_on_the_page(walker: Walker) -> None:
+    walker.open("topics?type=every")
+    walker.page.get_by_role("link", name="简体中文").click()
+    expect(walker.page.locator("h1")).to_have_text("主题")
+    assert "type=every" in walker.page.url
+    walker.page.get_by_role("link", name="深色").click()
+    expect(walker.page.locator("html")).to_have_attribute("data-theme", "dark")
+    assert walker.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 23, 29)"
+    walker.page.get_by_role("link", name="English").click()
+    expect(walker.page.locator("h1")).to_have_text("Topics")
+    walker.close()
+
+
 def test_every_form_is_sent_by_a_walk() -> None:
     sent = {form for walk in WALKS.values() for form in walk.forms}
     assert sorted(page.path for page in FORMS if page.path not in sent) == []
@@ -142,15 +201,17 @@ def test_every_form_is_sent_by_a_walk() -> None:
 
 @walk("")
 def overview(walker: Walker) -> None:
+    wait_until(lambda: walker.drawn("", 3), PATIENCE_S, "samples of everything")
     walker.page.clock.install()
     walker.open("")
     walker.sees("DefaultCluster")
-    walker.sees("Groups with a lag")
+    walker.sees("Groups that need attention")
     walker.page.get_by_role("row", name=ARCHIVE).first.wait_for()
     with walker.page.expect_response(lambda answer: answer.request.headers.get("hx-request") == "true"):
-        walker.page.get_by_label("every").check()  # the content comes anew while the box is ticked
-        walker.page.clock.run_for(11_000)
-    expect(walker.page.get_by_label("every")).to_be_checked()
+        walker.page.clock.run_for(11_000)  # the content comes anew by itself
+    worst = walker.page.get_by_role("region", name="Groups that need attention").locator("tbody tr").first
+    expect(worst).to_contain_text(re.compile(rf"^\s*({MAILER}|{ARCHIVE})\s+critical "))
+    expect(walker.page.locator(".findings a[href$='/why']").first).to_be_visible()  # what to do next
     walker.page.keyboard.press("Control+Home")
     walker.page.get_by_role("link", name="Skip to the content").focus()
     walker.page.keyboard.press("Enter")
@@ -213,6 +274,9 @@ def in_flight(walker: Walker) -> None:
         assert consumer.receive(2, invisible=3600, timeout=PATIENCE_S)
     walker.open("groups/pickers/in-flight")
     walker.sees(re.compile(r"in (1 h|59 min)"))
+    walker.page.get_by_role("link", name="message at offset").first.click()
+    walker.is_at(f"Messages of {ORDERS}")
+    walker.page.locator("tbody a.mono").first.wait_for()
 
 
 @walk(
@@ -312,6 +376,9 @@ def topics(walker: Walker) -> None:
 @walk("topics/{topic}", "topics/{topic}/alter", "topics/{topic}/order")
 def topic(walker: Walker) -> None:
     walker.sees(BILLING)
+    wait_until(lambda: walker.drawn(f"topics/{ORDERS}", 2), PATIENCE_S, "samples of the topic")
+    legend = walker.page.locator(".u-legend").nth(1)
+    expect(legend).to_contain_text(re.compile(rf"{ARCHIVE}\s*\d+ messages"))  # the latest values, without a mouse
     walker.page.locator("form[action$='/alter']").get_by_label("Write queues").fill("6")
     walker.page.locator("form[action$='/alter']").get_by_label("Read queues").fill("6")
     walker.clicks("Preview changes", form="form[action$='/alter']")
@@ -403,6 +470,7 @@ def find(walker: Walker) -> None:
     walker.page.keyboard.press("Enter")
     walker.is_at("Where is my message?")
     walker.sees("order-7")
+    expect(walker.page.locator("#content .json")).to_contain_text('"order": 7')
     walker.follows("Message")
     walker.is_at("Message")
 
@@ -412,6 +480,15 @@ def messages(walker: Walker) -> None:
     walker.page.get_by_label("Key", exact=True).fill("order-12")
     walker.clicks("Show")
     walker.sees("order-12")
+    button = walker.page.get_by_role("button", name="body of ")
+    button.click()
+    tree = walker.page.locator("td.unfolded .json")
+    expect(tree).to_contain_text('"customer": "c5"')
+    walker.examine()  # as it is with an unfolded body
+    walker.page.locator("tbody a").first.focus()
+    walker.page.keyboard.press("o")
+    expect(tree).to_have_count(0)
+    expect(button).to_have_attribute("aria-expanded", "false")
     walker.page.locator("tbody a").first.click()
     walker.is_at("Message")
 
@@ -475,10 +552,16 @@ def dead_letters_of(walker: Walker) -> None:
     walker.sees("mail-0")
     walker.page.get_by_label("all", exact=True).check()  # ticks every box of the page
     assert walker.page.locator("input[name=id]:checked").count() == walker.page.locator("input[name=id]").count() > 1
-    walker.page.get_by_label("Deliver the selected messages").select_option("topic")
+    walker.page.locator("select[name=how]").select_option("topic")
     walker.fills("Destination topic", PAYMENTS)
     walker.clicks("Deliver again")
     walker.leaves()
+    walker.page.locator("select[name=which]").select_option("all")
+    walker.page.locator("select[name=how]").select_option("topic")
+    walker.fills("Destination topic", PAYMENTS)
+    walker.clicks("Deliver again")
+    walker.confirms()
+    walker.sees(re.compile(r"([1-9]\d*) of \1 messages were sent"))
 
 
 @walk("delayed", "delayed/{handle}/recall")
@@ -501,9 +584,6 @@ def half(walker: Walker) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------- files
-
-FILES = {"config/export", "dead-letters/{group}/export", "messages/export", "messages/{topic}/{id}/body", "tail/rows"}
-"""Pages that are saved, or a part of another one."""
 
 
 @walk("config/export")
@@ -529,6 +609,21 @@ def messages_export(walker: Walker) -> None:
 def body(walker: Walker) -> None:
     walker.open(f"messages/{ORDERS}/{walker.shop.places[5]}")
     assert json.loads(walker.saves("Download"))["order"] == 5
+
+
+@walk("messages/{topic}/{id}/unfolded")
+def unfolded(walker: Walker) -> None:
+    walker.open(f"tail?topic={ORDERS}")
+    walker.page.get_by_role("button", name="body of ").first.click()
+    expect(walker.page.locator("li > .unfolded .json")).to_contain_text('"order": ')
+    walker.open(f"dead-letters/{MAILER}")
+    address = walker.page.get_by_role("button", name="body of ").first.get_attribute("data-unfold") or ""
+    walker.page.evaluate("document.querySelector('[data-unfold]').dataset.unfold += 'x/unfolded'")
+    walker.page.get_by_role("button", name="body of ").first.click()
+    expect(walker.page.locator("td.unfolded")).to_contain_text("Not Found")  # and the list is not out of date
+    assert not walker.page.locator("#stale").count()
+    walker.stumbled = [one for one in walker.stumbled if "404" not in one]
+    assert address.endswith("/unfolded")
 
 
 @walk("tail/rows")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from orbitmq.admin.plans import Change, Plan, Step, StepOutcome
 from orbitmq.dashboard.audit import AuditLog
-from orbitmq.dashboard.changes import UNRECORDED, Changes
+from orbitmq.dashboard.changes import CONFIRM_WAIT_SECONDS, UNRECORDED, Changes, stop
 from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster
 from orbitmq.dashboard.logins import Logins, PendingPlan
 from orbitmq.dashboard.roles import Role
@@ -18,6 +20,7 @@ from orbitmq.dashboard.routes import DashboardRequest, Fields, PageRoute, Redire
 from orbitmq.errors import BrokerError, Conflict
 from orbitmq.net.remoting import Remoting
 from orbitmq.runtime.clock import ManualClock
+from tests.support.loops import LoopFactory, turned_loop, until
 
 
 class Desk:
@@ -155,3 +158,42 @@ def _full_from(desk: Desk, monkeypatch: pytest.MonkeyPatch, line: int) -> None:
         assert json.dumps(more)
 
     monkeypatch.setattr(desk.audit, "write", wrote)
+
+
+async def test_a_change_that_takes_long_does_not_keep_the_browser_waiting(
+    desk: Desk, turned_clock: LoopFactory
+) -> None:
+    one, goes_on = desk.plan(), asyncio.Event()
+    one.plan.changes[1].make = _until(goes_on)
+    confirmed = asyncio.create_task(desk.changes.confirm(desk.request, one, "127.0.0.1"))
+    await until(lambda: len(one.so_far) == 1)
+    await turned_loop().turn(CONFIRM_WAIT_SECONDS)
+    await confirmed
+    assert one.is_running
+    assert [step.subject for step in one.so_far] == ["a"], "what the page shows as progress"
+    goes_on.set()
+    await until(lambda: not one.is_running)
+    assert one.result is not None
+    assert [step.outcome for step in one.result.items] == [StepOutcome.DONE] * 3
+
+
+async def test_a_change_that_is_stopped_makes_no_further_step_and_is_recorded(desk: Desk) -> None:
+    one = desk.plan()
+    one.plan.changes[1].make = _until(asyncio.Event())
+    made = asyncio.create_task(desk.changes.make(desk.request, one, "127.0.0.1"))
+    await until(lambda: len(one.so_far) == 1)
+    one.is_running = True
+    stop(one)
+    await made
+    assert desk.made == ["a"]
+    assert one.result is not None
+    assert [step.outcome for step in one.result.items] == [StepOutcome.DONE, StepOutcome.SKIPPED, StepOutcome.SKIPPED]
+    assert "made in part" in one.result.warnings[-1]
+    assert [line["outcome"] for line in desk.lines()] == ["begun", "failed"]
+
+
+def _until(event: asyncio.Event) -> Callable[[], Awaitable[None]]:
+    async def wait() -> None:
+        await event.wait()
+
+    return wait

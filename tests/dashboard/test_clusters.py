@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import pytest
 
 from orbitmq.admin.cluster import ClusterBroker
 from orbitmq.admin.cluster_view import ClusterView
+from orbitmq.admin.groups import Sums, TopicSums
+from orbitmq.admin.results import Result
 from orbitmq.admin.session import Session
+from orbitmq.admin.topics import TopicFlow
 from orbitmq.dashboard import clusters
-from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster, History
-from orbitmq.errors import ConnectError
+from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster, History, Moment
+from orbitmq.errors import ConnectError, NotFound
 from orbitmq.net.remoting import Remoting
 from tests.support.loops import LoopFactory, settle, turned_loop
 
@@ -170,13 +174,13 @@ async def test_a_fault_of_ours_costs_samples_and_is_told_once(
 
 def test_history_keeps_gaps_and_forgets_what_is_gone() -> None:
     history = History(3)
-    history.add({"a": 1.0})
-    history.add({"a": 2.0, "b": 5.0})
-    history.add({"b": None})
+    history.add({"a": 1.0}, 0)
+    history.add({"a": 2.0, "b": 5.0}, 0)
+    history.add({"b": None}, 0)
     assert history.of("a") == [1.0, 2.0, None]
     assert history.of("b") == [None, 5.0, None]
     for _ in range(2):
-        history.add({"b": 6.0})
+        history.add({"b": 6.0}, 0)
     assert history.of("a") == []
     assert history.of("b") == [None, 6.0, 6.0]
     assert history.of("never") == []
@@ -187,12 +191,50 @@ def test_a_sample_has_the_stalls_of_each_broker() -> None:
         ClusterBroker("c", "a", 0, "master", "h:1", answers=True, loop_delay_ms=438),
         ClusterBroker("c", "a", 1, "slave", "h:2", answers=False),
     ]
-    figures = clusters.samples_of(ClusterView([], members, [], 0))
+    figures = clusters.samples_of(Moment(Result([ClusterView([], members, [], 0)]), {}))
     assert (figures["delay/a:0"], figures["delay/a:1"]) == (438, None)
+
+
+async def test_a_topic_is_watched_while_no_group_tells_of_it_and_only_the_last_so_many_are(
+    turned_clock: LoopFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "WATCHED_MAX", 2)
+    asked: list[str] = []
+
+    async def flow(_session: Session, topic: str) -> Result[TopicFlow]:
+        asked.append(topic)
+        if topic == "deleted":
+            raise NotFound("there is no topic deleted")
+        return Result([TopicFlow(topic, None, None, 2.5, None, 0, None)])
+
+    async def moment(_session: Session) -> Moment:
+        return Moment(Result([ClusterView([], [], [], 0)]), {"g": Sums(topics={"consumed": TopicSums(0, 8, 0.0)})})
+
+    monkeypatch.setattr(clusters, "flow", flow)
+    monkeypatch.setattr(clusters, "_moment", moment)
+    one = DashboardCluster("local", ClusterAccess(["127.0.0.1:1"], Remoting), sample_seconds=10)
+    for topic in ("forgotten", "consumed", "Logs"):
+        one.watch(topic)
+    one.start()
+    await turned_loop().turn(11)
+    assert set(asked) == {"Logs"}
+    assert one.history.of("in@Logs")[-1] == 2.5
+    assert one.history.of("end@consumed")[-1] == 8
+    one.watch("deleted")
+    await turned_loop().turn(30)
+    assert asked.count("deleted") == 1
+    await one.stop()
+
+
+def test_the_memory_of_all_series_is_bounded() -> None:
+    history = History()
+    history.add({"a": 1.0}, 0)
+    (series,) = history._series.values()
+    assert sys.getsizeof(series.values) * clusters.SERIES_MAX < 85e6
 
 
 def test_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "SERIES_MAX", 2)
     history = History()
-    history.add({str(number): 1.0 for number in range(5)})
+    history.add({str(number): 1.0 for number in range(5)}, 0)
     assert [len(history.of(str(number))) for number in range(5)] == [1, 1, 0, 0, 0]

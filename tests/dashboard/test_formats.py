@@ -8,7 +8,6 @@ import pytest
 
 from orbitmq.admin.shares import QueueSpread
 from orbitmq.dashboard.formats import (
-    UNKNOWN,
     ago,
     at,
     count,
@@ -22,6 +21,7 @@ from orbitmq.dashboard.formats import (
     size,
     span,
     spread,
+    unknown,
 )
 
 DAY_MS = 86_400_000
@@ -54,9 +54,9 @@ def test_values(shown: object, expected: object) -> None:
 
 def test_what_is_not_known_says_so() -> None:
     shown = [filter_(None) for filter_ in (count, rate, size, percent, span, at, known)]
-    assert shown == [UNKNOWN] * 7
-    assert at(1 << 62) == UNKNOWN, "a damaged message may carry any time"
-    assert ago(None, 0) == since(None, 0) == UNKNOWN
+    assert shown == [unknown()] * 7
+    assert at(1 << 62) == unknown(), "a damaged message may carry any time"
+    assert ago(None, 0) == since(None, 0) == unknown()
 
 
 def test_times() -> None:
@@ -98,7 +98,7 @@ def test_the_value_of_a_field_comes_back_as_it_was() -> None:
 
 def test_a_value_that_is_not_text_stays_what_it_is() -> None:
     page = environment().from_string("{{ one }}{{ one | known }}{{ none | known }}").render(one=7)
-    assert page == f"77{UNKNOWN}"
+    assert page == f"77{unknown()}"
 
 
 def test_queues_are_a_bar_from_the_least_to_the_most_with_a_mark_at_the_mean() -> None:
@@ -113,4 +113,4 @@ def test_queues_are_a_bar_from_the_least_to_the_most_with_a_mark_at_the_mean() -
 def test_queues_in_time_and_those_that_are_not_known() -> None:
     assert "<span>0 ms / 1 s / 2 s</span>" in spread(QueueSpread(0, 1000, 2000), 2000, "lag", span)
     assert 'width="3.0"' in spread(QueueSpread(0, 0, 0), 0, "lag"), "visible without a lag"
-    assert spread(None, 5, "lag") == UNKNOWN
+    assert spread(None, 5, "lag") == unknown()

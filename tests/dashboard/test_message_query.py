@@ -8,7 +8,8 @@ import json
 
 import pytest
 
-from orbitmq.dashboard.message_query import BEGINNING_BYTES, files, row, wanted
+from orbitmq.admin.message_pages import PageRequest
+from orbitmq.dashboard.message_query import BEGINNING_BYTES, MessageQuery, files, row, wanted
 from orbitmq.dashboard.pages.send import drafted, properties_of
 from orbitmq.dashboard.routes import Fields
 from orbitmq.errors import BadField
@@ -104,3 +105,17 @@ def test_a_form_that_is_no_message_is_told(query: str, text: str) -> None:
 
 def test_blank_lines_between_properties_are_passed_over() -> None:
     assert properties_of("\n a = b\n\n") == {"a": " b"}
+
+
+def test_a_link_to_share_means_the_same_messages_later() -> None:
+    query = MessageQuery(
+        PageRequest("Orders", wanted(Fields("begin=@1h&tag=a"), NOW_MS)), newest_first=True, rows=50, budget=1000,
+        mark=None, fields={"topic": "Orders", "begin": "@1h", "tag": "a"},
+    )  # fmt: skip
+    assert query.link("messages") == "messages?topic=Orders&tag=a&begin=%401h"
+    assert query.lasting_link("messages", "") == "messages?topic=Orders&tag=a&begin=2023-11-14T21%3A13%3A20.000Z"
+    assert query.lasting_link("messages", "m").endswith("&mark=m")
+
+
+def test_a_list_decodes_other_charsets() -> None:
+    assert row(stored("订单已付款，金额为三百元。".encode("gbk"))).beginning == "订单已付款，金额为三百元。"

@@ -149,7 +149,7 @@ def test_rules_that_differ_between_brokers_are_marked(cluster: Cluster, admin: V
     asked(cluster.namesrv_address, differ)
     page = admin.get("groups/uneven")
     rules = {row["Setting"]: (row["broker-a"], row["broker-b"]) for row in page.table("Configuration")}
-    assert rules["retry max times"] == ("16", "7")
+    assert rules["Retry max times"] == ("16", "7")
     assert page.text.count('class="differs"') == 2
     assert "the rules of uneven differ between brokers" in page.words
 

@@ -141,3 +141,15 @@ async def test_where_nothing_is_yet_the_next_step_is_told() -> None:
         clients = await _get(dashboard, "clients")
         assert "No consumer is online" in clients
         assert "orbitmq msg send TOPIC" in clients
+
+
+async def test_the_overview_requests_the_lag_of_all_groups_once() -> None:
+    """Verdicts judge the groups of the moment: a second request for all of them would hold the first page up."""
+    let_go = asyncio.Event()
+    async with fake_system() as system, _dashboard(system) as dashboard:
+        _tell(system, NAMES, let_go)
+        await _get(dashboard, "")
+        await until(lambda: _asked(system)[PER_GROUP] > 0, "verdicts are on their way")
+        asked = _asked(system)
+        assert (asked[RequestCode.GET_BROKER_CONSUME_STATS], asked[RequestCode.GET_ALL_CONSUMER_OFFSET]) == (1, 1)
+        let_go.set()

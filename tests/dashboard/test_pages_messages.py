@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from orbitmq.client import Message
 from orbitmq.client.sync import Producer
+from orbitmq.client.typed import SCHEMA_ID, Topic, avro_codec, protobuf_codec
 from orbitmq.dashboard.accounts import put
 from orbitmq.dashboard.roles import Role
 from orbitmq.testing import Cluster
 from orbitmq.wire.requests import RequestCode
-from tests.support.dashboards import OrbitDashboard, Visitor
+from tests.support.dashboards import OrbitDashboard, Page, Visitor
+from tests.support.process import wait_until
 
 PASSWORD = "correct horse"
 ID = "7F00000100002A9F0000000000000000"
@@ -85,6 +89,8 @@ def test_viewers_send_and_redeliver_nothing(visitors: dict[Role, Visitor], path:
         ("dead-letters/g/again", {}, "id is missing"),
         ("dead-letters/g/again", {"id": ID, "how": "burn"}, "how is 'burn'"),
         ("dead-letters/g/again", {"id": ID, "how": "topic"}, "to is missing"),
+        ("dead-letters/g/again", {"which": "all", "tag": "a"}, "which is all"),
+        ("dead-letters/g/again", {"which": "all", "rate": "0"}, "rate is '0'"),
         (f"messages/T/{ID}/again", {}, "how is ''"),
     ],
 )
@@ -155,3 +161,60 @@ def test_a_broker_that_does_not_answer_makes_a_list_partial_and_is_read_later() 
         assert "Partial" not in rest.words
         assert {row["Broker"] for row in rest.table("Messages")} == {"broker-b"}
         assert len({row["Keys"] for row in [*rows, *rest.table("Messages")]}) == 8
+
+
+def test_bodies_of_avro_and_protobuf_are_shown_by_the_schema_of_their_topic() -> None:
+    avro = Topic("Orders", avro_codec({"type": "record", "name": "O", "fields": [{"name": "item", "type": "string"}]}))
+    protobuf = Topic("Times", protobuf_codec(Timestamp))
+    with Cluster() as running, OrbitDashboard(running.namesrv_address, "--sample", 0) as dashboard:
+        with Producer("shop", running.namesrv_address) as producer:
+            for topic in (avro, protobuf):
+                running.create_topic(topic.name, 1)
+                producer.register_schema(topic.name, topic.schema)
+            sent = [
+                producer.send(avro.message({"item": "book"})),
+                producer.send(protobuf.message(Timestamp(seconds=5))),
+            ]
+            unread = Message("Orders", b"\xff\x00", properties={SCHEMA_ID: avro.schema.id})
+            sent.append(producer.send(unread))
+        visitor = dashboard.visitor()
+        whole, wrong = visitor.get("messages?topic=Orders&order=oldest").table("Messages")
+        assert '{ "item": "book" }' in whole["Body"]
+        assert "/wA=" in wrong["Body"]
+        pages = [visitor.get(f"messages/{one.queue.topic}/{one.offset_msg_id}") for one in sent]
+        assert "Format: avro;" in pages[0].words
+        assert "Format: protobuf;" in pages[1].words
+        assert '"1970-01-01T00:00:05Z"' in pages[1].words
+        assert f"it is not read by schema {avro.schema.id}: no data of the schema" in pages[2].words
+        assert '"item"' in visitor.get(f"messages/Orders/{sent[0].offset_msg_id}/unfolded").words
+        plain = visitor.get(f"messages/Orders/{sent[0].offset_msg_id}?form=hex").words
+        assert avro.message({"item": "book"}).body.hex() in plain
+
+
+def test_all_dead_letters_are_delivered_again_with_progress_and_can_be_stopped() -> None:
+    count, rate = 400, 40
+    with Cluster() as running, OrbitDashboard(running.namesrv_address, "--sample", 0) as dashboard:
+        for topic in ("%DLQ%billing", "%RETRY%billing", "Copies"):
+            running.create_topic(topic, 1)
+        with Producer("dead", running.namesrv_address) as producer:
+            producer.send_batch([Message("%DLQ%billing", b"%d" % number) for number in range(count)])
+        page = dashboard.visitor().get("dead-letters/billing")
+        plan = page.submit("again", which="all", rate=rate)
+        assert plan.title == "Confirm this change"
+        begun = plan.submit("plans/")
+        assert re.search(rf"In progress: \d+ of {count} messages\.", begun.words), begun.words
+        begun.submit("/stop")
+        ended = wait_until(lambda: _ended(begun.visitor.get(begun.url)), 60, "it stops")
+        sent = re.search(rf"(\d+) of {count} messages were sent", ended.words)
+        assert sent is not None
+        assert 0 < int(sent[1]) < count
+        assert running.message_count("%RETRY%billing") == int(sent[1])
+        assert "To undo the change: orbitmq msg undo" in ended.words
+        copies = dashboard.visitor().get("dead-letters/billing").submit("again", which="all", how="topic", to="Copies")
+        done = copies.submit("plans/")
+        wait_until(lambda: running.message_count("Copies") == count, 60, "all were copied")
+        assert f"{count} of {count} messages were sent" in done.visitor.get(done.url).words
+
+
+def _ended(page: Page) -> Page | None:
+    return None if "In progress" in page.words else page

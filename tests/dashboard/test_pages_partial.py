@@ -26,7 +26,7 @@ from orbitmq.admin.topic_summaries import TopicSummary, TopicVolume
 from orbitmq.admin.topics import TopicFlow, TopicHome, TopicQueue, TopicType
 from orbitmq.dashboard import message_query
 from orbitmq.dashboard.app import Dashboard, DashboardSettings
-from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster
+from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster, Moment
 from orbitmq.dashboard.formats import environment
 from orbitmq.dashboard.pages import brokers as broker_pages
 from orbitmq.dashboard.pages import dead_letters, group, offsets, pending
@@ -69,8 +69,8 @@ async def known(place: DashboardCluster, kept: Mapping[str, Any]) -> None:
         await place.cached(key, answers(value))
 
 
-def at_the_moment(failures: list[Failure], *groups: GroupSummary) -> Result[ClusterView]:
-    return Result([ClusterView([], [], list(groups), len(groups))], failures=failures)
+def at_the_moment(failures: list[Failure], *groups: GroupSummary) -> Moment:
+    return Moment(Result([ClusterView([], [], list(groups), len(groups))], failures=failures), {})
 
 
 def stored(number: int = 0, body: bytes = b"order", sys_flag: int = 0) -> MessageExt:
@@ -93,8 +93,8 @@ BEHIND = GroupSummary("behind", ["broker-a"], ["T"], False, lag_messages=3, know
 async def test_a_group_whose_lag_is_not_known_is_not_caught_up(place: DashboardCluster, dashboard: Dashboard) -> None:
     now = at_the_moment([AWAY], BEHIND, NOT_KNOWN, NOT_ASKED, CAUGHT_UP)
     await known(place, {"moment": now, "roster": Roster(), "verdicts": GroupVerdicts()})
-    rows = (await seen(dashboard, "")).table("Groups with a lag")
-    assert [(row["Group"], row["Lag"]) for row in rows] == [("behind", "3"), ("notKnown", "–"), ("notAsked", "–")]
+    rows = (await seen(dashboard, "")).table("Groups that need attention")
+    assert [(row["Group"], row["Lag"]) for row in rows] == [("behind", "3"), ("notAsked", "–"), ("notKnown", "–")]
     listed = (await seen(dashboard, "groups?only=behind")).table("Groups")
     assert [row["Group"] for row in listed] == ["behind", "notKnown", "notAsked"]
 
@@ -104,13 +104,13 @@ async def test_a_group_that_has_taken_nothing_yet_is_not_behind(place: Dashboard
         place,
         {"moment": at_the_moment([], BEHIND, NOT_ASKED, CAUGHT_UP), "roster": Roster(), "verdicts": GroupVerdicts()},
     )
-    rows = (await seen(dashboard, "")).table("Groups with a lag")
+    rows = (await seen(dashboard, "")).table("Groups that need attention")
     assert [row["Group"] for row in rows] == ["behind"]
     assert [row["Group"] for row in (await seen(dashboard, "groups?only=behind")).table("Groups")] == ["behind"]
 
 
 EMPTY = {
-    "": ["No group has a lag"],
+    "": ["No group has a lag or a problem"],
     "groups": ["No group yet"],
     "groups?system=on&only=online": ["None of the 1 groups matches"],
     "clients": ["No consumer is online", "No producer is online"],
@@ -120,7 +120,7 @@ EMPTY = {
     "delayed": ["No delayed message is pending"],
     "half": ["No transaction is pending", "None: no transaction has reached the maximum number of checks"],
     "access": ["No account yet", "None"],
-    "messages?topic=Orders": ["0 read; no more", "No message matches"],
+    "messages?topic=Orders": ["0 read; no more", "No message is stored here"],
     "messages?topic=Orders&key=k": ["No message of Orders has this key"],
     "dead-letters": ["No group has dead letters"],
     "dead-letters/g": ["0 read; no more", "g has none"],
@@ -213,7 +213,7 @@ async def test_names_of_groups_are_escaped_in_links_of_lists(
     monkeypatch.setattr(offsets, "show", answers(Result([StoredOffset("T", "broker-a", 0, 1, 0, 2, 1)])))
     queue = GroupQueue("T", "broker-a", 0, QueueState.BEHIND)
     told = GroupProgress(NAMED, *[None] * 3, 0, *[None] * 14, [], [queue])
-    monkeypatch.setattr(group, "_soon", answers(None))
+    monkeypatch.setattr(group, "snapshot_soon", answers(None))
     monkeypatch.setattr(group, "progress", answers(Result([told])))
     monkeypatch.setattr(group, "rules_at", answers(Result()))
     for path in ("groups/MQ_INST_1%25abc/offsets", "groups/MQ_INST_1%25abc"):

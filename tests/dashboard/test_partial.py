@@ -110,6 +110,8 @@ async def _costs(name_server: str) -> dict[str, int]:
         if path in WITH_ROSTER:
             groups = (await place.cached("roster", roster, fresh_seconds=PATIENCE_S)).value.groups
             assert counting.asked.pop(RequestCode.GET_CONSUMER_CONNECTION_LIST) == len(groups) * len(BROKERS)
+        if not path:  # it does not wait for the verdicts
+            await place.verdicts(PATIENCE_S)
         await place.stop()
         found[path] = counting.asked.total()
     return found

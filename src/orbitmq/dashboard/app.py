@@ -29,7 +29,17 @@ from orbitmq.dashboard import accounts, changes, pages
 from orbitmq.dashboard.audit import AuditLog
 from orbitmq.dashboard.clusters import DashboardCluster
 from orbitmq.dashboard.formats import environment, rendered
-from orbitmq.dashboard.guard import Headers, body_of, is_ours, is_read, query_of, refuse_host
+from orbitmq.dashboard.guard import (
+    CHOICES,
+    Headers,
+    body_of,
+    chosen,
+    cookie_of,
+    is_ours,
+    is_read,
+    query_of,
+    refuse_host,
+)
 from orbitmq.dashboard.logins import Guesses, Login, Logins
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import (
@@ -68,6 +78,8 @@ FOREIGN_FORM = "the form is not from a page of your session"
 HASHED_AT_ONCE = 2  # each takes 16 MiB and a core meanwhile
 SAID_MAX = 300  # characters of a text that is shown on the next page
 TARGET_MAX = 2000  # characters of an address that a login redirects to
+COMPILE_PAUSE_SECONDS = 0.05  # between two templates: some 20 ms each
+CHOICE_SECONDS = 365 * 86_400  # how long a browser keeps its language and colours
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +121,15 @@ class Dashboard:
             Starlette(routes=self._routes(), exception_handlers={HTTPException: self._http_error, Exception: self._bug})
         )
 
+    async def compile_templates(self) -> None:
+        """Compile the templates in the order in which users need them, in pauses of the page: the first request of each
+        would wait for it."""
+        first = ("base", "parts", "group_parts", "lists", "overview", "topics", "groups", "messages_parts", "messages")
+        names = [f"{name}.html" for name in first]
+        for name in dict.fromkeys([*names, *self.templates.list_templates(extensions=["html"])]):
+            await asyncio.to_thread(self.templates.get_template, name)
+            await asyncio.sleep(0 if name in names else COMPILE_PAUSE_SECONDS)
+
     def _routes(self) -> list[Route | Mount]:
         below = [
             Route(f"/c/{{cluster}}/{page.path}", self._serves(page), methods=["POST"] if page.writes else ["GET"])
@@ -118,12 +139,14 @@ class Dashboard:
             Mount("/static", StaticFiles(packages=[("orbitmq.dashboard", "static")])),
             Route("/", self.guarded(self._first)),
             Route("/healthz", self._healthz),
+            Route("/choose", self.guarded(self._choose)),
             Route("/login", self.guarded(self._login_form), methods=["GET"]),
             Route("/login", self.guarded(self._login), methods=["POST"]),
             Route("/logout", self.guarded(self._logout), methods=["POST"]),
             *below,
             Route("/c/{cluster}/plans/{plan}", self.guarded(self._plan), methods=["GET"]),
             Route("/c/{cluster}/plans/{plan}", self.guarded(self._confirm), methods=["POST"]),
+            Route("/c/{cluster}/plans/{plan}/stop", self.guarded(self._stop), methods=["POST"]),
         ]
 
     # --------------------------------------------------------------------------------------------------------- login
@@ -147,6 +170,17 @@ class Dashboard:
 
     async def _healthz(self, _request: Request) -> Response:
         return PlainTextResponse("ok\n")
+
+    async def _choose(self, request: Request) -> Response:
+        """Keep the language or the colours of this browser. It shows nothing, so it needs no login."""
+        refuse_host(request, self.settings.hosts, open_to_all=self.settings.accounts is not None)
+        query = Fields(query_of(request))
+        response = RedirectResponse(local_path(query.text("next", "/")), HTTPStatus.SEE_OTHER)
+        for name, allowed in CHOICES.items():
+            if name in query and is_ours(request):
+                value = query.choice(name, allowed)
+                response.set_cookie(cookie_of(name), value, CHOICE_SECONDS, httponly=True, samesite="lax", path="/")
+        return response
 
     async def _login_form(self, request: Request) -> Response:
         refuse_host(request, self.settings.hosts, open_to_all=self.settings.accounts is not None)
@@ -321,6 +355,14 @@ class Dashboard:
         await self.changes.confirm(page_request, changes.pending(page_request), _peer(request))
         return self._to_plan(page_request, page_request.path["plan"])
 
+    async def _stop(self, request: Request) -> Response:
+        """Stop a plan that is being made, after the step in progress; what was sent stays sent."""
+        page_request = await self.checked(request, Role.OPERATOR, CONFIRM_BODY_MAX)
+        if isinstance(page_request, Response):
+            return page_request
+        changes.stop(changes.pending(page_request))
+        return self._to_plan(page_request, page_request.path["plan"])
+
     # ---------------------------------------------------------------------------------------------------------- errors
 
     def guarded(self, serve: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
@@ -370,6 +412,8 @@ class Dashboard:
             "clusters": list(self.clusters),
             "base": None if page_request is None else f"/c/{quote(page_request.cluster.name)}",
             "path": request.scope["path"],
+            "own_path": _own_path(request),
+            "theme": chosen(request.scope, "theme"),
             "now_ms": self.settings.clock.now_ms(),
             "needs_login": self.settings.accounts is not None,
             "readonly": self.settings.readonly or (page_request is not None and page_request.cluster.access.readonly),
@@ -380,6 +424,13 @@ class Dashboard:
             merged["base"] = f"/c/{quote(merged['cluster'].name)}"
         text = rendered(template, merged, self.templates)
         return Response(text, status, media_type="text/html")
+
+
+def _own_path(request: Request) -> str:
+    """Where a choice of the language leads back to."""
+    query = query_of(request)
+    is_page = request.method == "GET"
+    return (request.scope["path"] + (f"?{query}" if query else ""))[:TARGET_MAX] if is_page else "/"
 
 
 def _peer(request: Request) -> str:

@@ -23,11 +23,14 @@ from orbitmq.dashboard.audit import STEPS_MAX, AuditLog
 from orbitmq.dashboard.logins import PendingPlan
 from orbitmq.dashboard.routes import DashboardRequest, PageResult, PageRoute, Redirect
 from orbitmq.errors import Conflict, Forbidden, NotFound
+from orbitmq.runtime.languages import gettext
 
 _log = logging.getLogger(__name__)
 
 UNRECORDED = "The outcome could not be written to the audit log: free disk space on the host of the dashboard."
 _LOOK = "check whether the change was made; the log of the dashboard has details"
+CONFIRM_WAIT_SECONDS = 3.0
+"""How long a browser waits for a change, before it gets a page with its progress."""
 _MADE = (StepOutcome.DONE, StepOutcome.CONFIRMED, StepOutcome.UNCHANGED)
 
 
@@ -61,23 +64,31 @@ class Changes:
     def __init__(self, audit: AuditLog, save_undo: Callable[[Mapping[str, Any]], str] | None = None) -> None:
         self._audit = audit
         self._save_undo = save_undo
+        self._making: set[asyncio.Task[None]] = set()
 
     async def confirm(self, request: DashboardRequest, one: PendingPlan, peer: str) -> None:
-        """Make the plan, once. Conflict if the confirmation text was not typed."""
+        """Make the plan, once, and wait for it a while: the page shows the progress of one that takes longer. Conflict
+        if the confirmation text was not typed."""
         wanted = text_to_type(request, one.plan)
         if wanted is not None and request.form.text("typed") != wanted:
             raise Conflict(f"nothing was changed: you did not type {wanted}", "go back and type it as shown")
         if one.result is None and not one.is_running:
             one.is_running = True
-            # A closed browser must not interrupt it.
-            await asyncio.shield(asyncio.create_task(self.make(request, one, peer)))
+            made = asyncio.create_task(self.make(request, one, peer))  # a closed browser does not interrupt it
+            self._making.add(made)
+            made.add_done_callback(self._making.discard)
+            await asyncio.wait({made}, timeout=CONFIRM_WAIT_SECONDS)
+            if made.done():
+                made.result()
 
     async def make(self, request: DashboardRequest, one: PendingPlan, peer: str) -> None:
         """Make the plan. After the first step there is always a result, so that it is not made again."""
         try:
             await self._record(request, peer, one.plan.title, "begun")
             await self._keep_undo(request, one, peer)
-            one.result = made = await _made(one.plan)
+            one.making = asyncio.create_task(_made(one.plan, one.so_far))
+            await asyncio.wait({one.making})
+            one.result = made = _stopped(one) if one.making.cancelled() else one.making.result()
             one.plan.changes.clear()  # they may hold messages
             request.cluster.forget()
             steps = [plain(step) for step in made.items[:STEPS_MAX]]
@@ -143,9 +154,22 @@ class Changes:
         return True
 
 
-async def _made(plan: Plan) -> Result[Step]:
+def stop(one: PendingPlan) -> None:
+    """Make no further step."""
+    if one.is_running and one.making is not None:
+        one.making.cancel()
+
+
+def _stopped(one: PendingPlan) -> Result[Step]:
+    """The steps that were made; the one in progress may be made in part."""
+    left = one.plan.steps[len(one.so_far) :]
+    skipped = [replace(step, outcome=StepOutcome.SKIPPED) for step in left]
+    text = gettext("Stopped. The first step that is skipped may be made in part.")
+    return Result([*one.so_far, *skipped], [*one.plan.warnings, text], list(one.plan.failures))
+
+
+async def _made(plan: Plan, so_far: list[Step]) -> Result[Step]:
     """Make the plan and read it back. An unexpected error fails its step; the steps after it are skipped."""
-    so_far: list[Step] = []
     try:
         made = await plan.make(so_far.append)
     except Exception as error:

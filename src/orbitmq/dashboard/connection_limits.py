@@ -7,6 +7,7 @@ hundred idle connections would lock out all others. Knows no page.
 from __future__ import annotations
 
 import asyncio
+from typing import ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
@@ -18,12 +19,15 @@ READ_SECONDS = 30.0  # for a browser to read some of a pending response
 class BoundedConnection(H11Protocol):
     """A connection of uvicorn with these limits."""
 
+    connections_max: ClassVar[int] = CONNECTIONS_MAX
+    request_seconds: ClassVar[float] = REQUEST_SECONDS
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.since = self.loop.time()
         self._receiving: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
-        if len(self.connections) >= CONNECTIONS_MAX:
+        if len(self.connections) >= self.connections_max:
             self._take_place()
         self._expire()
 
@@ -63,7 +67,7 @@ class BoundedConnection(H11Protocol):
             _ended(self._receiving)
             self._receiving = None
         elif self._receiving is None:
-            self._receiving = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+            self._receiving = self.loop.call_later(self.request_seconds, self.transport.abort)
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -10,24 +10,27 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context, select_autoescape
 from markupsafe import Markup
 
 from orbitmq.admin.envelope import rfc3339
 from orbitmq.admin.shares import QueueSpread
 from orbitmq.dashboard.roles import Role
+from orbitmq.dashboard.words import N_
+from orbitmq.runtime.error_texts import translated
+from orbitmq.runtime.languages import LANGUAGES, gettext, html_tag, language, ngettext
 from orbitmq.runtime.printable import printable
 
-UNKNOWN = Markup('<span class="unknown" title="unknown">–</span>')
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-_SPANS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+_SPANS = ((86_400_000, N_("d")), (3_600_000, N_("h")), (60_000, N_("min")), (1000, N_("s")))
 CURVE_WIDTH, CURVE_HEIGHT = 120, 24
 SPREAD_WIDTH, SPREAD_HEIGHT = 120, 10
 SPREAD_NARROWEST = 3  # of its bar and its mark, so that equal queues are visible
 
 
 def environment() -> Environment:
-    """Templates of this package; an undefined name is an error, not an empty text."""
+    """Templates of this package; an undefined name is an error, not an empty text. They speak the language of
+    the context: `orbitmq.runtime.languages`."""
     made = Environment(
         loader=PackageLoader("orbitmq.dashboard"),
         autoescape=select_autoescape(default=True, default_for_string=True),
@@ -45,15 +48,51 @@ def environment() -> Environment:
         since=since,
         percent=percent,
         rate=rate,
-        known=known,
+        # Not a constant of the template, which would keep the language in which it is first shown.
+        known=pass_context(lambda _, value: known(value)),
         part=part,
         curve=curve,
         spread=spread,
         exact=exact,
+        html_tag=html_tag,
+        rule_name=rule_name,
+        short_span=short_span,
+        translated=translated,
+        word=word,
         printable=printable,
     )
-    made.globals.update(Role=Role)
+    made.globals.update({"_": said, "gettext": said, "ngettext": counted})
+    made.globals.update(Role=Role, language=language, languages=LANGUAGES)
     return made
+
+
+def said(text: str, /, **values: Any) -> Markup:
+    """`_` of templates: a text of ours in the language of the page. Its markup stays, and values are escaped."""
+    return Markup(gettext(text)) % _escaped(values)  # noqa: S704 - a text of this package
+
+
+def counted(singular: str, plural: str, number: int, /, **values: Any) -> Markup:
+    """`ngettext` of templates: the form for `number`, which is also the value of `num`."""
+    text = ngettext(singular, plural, number)
+    return Markup(text) % _escaped({"num": count(number), **values})  # noqa: S704 - a text of this package
+
+
+def _escaped(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: shown(value) for name, value in values.items()}
+
+
+def word(text: object) -> str:
+    """A text from a table in the language of the page; other texts as they are."""
+    return "" if text is None else gettext(str(text))
+
+
+def rule_name(rule: str) -> str:
+    """The name of a setting of a group: `Retry max times`."""
+    return gettext(rule.replace("_", " ").replace(" nums", "s").capitalize())
+
+
+def unknown() -> Markup:
+    return Markup('<span class="unknown" title="{}">–</span>').format(gettext("unknown"))
 
 
 def part(text: object) -> str:
@@ -79,25 +118,25 @@ def shown(value: Any) -> Any:
 
 def known(value: Any) -> Any:
     """The value, or a dash if it is unknown."""
-    return UNKNOWN if value is None else value
+    return unknown() if value is None else value
 
 
 def count(value: int | float | None) -> str | Markup:
     """`1,234,567`."""
-    return UNKNOWN if value is None else f"{value:,.0f}"
+    return unknown() if value is None else f"{value:,.0f}"
 
 
 def rate(value: float | None) -> str | Markup:
     """Per second: `1,234` or `0.3`."""
     if value is None:
-        return UNKNOWN
+        return unknown()
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
 
 
 def size(value: int | None) -> str | Markup:
     """Bytes: `1.5 MiB`."""
     if value is None:
-        return UNKNOWN
+        return unknown()
     amount = float(value)
     for unit in _SIZES[:-1]:
         if abs(amount) < 1024:
@@ -108,28 +147,33 @@ def size(value: int | None) -> str | Markup:
 
 def percent(value: float | None) -> str | Markup:
     """A ratio, 0 to 1: `42 %`."""
-    return UNKNOWN if value is None else f"{value * 100:.0f} %"
+    return unknown() if value is None else f"{value * 100:.0f} %"
 
 
 def span(value_ms: float | None) -> str | Markup:
     """A time span in milliseconds: `3 min 20 s`, `15 ms`."""
     if value_ms is None:
-        return UNKNOWN
+        return unknown()
     left, words = abs(round(value_ms)), list[str]()
     for length, unit in _SPANS:
         if left >= length and len(words) < 2:
-            words.append(f"{left // length} {unit}")
+            words.append(f"{left // length} {gettext(unit)}")
             left %= length
         elif words:
             break
-    return ("-" if value_ms < 0 else "") + (" ".join(words) or f"{left} ms")
+    return ("-" if value_ms < 0 else "") + (" ".join(words) or f"{left} {gettext('ms')}")
+
+
+def short_span(value_ms: float | None) -> str | Markup:
+    """A span below a second with its fraction: `0.42 ms`."""
+    return unknown() if value_ms is None else f"{value_ms:.2f} {gettext('ms')}"
 
 
 def at(value_ms: int | None) -> Markup:
     """A point in time: `2026-11-22 10:00:00`, in UTC until the browser converts it to local time."""
     text = None if value_ms is None else rfc3339(value_ms)
     if text is None or value_ms is None:
-        return UNKNOWN
+        return unknown()
     shown = datetime.fromtimestamp(value_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(text, shown)
 
@@ -137,7 +181,8 @@ def at(value_ms: int | None) -> Markup:
 def ago(value_ms: int | None, now_ms: int) -> Markup | str:
     """The age of a time: `3 min 20 s ago`."""
     passed = 0 if value_ms is None else now_ms - value_ms
-    return _in_words(value_ms, f"in {span(-passed)}" if passed < 0 else f"{span(passed)} ago")
+    text = gettext("in %(span)s") if passed < 0 else gettext("%(span)s ago")
+    return _in_words(value_ms, text % {"span": span(abs(passed))})
 
 
 def since(value_ms: int | None, now_ms: int) -> Markup | str:
@@ -148,7 +193,7 @@ def since(value_ms: int | None, now_ms: int) -> Markup | str:
 def _in_words(value_ms: int | None, words: object) -> Markup:
     text = None if value_ms is None else rfc3339(value_ms)
     if text is None:
-        return UNKNOWN
+        return unknown()
     return Markup('<time datetime="{0}" title="{0}" data-words="1">{1}</time>').format(text, words)
 
 
@@ -156,7 +201,9 @@ def curve(values: Sequence[float | None], what: str) -> Markup:
     """The last samples as a small curve, with gaps for missing ones; `what` is its name for screen readers."""
     present = [value for value in values if value is not None]
     if len(present) < 2:
-        return Markup('<span class="unknown" title="{0}: too few samples yet">–</span>').format(what)
+        return Markup('<span class="unknown" title="{}">–</span>').format(
+            gettext("%(what)s: too few samples yet") % {"what": what}
+        )
     low, high = min(0.0, *present), max(present)
     scale = (CURVE_HEIGHT - 2) / ((high - low) or 1)
     step = CURVE_WIDTH / max(1, len(values) - 1)
@@ -167,7 +214,8 @@ def curve(values: Sequence[float | None], what: str) -> Markup:
         else:
             runs[-1].append(f"{number * step:.1f},{CURVE_HEIGHT - 1 - (value - low) * scale:.1f}")
     lines = Markup("").join(Markup('<polyline points="{}"/>').format(" ".join(run)) for run in runs if run)
-    words = f"{what}: {count(present[0])} to {count(present[-1])}, at most {count(high)}"
+    facts = {"what": what, "first": count(present[0]), "last": count(present[-1]), "most": count(high)}
+    words = gettext("%(what)s: %(first)s to %(last)s, at most %(most)s") % facts
     return Markup(
         '<svg class="curve" viewBox="0 0 {w} {h}" width="{w}" height="{h}" role="img" aria-label="{words}">'
         "<title>{words}</title>{lines}</svg>"
@@ -177,7 +225,7 @@ def curve(values: Sequence[float | None], what: str) -> Markup:
 def spread(value: QueueSpread | None, high: float, what: str, unit: Callable[[float], Any] = rate) -> Markup:
     """The smallest, the mean and the largest value of some queues as a bar with a mark, on an axis from 0 to `high`."""
     if value is None:
-        return UNKNOWN
+        return unknown()
 
     def place(amount: float) -> float:
         return amount * (SPREAD_WIDTH - SPREAD_NARROWEST) / (high or 1)
@@ -192,7 +240,8 @@ def spread(value: QueueSpread | None, high: float, what: str, unit: Callable[[fl
     ).format(
         w=SPREAD_WIDTH,
         h=SPREAD_HEIGHT,
-        words=f"{what}: {numbers[0]} to {numbers[2]}, mean {numbers[1]}",
+        words=gettext("%(what)s: %(low)s to %(high)s, mean %(mean)s")
+        % {"what": what, "low": numbers[0], "high": numbers[2], "mean": numbers[1]},
         begin=begin,
         length=place(value.high) - begin + SPREAD_NARROWEST,
         mean=place(value.mean),

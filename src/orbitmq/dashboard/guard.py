@@ -6,12 +6,15 @@ Knows no page and no account.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, Request, cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from orbitmq.runtime.languages import LANGUAGES, in_language, of_header
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 POLICY = (
@@ -30,7 +33,8 @@ HEADERS = {
 
 
 class Headers:
-    """Adds `HEADERS` to every response of `app`; browsers may cache static files only."""
+    """Adds `HEADERS` to every response of `app`, which speaks the language of the browser or of its user; browsers may
+    cache static files only."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -49,7 +53,28 @@ class Headers:
                 headers["cache-control"] = "public, max-age=3600" if is_file else "no-store"
             await send(message)
 
-        await self._app(scope, receive, with_headers)
+        with in_language(language_of(scope)):
+            await self._app(scope, receive, with_headers)
+
+
+CHOICES: Mapping[str, Sequence[str]] = {"language": tuple(LANGUAGES), "theme": ("auto", "light", "dark")}
+"""What a user may choose for a browser, with the values."""
+
+
+def cookie_of(name: str) -> str:
+    """The name of the cookie of a choice."""
+    return f"orbitmq-{name}"
+
+
+def chosen(scope: Scope, name: str) -> str | None:
+    """What the browser keeps of a choice; None for nothing, and for a value that is not allowed."""
+    value = cookie_parser(MutableHeaders(scope=scope).get("cookie", "")).get(cookie_of(name))
+    return value if value in CHOICES[name] else None
+
+
+def language_of(scope: Scope) -> str:
+    """The language that the user chose, else the best one of the browser's."""
+    return chosen(scope, "language") or of_header(MutableHeaders(scope=scope).get("accept-language"))
 
 
 def refuse_host(request: Request, hosts: AbstractSet[str], *, open_to_all: bool) -> None:

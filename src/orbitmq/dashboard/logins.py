@@ -5,6 +5,7 @@ Everything is in memory and ends with the process. Must not know HTTP.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import secrets
 from collections import OrderedDict
@@ -48,6 +49,10 @@ class PendingPlan:
     undo: str | None = None
     """The command that undoes it."""
     is_running: bool = False
+    so_far: list[Step] = field(default_factory=list)
+    """The steps that were made, while it is running."""
+    making: asyncio.Task[Result[Step]] | None = None
+    """Cancelled by a user who stops it."""
 
 
 @dataclass(slots=True)

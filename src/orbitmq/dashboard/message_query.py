@@ -3,30 +3,48 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
+from markupsafe import Markup
+
 from orbitmq.admin import message_pages
-from orbitmq.admin.bodies import SHOWN_BYTES, BodyForm, StoredMessage, body_view, shown
-from orbitmq.admin.envelope import plain
+from orbitmq.admin.bodies import ANY_CHARSET, SHOWN_BYTES, Body, BodyForm, StoredMessage, body_view, shown, typed_view
+from orbitmq.admin.envelope import plain, rfc3339
 from orbitmq.admin.message_pages import PageCursor
 from orbitmq.admin.messages import by_offset_id
 from orbitmq.admin.scan import BUDGET, MessageFilter
 from orbitmq.admin.session import Session
 from orbitmq.admin.time_texts import moment_ms
+from orbitmq.dashboard.json_tree import json_tree
 from orbitmq.dashboard.routes import DashboardRequest, Download, Fields
-from orbitmq.errors import AdminError, BadField, BrokerAway, NotFound
+from orbitmq.errors import (
+    AdminError,
+    BadField,
+    BrokerAway,
+    ConfigurationError,
+    NotFound,
+    SchemaIllegal,
+    UnitError,
+    WrongBody,
+)
 from orbitmq.message.model import MessageExt
+from orbitmq.schemas.model import SCHEMA_ID, Schema
+from orbitmq.schemas.reading import BINARY
 
 ROWS = ("20", "50", "100", "200")
 BUDGET_MAX = 100_000  # messages that one page reads: some ten seconds for a broker
 BEGINNING_BYTES = 160  # of a body in a list
+KEYS_CHARS_MAX = 60  # of a row; longer ones are shown below it
 UNPACKED_MAX = 1 << 20  # of a body in a list: larger ones are decompressed only on the page of the message
 FILE_BYTES_MAX = 32 << 20  # of bodies in one file; further ones are truncated and marked
+TREES = (BodyForm.AUTO, BodyForm.JSON)
+"""Forms in which JSON is shown so that it folds."""
 ID_CHARS_MAX = 64  # of an offset id: 32, with an IPv6 address 56
 FILTERS = ("topic", "broker", "queue", "tag", "key", "property", "text")
 FIELDS = (*FILTERS, "begin", "end", "offset", "order", "rows", "budget")
@@ -62,6 +80,18 @@ class MessageQuery:
             self.request.offset,
         )
         return wanted.key is not None and all(one is None for one in others)
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether there are conditions besides the topic."""
+        return any(self.fields.get(name) for name in ("broker", "queue", "offset", "begin", "end", *FILTERS[3:]))
+
+    def lasting_link(self, path: str, mark: str) -> str:
+        """The same page for somebody else, and later: times that count from now become points in time."""
+        wanted = self.request.wanted
+        times = {"begin": wanted.begin_ms, "end": wanted.end_ms}
+        fixed = {name: rfc3339(at_ms) or "" for name, at_ms in times.items() if at_ms is not None}
+        return replace(self, fields={**self.fields, **fixed}).link(path, mark=mark or None)
 
     def link(self, path: str, names: Sequence[str] = FIELDS, **more: str | None) -> str:
         """A link to another page with the same fields."""
@@ -121,19 +151,37 @@ class Row:
     is_text: bool
     is_cut: bool
 
+    @property
+    def has_more(self) -> bool:
+        """Whether it is worth unfolding: it is cut, JSON that folds, or has keys that do not fit."""
+        is_json = self.beginning.lstrip()[:1] in ("{", "[")
+        return self.is_cut or not self.is_text or is_json or len(" ".join(self.message.keys)) > KEYS_CHARS_MAX
 
-def row(message: MessageExt) -> Row:
-    """The first bytes of its body; if it is too large to decompress, only that it is compressed."""
-    body = body_view(message.body, message.sys_flag, limit=BEGINNING_BYTES, unpacked_max=UNPACKED_MAX)
+
+def row(message: MessageExt, schema: Schema | None = None) -> Row:
+    """The first bytes of its body, of one with a schema those of its JSON; if it is too large to decompress, only that
+    it is compressed.
+    """
     view = shown(message, None)
+    if schema is not None:
+        with contextlib.suppress(
+            ConfigurationError, SchemaIllegal, UnitError, WrongBody
+        ):  # its own page has the reason
+            typed = typed_view(message.body, message.sys_flag, schema, None)
+            line = " ".join(typed.content.split())
+            return Row(view, line[:BEGINNING_BYTES], is_text=True, is_cut=len(line) > BEGINNING_BYTES)
+    body = body_view(
+        message.body, message.sys_flag, charset=ANY_CHARSET, limit=BEGINNING_BYTES, unpacked_max=UNPACKED_MAX
+    )
     if body.problem is not None:
         return Row(view, f"{body.compression}, {len(message.body)} bytes packed", is_text=False, is_cut=True)
     return Row(view, body.content, body.form == BodyForm.TEXT, body.truncated)
 
 
-async def rows(messages: Sequence[MessageExt]) -> list[Row]:
+async def rows(messages: Sequence[MessageExt], schemas: Iterable[Schema] = ()) -> list[Row]:
     """One row each, off the event loop: two hundred bodies may decompress to as many MiB."""
-    return await asyncio.to_thread(lambda: [row(one) for one in messages])
+    by_id = {one.id: one for one in schemas}
+    return await asyncio.to_thread(lambda: [row(one, by_id.get(one.properties.get(SCHEMA_ID, ""))) for one in messages])
 
 
 async def one_message(session: Session, offset_id: str) -> MessageExt:
@@ -147,6 +195,25 @@ async def one_message(session: Session, offset_id: str) -> MessageExt:
         silent = found.failures[0]
         raise BrokerAway(f"{offset_id} was not found, and {silent.target} does not respond", silent.hint or "try again")
     raise NotFound(f"there is no message {offset_id} (any more)", "its log may have expired; search for its unique id")
+
+
+def with_body(
+    found: MessageExt,
+    form: BodyForm = BodyForm.AUTO,
+    charset: str = ANY_CHARSET,
+    schema: Schema | None = None,
+) -> tuple[StoredMessage, Markup | None, str]:
+    """The message with its body, the body as a tree if it is JSON, and its format."""
+    view = shown(found, form, charset, SHOWN_BYTES, schema)
+    assert view.body is not None, "it was requested"
+    tree = json_tree(view.body.content) if form in TREES and not view.body.truncated else None
+    return view, tree, _format(view.body, is_json=tree is not None)
+
+
+def _format(body: Body, *, is_json: bool) -> str:
+    """The form that was found, and the charset: `json, gb18030`."""
+    form = BodyForm.JSON.value if is_json and body.form not in BINARY else body.form
+    return f"{form}, {body.charset}" if body.charset else form
 
 
 def files(messages: Iterable[MessageExt], name: str, form: str) -> Download:

@@ -34,6 +34,8 @@ class Bar:
     width: int
     since_ms: int | None
     """Milliseconds since the start of the first step."""
+    attempt: int | None = None
+    """The number of this consumption, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class _Part:
     node: TraceNode
     status: str
     ending: str | None = None
+    attempt: int | None = None
 
 
 def charts(records: Sequence[Traced]) -> list[Chart]:
@@ -98,10 +101,11 @@ def _parts(records: Sequence[Traced]) -> Iterable[_Part]:
     endings = {one.request_id: one.outcome for one in records if one.kind == "SubAfter"}
     for subscription in traced.subscription_node_list:
         for node in subscription.consume_node_list:
-            attempt = f"consumed, attempt {node.retry_times + 1}" if node.retry_times != UNKNOWN else "consumed"
+            attempt = None if node.retry_times == UNKNOWN else node.retry_times + 1
+            what = "consumed" if attempt is None else f"consumed, attempt {attempt}"
             outcome = endings.get(node.request_id) if node.status == FAILED else None
             ending = None if outcome is None else ENDINGS.get(outcome)
-            found.append(_Part(attempt, subscription.subscription_group, node, node.status, ending))
+            found.append(_Part(what, subscription.subscription_group, node, node.status, ending, attempt))
     return sorted(found, key=lambda part: (part.node.begin_timestamp == UNKNOWN, part.node.begin_timestamp))
 
 
@@ -123,4 +127,5 @@ def _bar(part: _Part, first: int, span: int) -> Bar:
         x,
         min(width, WIDTH - x),
         None if begin is None else begin - first,
+        part.attempt,
     )

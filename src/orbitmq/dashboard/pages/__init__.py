@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from orbitmq.dashboard.words import N_
+
 MODULES = (
     "overview",
     "groups",
@@ -34,18 +36,20 @@ class NavigationEntry(NamedTuple):
     """Path below the cluster."""
     text: str
     role: str = "viewer"
+    key: str = ""
+    """The key that leads there after `g`."""
 
 
 NAVIGATION = (
-    NavigationEntry("", "Overview"),
-    NavigationEntry("brokers", "Brokers"),
-    NavigationEntry("topics", "Topics"),
-    NavigationEntry("groups", "Groups"),
-    NavigationEntry("clients", "Clients"),
-    NavigationEntry("messages", "Messages"),
-    NavigationEntry("dead-letters", "Dead letters"),
-    NavigationEntry("nameservers", "Name servers"),
-    NavigationEntry("access", "Access"),
-    NavigationEntry("config", "Configuration"),
-    NavigationEntry("audit", "Audit", "admin"),
+    NavigationEntry("", N_("Overview"), key="o"),
+    NavigationEntry("brokers", N_("Brokers"), key="b"),
+    NavigationEntry("topics", N_("Topics"), key="t"),
+    NavigationEntry("groups", N_("Groups"), key="g"),
+    NavigationEntry("clients", N_("Clients"), key="c"),
+    NavigationEntry("messages", N_("Messages"), key="m"),
+    NavigationEntry("dead-letters", N_("Dead letters"), key="d"),
+    NavigationEntry("nameservers", N_("Name servers")),
+    NavigationEntry("access", N_("Access")),
+    NavigationEntry("config", N_("Configuration")),
+    NavigationEntry("audit", N_("Audit"), "admin"),
 )

@@ -8,11 +8,14 @@ from orbitmq.admin import brokers as admin
 from orbitmq.admin import cluster, elections
 from orbitmq.admin.brokers import FIXED_SETTINGS, Cleaning, Consumption
 from orbitmq.admin.plans import Plan
+from orbitmq.dashboard import charts
 from orbitmq.dashboard.choices import registered
 from orbitmq.dashboard.formats import part
 from orbitmq.dashboard.lists import Column, listing
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, PageResult, Redirect, plans, shows
+from orbitmq.dashboard.words import N_
+from orbitmq.runtime.languages import gettext
 
 SETTINGS_BYTES_MAX = 512 << 10
 """Size of the form: some 250 settings, each with its old and new value."""
@@ -56,18 +59,19 @@ async def broker(request: DashboardRequest) -> PageContent:
         "containing": containing,
         "writable": written.responses,
         "cleanings": list(Cleaning),
+        "charts": charts.of_broker(request.cluster.history, node.name, node.id, request.cluster.sample_ms),
     }
     return PageContent(values, status, table, settings, written.result())
 
 
 CONSUMPTION: tuple[Column[Consumption], ...] = (
-    Column("Topic", "topic", lambda row: row.topic),
-    Column("Group", "group", lambda row: row.group),
-    Column("Queue", "queue", lambda row: row.queue_id, is_number=True),
-    Column("End", is_number=True),
-    Column("Offset", is_number=True),
-    Column("Lag", "lag", lambda row: row.lag_messages, is_number=True),
-    Column("Last consumed: stored at", "last", lambda row: row.last_consumed_at_ms),
+    Column(N_("Topic"), "topic", lambda row: row.topic),
+    Column(N_("Group"), "group", lambda row: row.group),
+    Column(N_("Queue"), "queue", lambda row: row.queue_id, is_number=True),
+    Column(N_("End"), is_number=True),
+    Column(N_("Offset"), is_number=True),
+    Column(N_("Lag"), "lag", lambda row: row.lag_messages, is_number=True),
+    Column(N_("Last consumed: stored at"), "last", lambda row: row.last_consumed_at_ms),
 )
 
 
@@ -106,7 +110,7 @@ async def change_settings(request: DashboardRequest) -> PageResult:
         key: value for key, value in wanted.items() if value != request.form.raw(f"was:{key}", at_most=VALUE_CHARS_MAX)
     }
     if not pairs:
-        return Redirect(f"brokers/{part(request.path['broker'])}/settings", "Nothing was changed.")
+        return Redirect(f"brokers/{part(request.path['broker'])}/settings", gettext("Nothing was changed."))
     return await admin.plan_settings(
         request.session, pairs, node.address if where == HERE else None, slaves=where == EVERYWHERE
     )

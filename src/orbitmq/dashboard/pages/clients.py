@@ -14,6 +14,7 @@ from orbitmq.dashboard.lists import ROWS, Column, listing
 from orbitmq.dashboard.pages.groups import members
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, shows
+from orbitmq.dashboard.words import N_
 from orbitmq.errors import NotFound
 
 ROSTER_WAIT_SECONDS = 2.5
@@ -23,12 +24,12 @@ GROUPS_MAX = 20
 QUEUES_MAX = 200
 """Queues that are shown of one client in one group; the page of the group has all of them."""
 CONSUMERS: tuple[Column[ClientSummary], ...] = (
-    Column("Client", "client", lambda one: one.client_id),
-    Column("Groups", "groups", lambda one: one.groups),
-    Column("Address", "address", lambda one: one.address),
-    Column("Language", "language", lambda one: one.language),
-    Column("Version", "version", lambda one: one.version),
-    Column("Brokers"),
+    Column(N_("Client"), "client", lambda one: one.client_id),
+    Column(N_("Groups"), "groups", lambda one: one.groups),
+    Column(N_("Address"), "address", lambda one: one.address),
+    Column(N_("Language"), "language", lambda one: one.language),
+    Column(N_("Version"), "version", lambda one: one.version),
+    Column(N_("Brokers")),
 )
 
 
@@ -37,7 +38,7 @@ async def clients(request: DashboardRequest) -> PageContent:
     containing, group = request.query.text("containing"), request.query.text("producers")
     moment = await request.cluster.moment()
     known, produced = await asyncio.gather(
-        members(request.cluster, len(moment.value.items[0].groups), ROSTER_WAIT_SECONDS),
+        members(request.cluster, len(moment.value.view.groups), ROSTER_WAIT_SECONDS),
         request.cluster.cached(f"producers {group}", partial(_producers, group=group)),
     )
     rows = [] if known is None else clients_of(known.value.groups, system=request.query.flag("system"))
@@ -75,7 +76,7 @@ async def client(request: DashboardRequest) -> PageContent:
     name, group = request.path["client"], request.query.text("group")
     moment = await request.cluster.moment()
     known, produced = await asyncio.gather(
-        members(request.cluster, len(moment.value.items[0].groups), ROSTER_WAIT_SECONDS),
+        members(request.cluster, len(moment.value.view.groups), ROSTER_WAIT_SECONDS),
         request.cluster.cached("producers ", partial(_producers, group="")),
     )
     row = None if known is None else next((one for one in _all(known.value.groups) if one.client_id == name), None)

@@ -7,6 +7,7 @@ data of the brokers first and the rest as soon as it arrives.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,7 +24,8 @@ from orbitmq.admin.progress import GroupProgress, GroupQueue, QueueState, progre
 from orbitmq.admin.results import Result
 from orbitmq.admin.session import Session
 from orbitmq.admin.shares import by_client, by_topic
-from orbitmq.admin.verdict import Finding
+from orbitmq.admin.verdict import Finding, Severity
+from orbitmq.dashboard import charts
 from orbitmq.dashboard.clusters import Cached, DashboardCluster
 from orbitmq.dashboard.formats import part, span
 from orbitmq.dashboard.lists import ROWS, Column, listing
@@ -31,32 +33,33 @@ from orbitmq.dashboard.pages.groups import FLAGS, rules_of
 from orbitmq.dashboard.pages.remedies import evidence_of, remedies
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, plans, shows
+from orbitmq.dashboard.words import N_, TITLES
 from orbitmq.errors import BadField, NotFound
 
 MEMBERS_WAIT_SECONDS = 2.5
 """How long to wait for the reports of members: a broker alone waits 10 s for one that does not respond."""
 IN_FLIGHT_ROWS = 200
 STATES = {
-    QueueState.CAUGHT_UP: "caught up",
-    QueueState.BEHIND: "behind",
-    QueueState.NO_OFFSET: "no offset yet",
-    QueueState.OFFSET_AHEAD: "offset beyond the end",
-    QueueState.EXPIRED: "messages expired",
-    QueueState.BROADCAST: "broadcast",
-    QueueState.UNKNOWN: "unknown",
+    QueueState.CAUGHT_UP: N_("caught up"),
+    QueueState.BEHIND: N_("behind"),
+    QueueState.NO_OFFSET: N_("no offset yet"),
+    QueueState.OFFSET_AHEAD: N_("offset beyond the end"),
+    QueueState.EXPIRED: N_("messages expired"),
+    QueueState.BROADCAST: N_("broadcast"),
+    QueueState.UNKNOWN: N_("unknown"),
 }
 QUEUES: tuple[Column[GroupQueue], ...] = (
-    Column("Topic", "topic", lambda one: one.topic),
-    Column("Broker", "broker", lambda one: one.broker_name),
-    Column("Queue", "queue", lambda one: one.queue_id, is_number=True),
-    Column("Member", "member", lambda one: one.client_id),
-    Column("Lag", "lag", lambda one: one.lag_messages, is_number=True),
-    Column("Lag in time", "delay", lambda one: one.delay_ms, is_number=True),
-    Column("Offset", "offset", lambda one: one.consumer_offset, is_number=True),
-    Column("First offset", is_number=True),
-    Column("End", "end", lambda one: one.max_offset, is_number=True),
-    Column("Last consumed", "consumed", lambda one: one.last_consumed_at_ms, is_number=True),
-    Column("State", "state", lambda one: STATES[one.state]),
+    Column(N_("Topic"), "topic", lambda one: one.topic),
+    Column(N_("Broker"), "broker", lambda one: one.broker_name),
+    Column(N_("Queue"), "queue", lambda one: one.queue_id, is_number=True),
+    Column(N_("Member"), "member", lambda one: one.client_id),
+    Column(N_("Lag"), "lag", lambda one: one.lag_messages, is_number=True),
+    Column(N_("Lag in time"), "delay", lambda one: one.delay_ms, is_number=True),
+    Column(N_("Offset"), "offset", lambda one: one.consumer_offset, is_number=True),
+    Column(N_("First offset"), is_number=True),
+    Column(N_("End"), "end", lambda one: one.max_offset, is_number=True),
+    Column(N_("Last consumed"), "consumed", lambda one: one.last_consumed_at_ms, is_number=True),
+    Column(N_("State"), "state", lambda one: STATES[one.state]),
 )
 
 
@@ -83,9 +86,11 @@ async def _looked(session: Session, group: str, cluster: DashboardCluster) -> Gr
     return GroupSnapshot(evidence, diagnose(evidence), warnings)
 
 
-async def _soon(request: DashboardRequest, group: str) -> Cached[GroupSnapshot] | None:
+async def snapshot_soon(
+    request: DashboardRequest, group: str, wait_seconds: float = MEMBERS_WAIT_SECONDS
+) -> Cached[GroupSnapshot] | None:
     snapshot = partial(_looked, group=group, cluster=request.cluster)
-    return await request.cluster.cached_soon(f"group {group}", snapshot, wait_seconds=MEMBERS_WAIT_SECONDS)
+    return await request.cluster.cached_soon(f"group {group}", snapshot, wait_seconds=wait_seconds)
 
 
 def _known(snapshot: GroupSnapshot, group: str) -> None:
@@ -98,7 +103,7 @@ def _known(snapshot: GroupSnapshot, group: str) -> None:
 @shows("groups/{group}", "group.html")
 async def group(request: DashboardRequest) -> PageContent:
     name = request.path["group"]
-    cached, rules = await asyncio.gather(_soon(request, name), _rules(request.session, name))
+    cached, rules = await asyncio.gather(snapshot_soon(request, name), _rules(request.session, name))
     if cached is None:
         measured = await progress(request.session, name, clients=False)
         return PageContent(_values(request, measured.items[0], rules, None), measured, rules)
@@ -119,7 +124,9 @@ def _values(
         "snapshot": snapshot,
         "worst": None if snapshot is None else snapshot.findings[0],
         "remedies": [] if snapshot is None else remedies(snapshot.findings[0], name),
-        "curve": request.cluster.history.of(f"lag/{name}"),
+        "charts": charts.of_group(request.cluster.history, name, request.cluster.sample_ms),
+        "troubled": {} if snapshot is None else _by_member(snapshot.findings),
+        "titles": TITLES,
         "topics": topics,
         "highs": {  # of the axes, which all topics of the group share
             "lag": max((share.lag_by_queue.high for share in topics if share.lag_by_queue), default=0),
@@ -137,6 +144,18 @@ def _values(
     }
 
 
+def _by_member(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    """The findings about single members, such as one that is stuck: client id -> findings."""
+    found: dict[str, list[Finding]] = {}
+    for finding in findings:
+        named = finding.evidence.get("clientId"), finding.evidence.get("clients")
+        clients = [named[0], *(named[1] if isinstance(named[1], list) else ())]
+        for client in clients:
+            if finding.severity in (Severity.CRITICAL, Severity.WARNING) and isinstance(client, str):
+                found.setdefault(client, []).append(finding)
+    return found
+
+
 async def _rules(session: Session, name: str) -> Result[GroupRules]:
     try:
         return await rules_at(session, name)
@@ -147,7 +166,7 @@ async def _rules(session: Session, name: str) -> Result[GroupRules]:
 @shows("groups/{group}/why", "why.html")
 async def why(request: DashboardRequest) -> PageContent:
     name = request.path["group"]
-    cached = await _soon(request, name)
+    cached = await snapshot_soon(request, name)
     if cached is None:
         return PageContent({"name": name, "findings": None})
     snapshot = cached.value

@@ -14,14 +14,15 @@ from orbitmq.admin.plans import Plan
 from orbitmq.admin.results import Result
 from orbitmq.admin.rosters import Roster, roster
 from orbitmq.dashboard.choices import registered_names
-from orbitmq.dashboard.clusters import FRESH_SECONDS, Cached, DashboardCluster
+from orbitmq.dashboard.clusters import FRESH_SECONDS, Cached, DashboardCluster, of_group_key
 from orbitmq.dashboard.lists import Column, listing
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, Fields, PageContent, plans, shows
+from orbitmq.dashboard.words import N_
 
 ROSTER_SECONDS = 0.02
 """Lifetime of the roster, for each group: limits its requests to fifty per second for a broker."""
-ROSTER_WAIT_SECONDS = 0.2
+ROSTER_WAIT_SECONDS = 0.1
 """How long to wait for the roster; the list itself needs time, too, and members may follow a moment later."""
 FLAGS = tuple(name for name in RULES if name.endswith(("_enable", "_orderly")))
 """Settings that are on or off."""
@@ -30,19 +31,19 @@ HIGHEST = {"retry_queue_nums": 1024}
 """Limits of numbers: queues are files; the others are counts and ids of any size."""
 INT_MAX = (1 << 31) - 1
 COLUMNS: tuple[Column[GroupSummary], ...] = (
-    Column("Group", "name", lambda one: one.name),
-    Column("Lag", "lag", lambda one: _least(one), is_number=True),
-    Column("Lag trend"),
-    Column("Retries", "retry", lambda one: one.retry_lag_messages, is_number=True),
-    Column("Delivered/s", "rate", lambda one: one.handed_out_tps, is_number=True),
-    Column("Members", "members", lambda one: one.members, is_number=True),
-    Column("Version", "version", lambda one: one.version),
-    Column("Model", "model", lambda one: one.model),
-    Column("Topics", "topics", lambda one: len(one.topics), is_number=True),
+    Column(N_("Group"), "name", lambda one: one.name),
+    Column(N_("Lag"), "lag", lambda one: least_lag(one), is_number=True),
+    Column(N_("Lag trend")),
+    Column(N_("Retries"), "retry", lambda one: one.retry_lag_messages, is_number=True),
+    Column(N_("Delivered/s"), "rate", lambda one: one.handed_out_tps, is_number=True),
+    Column(N_("Members"), "members", lambda one: one.members, is_number=True),
+    Column(N_("Version"), "version", lambda one: one.version),
+    Column(N_("Model"), "model", lambda one: one.model),
+    Column(N_("Topics"), "topics", lambda one: len(one.topics), is_number=True),
 )
 
 
-def _least(group: GroupSummary) -> int | None:
+def least_lag(group: GroupSummary) -> int | None:
     """The lag, or its known part."""
     return group.lag_messages if group.lag_messages is not None else group.known_lag_messages
 
@@ -51,7 +52,7 @@ def may_be_behind(group: GroupSummary, *, is_partial: bool) -> bool:
     """Whether the group has a lag, or may have one. An unreachable broker may have any lag; if all respond, a group
     without a sum has no offset yet."""
     is_open = group.lag_messages is None and (is_partial or group.known_lag_messages is not None)
-    return bool(_least(group)) or (is_open and group.model != "BROADCASTING")
+    return bool(least_lag(group)) or (is_open and group.model != "BROADCASTING")
 
 
 async def members(
@@ -73,7 +74,7 @@ async def groups(request: DashboardRequest) -> PageContent:
     listed = listing(request, "groups", shown, COLUMNS, keep=("containing", "only", "system"))
     values = {
         "list": listed,
-        "lags": {row.name: request.cluster.history.of(f"lag/{row.name}") for row in listed.rows},
+        "lags": {row.name: request.cluster.history.of(f"lag{of_group_key(row.name)}") for row in listed.rows},
         "groups_in_all": len(rows),
         "waits": known is None,
         "containing": containing,
@@ -92,7 +93,7 @@ async def _listed(cluster: DashboardCluster, *, system: bool) -> tuple[Result[Gr
         )
         return cached.value, cached.age_seconds
     moment = await cluster.moment()
-    return Result(moment.value.items[0].groups, moment.value.warnings, moment.value.failures), moment.age_seconds
+    return moment.value.groups, moment.age_seconds
 
 
 def _joined(row: GroupSummary, known: Roster) -> GroupSummary:

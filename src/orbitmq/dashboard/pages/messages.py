@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Any
 
 from orbitmq.admin import message_pages
 from orbitmq.admin import messages as by_name
-from orbitmq.admin.bodies import SHOWN_BYTES, BodyForm, shown, unique_id
+from orbitmq.admin.bodies import ANY_CHARSET, SHOWN_BYTES, BodyForm, shown, unique_id
 from orbitmq.admin.clients import membership
 from orbitmq.admin.message_pages import Paged
 from orbitmq.admin.message_send import plan_resend
 from orbitmq.admin.plans import Plan
 from orbitmq.admin.results import Result, failure_of
 from orbitmq.admin.scan import BUDGET
+from orbitmq.admin.schemas import named_by
 from orbitmq.admin.session import Session
-from orbitmq.admin.time_texts import FORMS
 from orbitmq.admin.topics import Topic, TopicType, listed
 from orbitmq.admin.traces import Traced, trace
 from orbitmq.admin.tracks import Track, tracks
-from orbitmq.dashboard.message_query import ROWS, MessageQuery, files, message_query, one_message, rows
+from orbitmq.dashboard.message_query import ROWS, MessageQuery, files, message_query, one_message, rows, with_body
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, Download, PageContent, plans, shows
 from orbitmq.dashboard.trace_chart import charts
@@ -34,17 +33,25 @@ TOPICS_SHOWN = 500  # names that a field suggests
 TOPICS_FRESH_SECONDS = 30.0
 OLDEST_MAX = 200  # messages with one key: the index returns the newest, so with more of them the oldest are unknown
 CHARSETS = (
-    "utf-8", "gbk", "gb18030", "big5", "shift_jis", "euc-jp", "euc-kr", "utf-16", "latin-1", "windows-1251",
+    "auto", "utf-8", "gbk", "gb18030", "big5", "shift_jis", "euc-jp", "euc-kr", "utf-16", "latin-1", "windows-1251",
     "windows-1252", "koi8-r",
 )  # fmt: skip
 FORMS_OF_BODIES = tuple(one.value for one in BodyForm)
 HOW = ("retry", "direct", "copy")
+TYPES = (TopicType.UNSPECIFIED, TopicType.FIFO, TopicType.DLQ, TopicType.RETRY, TopicType.SYSTEM)
+"""The order in which topics are suggested."""
 
 
 async def topic_names(request: DashboardRequest) -> Result[Topic]:
-    """Names that fields suggest; none if that takes too long."""
-    cached = await request.cluster.cached_soon("topic names", partial(listed, everything=True), TOPICS_FRESH_SECONDS)
+    """Names that fields suggest, those of the application first; none if that takes too long."""
+    cached = await request.cluster.cached_soon("topic names", _names, TOPICS_FRESH_SECONDS)
     return Result() if cached is None else cached.value
+
+
+async def _names(session: Session) -> Result[Topic]:
+    found = await listed(session, everything=True)
+    found.items.sort(key=lambda one: (TYPES.index(one.type), one.topic))
+    return found
 
 
 @shows("messages", "messages.html")
@@ -52,13 +59,14 @@ async def browse(request: DashboardRequest) -> PageContent:
     query = message_query(request) if request.query.text("topic") else None
     names = await topic_names(request)
     offered = [one.topic for one in names.items][:TOPICS_SHOWN]
-    common = {"topics": offered, "rows_allowed": ROWS, "time_forms": FORMS, "budget_default": BUDGET, "query": query}
+    common = {"topics": offered, "rows_allowed": ROWS, "budget_default": BUDGET, "query": query}
     if query is None:
         own = [one for one in names.items if one.type is not TopicType.SYSTEM][:TOPICS_SHOWN]
         return PageContent({**common, "own": own, "fields": {}}, names)
     paged = await _page(request.session, query, request.now_ms)
-    values = {"fields": query.fields, "paged": paged, "rows": await rows(paged.found.items)}
-    return PageContent({**common, **values}, paged.found)
+    schemas = await named_by(request.session, paged.found.items)
+    values = {"fields": query.fields, "paged": paged, "rows": await rows(paged.found.items, schemas.items)}
+    return PageContent({**common, **values}, paged.found, schemas)
 
 
 @shows("messages/export", "messages.html")
@@ -104,18 +112,33 @@ def _oldest(found: Result[MessageExt], rows_max: int) -> Result[MessageExt]:
 @shows("messages/{topic}/{id}", "message.html")
 async def message(request: DashboardRequest) -> PageContent:
     form = BodyForm(request.query.choice("form", FORMS_OF_BODIES, "auto"))
-    charset = request.query.choice("charset", CHARSETS, "utf-8")
+    charset = request.query.choice("charset", CHARSETS, "auto")
     found = await one_message(request.session, request.path["id"])
-    view = await asyncio.to_thread(shown, found, form, charset, SHOWN_BYTES)
+    schemas = await named_by(request.session, [found])
+    schema = next(iter(schemas.items), None)
+    view, tree, form_found = await asyncio.to_thread(with_body, found, form, charset, schema)
     became, records = await asyncio.gather(
         _or_failure(_tracks(request.session, found), "its groups"),
         _or_failure(_trace(request.session, found), "its trace"),
     )
     values = {
-        "one": view, "form": form.value, "charset": charset, "forms": FORMS_OF_BODIES, "charsets": CHARSETS,
+        "one": view, "tree": tree, "format": form_found,
+        "form": form.value, "charset": charset, "forms": FORMS_OF_BODIES, "charsets": CHARSETS,
         "tracks": became.items, "charts": charts(records.items), "shown_bytes": SHOWN_BYTES,
     }  # fmt: skip
-    return PageContent(values, Result[Any](failures=became.failures), Result[Any](failures=records.failures))
+    failures = (became.failures, records.failures, schemas.failures)
+    return PageContent(values, *(Result[Any](failures=one) for one in failures))
+
+
+@shows("messages/{topic}/{id}/unfolded", "unfolded.html")
+async def unfolded(request: DashboardRequest) -> PageContent:
+    """The part of a list that the script of the page requests when a body is unfolded."""
+    found = await one_message(request.session, request.path["id"])
+    schemas = await named_by(request.session, [found])
+    view, tree, form = await asyncio.to_thread(
+        with_body, found, BodyForm.AUTO, ANY_CHARSET, next(iter(schemas.items), None)
+    )
+    return PageContent({"one": view, "tree": tree, "format": form})
 
 
 async def _or_failure(request: Any, what: str) -> Result[Any]:

@@ -11,17 +11,18 @@ from orbitmq.dashboard.formats import part
 from orbitmq.dashboard.lists import Column, listing
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, Fields, PageContent, plans, shows
+from orbitmq.dashboard.words import N_
 from orbitmq.errors import AdminError, BadField, NotFound
 from orbitmq.message.topics import RETRY_PREFIX
 
 COLUMNS: tuple[Column[StoredOffset], ...] = (
-    Column("Topic", "topic", lambda one: one.topic),
-    Column("Broker", "broker", lambda one: one.broker_name),
-    Column("Queue", "queue", lambda one: one.queue_id, is_number=True),
-    Column("Offset", "offset", lambda one: one.consumer_offset, is_number=True),
-    Column("First offset", "first", lambda one: one.min_offset, is_number=True),
-    Column("End", "end", lambda one: one.max_offset, is_number=True),
-    Column("Lag", "lag", lambda one: one.lag_messages, is_number=True),
+    Column(N_("Topic"), "topic", lambda one: one.topic),
+    Column(N_("Broker"), "broker", lambda one: one.broker_name),
+    Column(N_("Queue"), "queue", lambda one: one.queue_id, is_number=True),
+    Column(N_("Offset"), "offset", lambda one: one.consumer_offset, is_number=True),
+    Column(N_("First offset"), "first", lambda one: one.min_offset, is_number=True),
+    Column(N_("End"), "end", lambda one: one.max_offset, is_number=True),
+    Column(N_("Lag"), "lag", lambda one: one.lag_messages, is_number=True),
 )
 SHIFT_MAX = 1 << 62
 

@@ -13,7 +13,9 @@ from orbitmq.admin.verdict import EvidenceValue, Finding
 from orbitmq.dashboard.formats import part
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import PAGES
+from orbitmq.dashboard.words import N_
 from orbitmq.message.topics import retry_topic
+from orbitmq.runtime.languages import gettext
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,43 +23,50 @@ class Remedy:
     """A button. With `fields` it is a form that leads to a plan; without, a link."""
 
     text: str
+    """In English, with `%(name)s` for `name`."""
     path: str
     """Path below the cluster."""
     page: str
     """The path of that page in the table of pages."""
     role: Role = Role.VIEWER
     fields: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """The text in the language of the page."""
+        return gettext(self.text) % {"name": self.name}
 
 
 def _topic(finding: Finding, _: str) -> Remedy:
     topic = finding.evidence["topic"]
-    return Remedy(f"Show {topic}", f"topics/{part(topic)}", "topics/{topic}")
+    return Remedy(N_("Show %(name)s"), f"topics/{part(topic)}", "topics/{topic}", name=str(topic))
 
 
 def _no_topic(finding: Finding, _: str) -> Remedy:
-    return Remedy(f"Create {finding.evidence['topic']}", "topics", "topics")
+    return Remedy(N_("Create %(name)s"), "topics", "topics", name=str(finding.evidence["topic"]))
 
 
 def _broker(finding: Finding, _: str) -> Remedy:
     name = finding.evidence["broker"]
-    return Remedy(f"Show {name}", f"brokers/{part(name)}", "brokers/{broker}")
+    return Remedy(N_("Show %(name)s"), f"brokers/{part(name)}", "brokers/{broker}", name=str(name))
 
 
 def _enable(_: Finding, group: str) -> Remedy:
     path = f"groups/{part(group)}/change"
-    return Remedy("Enable consumption", path, "groups/{group}/change", Role.ADMIN, {"consume_enable": "yes"})
+    return Remedy(N_("Enable consumption"), path, "groups/{group}/change", Role.ADMIN, {"consume_enable": "yes"})
 
 
 def _skip(finding: Finding, group: str) -> Remedy:
-    return _reset("Skip the backlog", finding, group, "end")
+    return _reset(N_("Skip the backlog"), finding, group, "end")
 
 
 def _to_begin(finding: Finding, group: str) -> Remedy:
-    return _reset("Reset to the earliest message", finding, group, "begin")
+    return _reset(N_("Reset to the earliest message"), finding, group, "begin")
 
 
 def _to_end(finding: Finding, group: str) -> Remedy:
-    return _reset("Reset to the end", finding, group, "end")
+    return _reset(N_("Reset to the end"), finding, group, "end")
 
 
 def _reset(text: str, finding: Finding, group: str, to: str) -> Remedy:
@@ -69,35 +78,35 @@ def _reset(text: str, finding: Finding, group: str, to: str) -> Remedy:
 def _stack(finding: Finding, group: str) -> Remedy:
     client = finding.evidence["clientId"]
     path = f"stacks/{part(client)}?group={part(group)}"
-    return Remedy(f"Stacks of {client}", path, "stacks/{client:path}", Role.OPERATOR)
+    return Remedy(N_("Stacks of %(name)s"), path, "stacks/{client:path}", Role.OPERATOR, name=str(client))
 
 
 def _dead_letters(_: Finding, group: str) -> Remedy:
-    return Remedy("Dead letters", f"dead-letters/{part(group)}", "dead-letters/{group}")
+    return Remedy(N_("Dead letters"), f"dead-letters/{part(group)}", "dead-letters/{group}")
 
 
 def _retries(_: Finding, group: str) -> Remedy:
-    return Remedy("Retry messages", f"messages?topic={part(retry_topic(group))}", "messages")
+    return Remedy(N_("Retry messages"), f"messages?topic={part(retry_topic(group))}", "messages")
 
 
 def _members(_: Finding, group: str) -> Remedy:
-    return Remedy("Members", f"groups/{part(group)}#members", "groups/{group}")
+    return Remedy(N_("Members"), f"groups/{part(group)}#members", "groups/{group}")
 
 
 def _subscriptions(_: Finding, group: str) -> Remedy:
-    return Remedy("Subscriptions", f"groups/{part(group)}#subscriptions", "groups/{group}")
+    return Remedy(N_("Subscriptions"), f"groups/{part(group)}#subscriptions", "groups/{group}")
 
 
 def _queues(_: Finding, group: str) -> Remedy:
-    return Remedy("Queues", f"groups/{part(group)}?sort=-lag#queues", "groups/{group}")
+    return Remedy(N_("Queues"), f"groups/{part(group)}?sort=-lag#queues", "groups/{group}")
 
 
 def _groups(_: Finding, _group: str) -> Remedy:
-    return Remedy("All groups", "groups", "groups")
+    return Remedy(N_("All groups"), "groups", "groups")
 
 
 def _overview(_: Finding, _group: str) -> Remedy:
-    return Remedy("Overview", "", "")
+    return Remedy(N_("Overview"), "", "")
 
 
 OF: Mapping[str, Callable[[Finding, str], Remedy]] = {
@@ -131,8 +140,8 @@ OF: Mapping[str, Callable[[Finding, str], Remedy]] = {
 
 
 def evidence_of(finding: Finding) -> list[tuple[str, str, EvidenceValue]]:
-    """The evidence: its key, the key as a text, and the value."""
-    return [(key, _in_words(key), value) for key, value in finding.evidence.items()]
+    """The evidence: its key, the key as a text in the language of the page, and the value."""
+    return [(key, gettext(_in_words(key)), value) for key, value in finding.evidence.items()]
 
 
 def _in_words(key: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from orbitmq.admin import topic_changes, topic_summaries
 from orbitmq.admin import topics as admin
@@ -14,40 +15,44 @@ from orbitmq.admin.results import Result
 from orbitmq.admin.topic_changes import MESSAGE_TYPES, QUEUES_MAX, TopicChanges
 from orbitmq.admin.topic_summaries import TopicSummary, TopicVolume
 from orbitmq.admin.topics import TopicType
+from orbitmq.dashboard import charts
 from orbitmq.dashboard.choices import registered_names
 from orbitmq.dashboard.lists import Column, listing
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.routes import DashboardRequest, PageContent, plans, shows
+from orbitmq.dashboard.words import N_
 from orbitmq.message.topic_types import MessageType
 
 SNAPSHOT_FRESH_SECONDS = 10.0
 """How long the page may use results: for them brokers sum up the lag of all groups."""
+SNAPSHOT_WAIT_SECONDS = 0.15
+"""How long the page waits for the first one; then it says so and updates itself."""
 NAME_CHARS_MAX = 127
 OWN, EVERY = "own", "every"
 KINDS: Mapping[str, str] = {
-    OWN: "application topics",
-    EVERY: "all topics",
-    TopicType.UNSPECIFIED: "normal",
-    TopicType.FIFO: "in order",
-    TopicType.RETRY: "retries",
-    TopicType.DLQ: "dead letters",
-    TopicType.SYSTEM: "system topics",
+    OWN: N_("application topics"),
+    EVERY: N_("all topics"),
+    TopicType.UNSPECIFIED: N_("normal"),
+    TopicType.FIFO: N_("in order"),
+    TopicType.RETRY: N_("retries"),
+    TopicType.DLQ: N_("dead letters"),
+    TopicType.SYSTEM: N_("system topics"),
 }
 """The filters of the list, and their texts."""
 _OWN = (TopicType.UNSPECIFIED, TopicType.FIFO)
 PERMS = ("RW", "R", "W")
 COLUMNS: tuple[Column[TopicSummary], ...] = (
-    Column("Topic", "topic", lambda row: row.topic.lower()),
-    Column("Kind", "type", lambda row: KINDS[row.type]),
-    Column("Brokers", "brokers", lambda row: len(row.brokers), is_number=True),
-    Column("Queues", "queues", lambda row: row.write_queues, is_number=True),
-    Column("Permission", "perm", lambda row: row.perms),
-    Column("Groups", "groups", lambda row: len(row.groups), is_number=True),
-    Column("Lag", "lag", lambda row: row.known_lag_messages, is_number=True),
-    Column("Messages", is_number=True),
-    Column("Produced/s", is_number=True),
-    Column("Produced in 24 h", is_number=True),
-    Column("Last message"),
+    Column(N_("Topic"), "topic", lambda row: row.topic.lower()),
+    Column(N_("Kind"), "type", lambda row: KINDS[row.type]),
+    Column(N_("Brokers"), "brokers", lambda row: len(row.brokers), is_number=True),
+    Column(N_("Queues"), "queues", lambda row: row.write_queues, is_number=True),
+    Column(N_("Permission"), "perm", lambda row: row.perms),
+    Column(N_("Groups"), "groups", lambda row: len(row.groups), is_number=True),
+    Column(N_("Lag"), "lag", lambda row: row.known_lag_messages, is_number=True),
+    Column(N_("Messages"), is_number=True),
+    Column(N_("Produced/s"), is_number=True),
+    Column(N_("Produced in 24 h"), is_number=True),
+    Column(N_("Last message")),
 )
 
 
@@ -57,10 +62,16 @@ async def topics(request: DashboardRequest) -> PageContent:
     the list."""
     kind = request.query.choice("type", list(KINDS), OWN)
     containing = request.query.text("containing", at_most=NAME_CHARS_MAX)
-    cached = await request.cluster.cached("topics", topic_summaries.summaries, SNAPSHOT_FRESH_SECONDS)
+    filters: dict[str, Any] = {"kinds": KINDS, "kind": kind, "containing": containing}
+    cached = await request.cluster.cached_soon(
+        "topics", topic_summaries.summaries, SNAPSHOT_FRESH_SECONDS, SNAPSHOT_WAIT_SECONDS
+    )
+    if cached is None:
+        return PageContent({**filters, "list": None})
     rows = [row for row in cached.value.items if _is_meant(row, kind) and containing.lower() in row.topic.lower()]
+    rows.sort(key=lambda row: (row.type not in _OWN, row.topic.lower()))  # the application's before the system's
     shown = listing(request, "topics", rows, COLUMNS, keep=("containing", "type"))
-    values = {"list": shown, "kinds": KINDS, "kind": kind, "containing": containing, "volumes": None, "unreported": []}
+    values = {**filters, "list": shown, "volumes": None, "unreported": []}
     if not request.query.flag("volumes"):
         return PageContent(values, cached.value, age_seconds=cached.age_seconds)
     volumes = await _volumes(request, shown.rows)
@@ -92,6 +103,7 @@ async def topic(request: DashboardRequest) -> PageContent:
         admin.flow(session, name),
         topic_changes.order_setting(session, name),  # routes have it only if name servers are configured so
     )
+    request.cluster.watch(name)
     first = flow.items[0]
     is_whole = not (status.failures or route.failures)
     held = sum(row.messages for row in status.items) if is_whole else None
@@ -111,6 +123,8 @@ async def topic(request: DashboardRequest) -> PageContent:
         "groups": [row for row in flow.items if row.group is not None],
         "flow": first,
         "order": ordered,
+        "charts": charts.of_topic(request.cluster.history, name, request.cluster.sample_ms),
+        "lines_max": charts.GROUPS_MAX,
         "perms": PERMS,
         "message_types": MESSAGE_TYPES,
         "queues_max": QUEUES_MAX,
