@@ -64,7 +64,7 @@ _SHOWN = {
 }
 # A line that ends in Chinese goes on without a space, unless a Latin word follows.
 _CHINESE_BREAK = re.compile(
-    r"(?<=[\u4e00-\u9fff])\n(?=[\u4e00-\u9fff])|(?<=[\u3000-\u303f\uff00-\uffef”])\n(?![\s#|`-])"
+    r"(?<=[\u4e00-\u9fff])\n {0,6}(?=[\u4e00-\u9fff])|(?<=[\u3000-\u303f\uff00-\uffef”])\n {0,6}(?![\s#|!-]|\d+\.|```)"
 )
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
@@ -91,7 +91,7 @@ def _target(path: str, anchor: str, origin: Path, page: Path) -> str:
     target = (origin / path).resolve()
     shown = _SHOWN.get(os.path.relpath(target, DOCS.parent))
     target = DOCS / shown if shown else target
-    if page == CHINESE and target.parent != CHINESE:
+    if page == CHINESE and target.parent != CHINESE and target.suffix == ".md":
         return f"english:{target.relative_to(DOCS).with_suffix('').as_posix()}{anchor}"
     return os.path.relpath(target, page) + anchor
 

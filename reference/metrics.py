@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from orbitmq.metrics.model import Metric
 from orbitmq.metrics.table_exporter import CLUSTER, OWN, RUNTIME
-from orbitmq.metrics.table_native import BROKER, NAMESRV, NODE_LABELS, PROCESS, PROXY
+from orbitmq.metrics.table_native import BROKER, GATEWAY, NAMESRV, NODE_LABELS, PROCESS, PROXY
 
 _HEAD = """\
 # Metrics
@@ -30,6 +30,11 @@ _PROXY_HEAD = """
 ## Proxies
 
 Served by `orbitmq proxy` with `metricsExporterType=PROM`, with the same labels before the others; `cluster` is empty.
+"""
+_GATEWAY_HEAD = """
+## Gateways
+
+Served by `orbitmq gateway` at `/metrics`, without further labels, with those of every process.
 """
 _EXPORTER_HEAD = """
 ## The exporter
@@ -63,7 +68,8 @@ def metrics_page() -> str:
             _rows(NAMESRV),
             _PROXY_HEAD,
             _rows(PROXY),
-            _PROCESS_HEAD,
+            _GATEWAY_HEAD,
+            _rows(GATEWAY),
             _EXPORTER_HEAD,
             _rows(CLUSTER),
             _RUNTIME_HEAD,

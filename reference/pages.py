@@ -28,6 +28,7 @@ from orbitmq.client.settings import (
     options_of,
     variable_of,
 )
+from orbitmq.gateway.openapi import document
 from orbitmq.metrics.options import MetricsOptions
 from orbitmq.namesrv.options import NamesrvOptions
 from orbitmq.net.connection_options import ConnectionOptions
@@ -351,6 +352,11 @@ def schema_page(kind: str) -> str:
     return json.dumps(schema(kind, item_of(kind)), indent=2, ensure_ascii=False) + "\n"
 
 
+def openapi_page() -> str:
+    """The document of the gateway, as it serves it."""
+    return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "access.md": access_page,
     "requests.md": requests_page,
@@ -363,6 +369,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "pipeline.md": pipeline_page,
     "metrics.md": metrics_page,
     "schemas.md": schemas_page,
+    "openapi.json": openapi_page,
     **{page: partial(api_page, page) for page in MODULES},
     **{f"schemas/{kind}.json": partial(schema_page, kind) for kind in KINDS},
 }
