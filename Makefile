@@ -10,9 +10,10 @@ LOCKED = $(PIP) install --quiet --require-hashes
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup develop installed tools data java clients services check static format bytecode platform wheel test \
-	test-long test-interpreted test-pythons test-spark-versions test-orchestration test-rust-client bench \
-	spark-kills bench-abuse bench-frozen bench-failover bench-failover-cost bench-dashboard bench-spark bench-growth \
-	bench-turns bench-cold bench-cores bench-timers bench-grpc fuzz soak soak-steady demo screenshots reference site \
+	test-long test-interpreted test-pythons test-spark-versions test-orchestration test-celery test-taskiq test-rust-client bench \
+	spark-kills bench-abuse bench-frozen bench-failover bench-failover-cost bench-failover-controller \
+	bench-dashboard bench-spark bench-growth \
+	bench-turns bench-cold bench-cores bench-timers bench-grpc fuzz soak soak-steady demo screenshots reference texts site \
 	diagrams lock audit release
 
 help:
@@ -33,6 +34,7 @@ help:
 	@echo "make bench-frozen  what senders experience when a broker freezes and dies, with either client"
 	@echo "make bench-failover  300 faults of brokers that elect their master: what is lost, and how long sends wait"
 	@echo "make bench-failover-cost  what a send costs that all replicas in sync must have; two minutes"
+	@echo "make bench-failover-controller  the same clients at RocketMQ with its controller, and at orbitmq; 20 minutes"
 	@echo "make bench-turns delays of the event loop, with 10,000 topics; six minutes"
 	@echo "make bench-cold what sends wait for while consumers read 20 GB from the disk; four minutes"
 	@echo "make bench-cores what a message costs each of 1 to 4 brokers of one machine; two and a half minutes"
@@ -47,6 +49,7 @@ help:
 	@echo "make screenshots take the screenshots of the web page in the documentation"
 	@echo "make format     format the sources with ruff"
 	@echo "make reference  generate docs/reference from the tables in the code"
+	@echo "make texts      bring the catalogue of translations up to date, and list what is missing"
 	@echo "make site       build the documentation as a site: build/site/index.html"
 	@echo "make lock       resolve the dependencies of pyproject.toml again"
 	@echo "make audit      check the locked versions for known vulnerabilities; needs the network"
@@ -74,7 +77,7 @@ BUILDERS := $(CURDIR)/.venv/build
 	@$(LOCKED) --no-deps --upgrade --target .venv/build -r $<
 	@touch $@
 
-SOURCES := $(shell find src -name "*.py" -o -name "*.pxd") hatch_build.py pyproject.toml
+SOURCES := $(shell find src -name "*.py" -o -name "*.pxd" -o -name "*.po") hatch_build.py pyproject.toml
 HATCHLING = PYTHONPATH=$(BUILDERS) $(BIN)/python -m hatchling build
 
 build/wheel/.built: .venv/.runtime .venv/build/.installed $(SOURCES)
@@ -124,11 +127,17 @@ $(AUDIT)/.installed: requirements/tools.lock
 	@$(AUDIT)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
-# Each has an environment of its own: it pins other versions of what orbitmq and its tools need.
+# Each has an environment of its own: it pins other versions of what the tools of orbitmq need.
 .venv/airflow/.installed .venv/dbt/.installed: .venv/%/.installed: requirements/%.lock
 	@echo "installing $*"
 	@$(PYTHON) -m venv .venv/$*
 	@.venv/$*/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
+	@touch $@
+
+# The provider for Airflow, as users get it.
+.venv/airflow/.provider: build/wheel/.built .venv/airflow/.installed
+	@.venv/airflow/bin/pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall \
+		build/wheel/orbitmq-*.whl
 	@touch $@
 
 java: installed tools
@@ -165,7 +174,8 @@ services:
 FROM_SOURCES := PYTHONPATH=$(CURDIR)/src
 
 check: static bytecode
-	$(FROM_SOURCES) $(BIN)/pytest -q tests/test_docs.py tests/test_public_api.py tests/test_glossary.py tests/test_commits.py
+	$(FROM_SOURCES) $(BIN)/pytest -q tests/test_docs.py tests/test_public_api.py tests/test_glossary.py tests/test_commits.py \
+		tests/test_languages.py tests/test_chinese_pages.py
 
 static: installed tools
 	$(BIN)/ruff format --check --quiet
@@ -213,9 +223,19 @@ test-pythons: tools java $(AUDIT)/.installed
 test-spark-versions: installed tools java
 	$(SHIPPED) $(BIN)/python -m supply.sparks $(SPARKS)
 
-# The DAG and the project of dbt that users copy, run by Airflow and dbt themselves.
-test-orchestration: installed tools .venv/airflow/.installed .venv/dbt/.installed
+# The DAGs and the project of dbt that users copy, and the provider for Airflow, run by Airflow and dbt themselves.
+test-orchestration: installed tools .venv/airflow/.provider .venv/dbt/.installed
 	ORBITMQ_ORCHESTRATION=$(CURDIR)/.venv $(BIN)/pytest -q tests/orchestration
+
+# The suites of kombu and Celery themselves, which their source distributions have, on a live broker; ten minutes.
+test-celery: installed tools platform
+	@command -v redis-server >/dev/null || \
+		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server)
+	$(SHIPPED) $(BIN)/python -m supply.celery_suites $(CELERY)
+
+# The suite of taskiq itself, with its tasks on a live broker.
+test-taskiq: installed tools platform
+	$(SHIPPED) $(BIN)/python -m supply.taskiq_suite $(TASKIQ)
 
 # The scenarios of the other official clients, at RocketMQ and at orbitmq. Cargo builds 250 crates for it at first.
 test-rust-client: export ORBITMQ_GRPC_CLIENTS := rust
@@ -282,6 +302,9 @@ bench-failover: installed tools java platform services
 bench-failover-cost: installed tools services platform
 	$(MEASURED) $(BIN)/python -m bench.failover_cost
 
+bench-failover-controller: installed java platform services
+	$(MEASURED) $(BIN)/python -m bench.failover_controller
+
 bench-dashboard: installed tools platform
 	$(MEASURED) $(BIN)/python bench/dashboard.py
 
@@ -317,6 +340,9 @@ demo: installed data
 reference: tools
 	$(FROM_SOURCES) $(BIN)/python -m reference docs/reference
 
+texts: tools
+	$(FROM_SOURCES) $(BIN)/python -m supply.texts
+
 # Warnings are errors: broken links, pages outside of the table of contents, diagrams that cannot be drawn.
 SITE ?= build/site
 SPHINX = $(FROM_SOURCES) $(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going --conf-dir docs
@@ -329,9 +355,13 @@ diagrams:
 	@command -v dot >/dev/null || \
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends graphviz >/dev/null)
 
+# All but Airflow, which has a lock of its own: it pins more than a hundred packages.
+EXTRAS = $(shell $(BIN)/python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+	print(*(f'--extra={name}' for name in project['optional-dependencies'] if name != 'airflow'))")
+
 lock: tools
 	$(BIN)/pip install --quiet "pip-tools>=7.4,<8"
-	$(BIN)/pip-compile --quiet --all-extras --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
+	$(BIN)/pip-compile --quiet $(EXTRAS) --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
 		--no-emit-find-links --no-emit-trusted-host --output-file requirements/dev.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url --no-emit-find-links \
 		--no-emit-trusted-host --constraint requirements/dev.lock --output-file requirements/runtime.lock pyproject.toml
@@ -345,10 +375,10 @@ lock: tools
 		../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
 			--no-emit-find-links --no-emit-trusted-host --constraint dev.lock --output-file $$lock.lock $$lock.in || exit 1; \
 	done
-	cd requirements && for lock in airflow dbt; do \
-		../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
-			--no-emit-find-links --no-emit-trusted-host --output-file $$lock.lock $$lock.in || exit 1; \
-	done
+	$(BIN)/pip-compile --quiet --extra=airflow --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
+		--no-emit-find-links --no-emit-trusted-host --output-file requirements/airflow.lock pyproject.toml
+	cd requirements && ../$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
+		--no-emit-find-links --no-emit-trusted-host --output-file dbt.lock dbt.in
 
 # Fails for a known vulnerability, and if the service does not respond. AUDIT_SERVICE=osv queries OSV instead of PyPI.
 audit: $(AUDIT)/.installed

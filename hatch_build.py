@@ -2,6 +2,7 @@
 
 mypyc compiles the modules that pyproject.toml names, Cython those with a `.pxd` beside them. Without a compiler the
 wheel holds the sources alone, and `orbitmq/interpreted.txt` with the reason, which `orbitmq --version` prints.
+Translations are compiled in either form, those of an editable install beside their source.
 
 The environment variable ORBITMQ_BUILD decides: `auto` (the default), `compiled`, which fails where nothing can be
 compiled, or `interpreted`. An editable install is always interpreted. Needs no network.
@@ -94,8 +95,11 @@ class CompiledModules(BuildHookInterface):  # type: ignore[type-arg]
         if choice not in CHOICES:
             raise SystemExit(f"ORBITMQ_BUILD is {choice!r}; set it to {', '.join(CHOICES)}")
         if version == "editable":
+            self._compile_texts(Path(self.root) / "src")
             return
         self._copy = Path(tempfile.mkdtemp(prefix="orbitmq-build-"))
+        for made in self._compile_texts(self._copy / "texts"):
+            build_data["force_include"][str(made)] = str(made.relative_to(self._copy / "texts"))
         try:
             if choice == "interpreted":
                 raise NotCompiledError("ORBITMQ_BUILD=interpreted")
@@ -121,6 +125,21 @@ class CompiledModules(BuildHookInterface):  # type: ignore[type-arg]
     def _remove(self) -> None:
         if self._copy is not None:
             shutil.rmtree(self._copy, ignore_errors=True)
+
+    def _compile_texts(self, folder: Path) -> list[Path]:
+        """Compile each catalogue to its place below the folder."""
+        # Installers load this file to learn what a build needs, before they install it.
+        from babel.messages.mofile import write_mo
+        from babel.messages.pofile import read_po
+
+        source, made = Path(self.root) / "src", []
+        for path in sorted(source.glob("orbitmq/locale/*/LC_MESSAGES/*.po")):
+            target = folder / path.relative_to(source).with_suffix(".mo")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("rb") as text, target.open("wb") as file:
+                write_mo(file, read_po(text))
+            made.append(target)
+        return made
 
     def _compile(self, copy: Path) -> None:
         _look_for_compiler()

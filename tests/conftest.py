@@ -1,4 +1,4 @@
-"""Tests written as coroutines run on an event loop of their own, the one their `loop_factory` fixture makes.
+"""Tests written as coroutines run on an event loop of their own, that of the fixture `turned_clock` or `both_loops`.
 
 Tests that share something costly stay together when several processes run them.
 """
@@ -55,6 +55,8 @@ _HOMES = tempfile.TemporaryDirectory(prefix="orbitmq-homes-")
 _NUMBERS = count()
 _KEPT = ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
 os.environ |= {name: f"{_HOMES.name}/{name}" for name in _KEPT}
+# Commands speak the language of the environment; tests compare English, or set another.
+os.environ["LC_ALL"] = "C.UTF-8"
 
 
 def pytest_runtest_setup() -> None:
@@ -91,6 +93,10 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if IS_COMPILED:
         refuse_stand_ins()
+    if not hasattr(config, "workerinput"):  # those find it done
+        from supply.texts import compile_stale
+
+        compile_stale()
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None and not hasattr(config, "workerinput"):  # those have none to write to
         config.pluginmanager.register(AtOnce(terminal))

@@ -110,6 +110,7 @@ def up(programs: Path, home: Path) -> Iterator[str]:
 def test_the_wheel_holds_what_it_needs_and_nothing_of_the_tests(wheel: Path) -> None:
     names = ZipFile(wheel).namelist()
     files = [path for path in (ROOT / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    files = [path.with_suffix(".mo") if path.suffix == ".po" else path for path in files]  # compiled texts
     mine = {str(path.relative_to(ROOT / "src")) for path in files}
     mine |= {"orbitmq/interpreted.txt"}
     assert mine <= set(names)

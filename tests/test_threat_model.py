@@ -50,8 +50,8 @@ def defaults() -> Iterator[Row]:
             yield Row(key, options.__name__, as_text(declared.default))
     for name, declared in options_of(ProducerSettings).items():
         yield Row(name, "ClientSettings", as_text(declared.default))
-    exporter = get_command(app).commands["exporter"]  # type: ignore[attr-defined]
-    for name, command in (("dashboard", get_command(dashboard)), ("exporter", exporter)):
+    own = get_command(app).commands  # type: ignore[attr-defined]
+    for name, command in (("dashboard", get_command(dashboard)), *((one, own[one]) for one in ("exporter", "gateway"))):
         for flag in command.params:
             yield from (Row(word, f"orbitmq {name}", _shown(flag.default)) for word in flag.opts)
 

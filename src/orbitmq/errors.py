@@ -8,6 +8,9 @@ responds when the error ends a request.
     +-- MessageError                the caller: a message that cannot be stored or sent
     |   +-- MessageIllegal          too large, bad topic, bad properties
     |   +-- ExpressionIllegal       a subscription's expression that has no meaning; the text says where
+    |   +-- SchemaIllegal           a schema that is not valid, or cannot be kept
+    |   |   +-- SchemaIncompatible  one that may not follow the versions before it
+    |   +-- WrongBody               a body that is not what its schema says
     |   +-- InvalidStateError       the caller used a client before start or after shutdown
     |   +-- ClientError             a client call that failed for a reason of its own (`code` 10001 and up)
     |       +-- RequestTimeout      request-reply without a reply in time
@@ -25,6 +28,8 @@ responds when the error ends a request.
     +-- RemotingError               the network
     |   +-- ConnectError            no connection to the address
     |   |   +-- NoNameServer        none of the name servers can be reached
+    |   |   +-- NotNameServer       a peer that is no name server
+    |   |   +-- SchemasAway         nothing that keeps schemas can be reached; what needs one is tried again later
     |   |   +-- BrokerAway          a broker that was registered recently and is no more; no request is sent
     |   +-- SendRequestError        the connection broke before the request was written
     |   +-- RemotingTimeout         no response in time (also a TimeoutError)
@@ -61,6 +66,16 @@ class OrbitMQError(Exception):
     response_code: ClassVar[int] = 1
     stored_locally: bool = False
     """Whether the message of a failed send is in the producer's outbox, which sends it again."""
+    translate: ClassVar[Callable[[str], str] | None] = None
+    """The text in the language of the user, for a note in tracebacks: `str` of an error is what programs compare."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        if OrbitMQError.translate is not None:
+            text = Exception.__str__(self)
+            note = OrbitMQError.translate(text)
+            if note != text:
+                self.add_note(note)
 
     def __reduce__(self) -> tuple[Callable[..., OrbitMQError], tuple[object, ...], dict[str, object]]:
         """Create the copy without `__init__`, whose parameters are not the `args` that Python would call it with."""
@@ -85,6 +100,18 @@ class ExpressionIllegal(MessageError):
     """A subscription expression that cannot be compiled; the text names the place."""
 
     response_code = 23
+
+
+class SchemaIllegal(MessageError):
+    """A schema that is not valid, or that cannot be kept; the text says why."""
+
+
+class SchemaIncompatible(SchemaIllegal):
+    """A schema may not follow the versions before it; the text names the fields and the rules."""
+
+
+class WrongBody(MessageError):
+    """A body that is not what its schema says; the text names the field if that is known."""
 
 
 class InvalidStateError(MessageError):
@@ -193,6 +220,16 @@ class ConnectError(RemotingError):
 
 class NoNameServer(ConnectError):
     """None of the name servers can be reached; the text names each with its reason."""
+
+
+class SchemasAway(ConnectError):
+    """Nothing that keeps schemas responds as it should, be it name servers or a registry, so nothing is known of a
+    schema. Messages that need it are delivered again, which does not count as a failure of theirs.
+    """
+
+
+class NotNameServer(ConnectError):
+    """A peer that serves no requests for name servers: the port of a broker, for example."""
 
 
 class BrokerAway(ConnectError):
@@ -333,4 +370,6 @@ def cause_of(error: BaseException) -> BaseException | None:
 
 
 def _made_anew(kind: type[OrbitMQError], *args: object) -> OrbitMQError:
-    return kind.__new__(kind, *args)
+    made = kind.__new__(kind, *args)
+    made.args = args  # which an OSError leaves to `__init__`
+    return made

@@ -135,7 +135,7 @@ def test_a_group_tells_who_has_which_queue(world: World) -> None:
     subscription = _row(page, "Subscriptions", "Topic", TOPIC)
     assert subscription is not None
     assert (subscription["Expression"], subscription["Clients"]) == ("*", world.client_id)
-    assert {row["Setting"]: row[BROKER] for row in page.table("Configuration")}["consume enable"] == "yes"
+    assert {row["Setting"]: row[BROKER] for row in page.table("Configuration")}["Consume enable"] == "yes"
 
 
 def test_a_group_nobody_knows_is_not_there(world: World) -> None:

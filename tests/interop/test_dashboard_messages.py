@@ -150,7 +150,8 @@ def test_a_topic_is_looked_through_filtered_and_kept_as_files(
         rows = page.table("Messages")
         assert len(rows) == expected
         keys += [row["Keys"] for row in rows]
-        following = [link for link in page.links if "mark=" in link and "export" not in link]
+        others = [link for link in page.links if "mark=" in link and "export" not in link]
+        following = [link for link in others if link.partition("mark=")[2] not in page.url]
         page = visitor.get(following[0]) if following else page
     assert keys == [f"k{number}" for number in range(49, -1, -1)]
     assert not following, "the last page leads nowhere"

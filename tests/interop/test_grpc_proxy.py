@@ -116,7 +116,8 @@ async def test_a_producer_sends_to_a_broker_of_four(before_four: Fronted) -> Non
         for group in ({}, {"message_group": "g"}, {"message_type": MessageType.TRANSACTION}):
             answer = await client.send("FourOrders", b"x", tag="t", **group)
             assert answer.status.code == Code.OK, answer
-        assert await asyncio.to_thread(stored, before_four, "FourOrders") == 2
+        # RocketMQ enters a message into its queue after it has acknowledged it.
+        await asyncio.to_thread(wait_until, lambda: stored(before_four, "FourOrders") == 2, 10, "the first two")
         request = v2.EndTransactionRequest(
             message_id=answer.entries[0].message_id, transaction_id=answer.entries[0].transaction_id,
             resolution=TransactionResolution.COMMIT,

@@ -6,13 +6,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from orbitmq.client import LitePullConsumer, Message, MessageExt, Producer, PullConsumer, PushConsumer
+from orbitmq.client import (
+    ConsumeConcurrentlyStatus,
+    ConsumeOrderlyStatus,
+    LitePullConsumer,
+    Message,
+    MessageExt,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+)
 from orbitmq.message.config import SubscriptionData, SubscriptionGroup
 from orbitmq.message.flags import PULL_SUBSCRIPTION, PULL_SUSPEND
-from orbitmq.message.properties import decode_properties, encode_properties
+from orbitmq.message.properties import DEAD_LETTER_REASON, decode_properties, encode_properties
 from orbitmq.message.unit import Unit, decode_units
 from orbitmq.net.remoting import Remoting
 from orbitmq.wire.bodies import ConsumerData, HeartbeatData, SubscriptionGroupTable, TopicTable
@@ -25,6 +36,7 @@ from tests.support.asking import Asker, asking
 from tests.support.delivery import assert_content, messages, results
 from tests.support.java_rocketmq import Driver, JavaSystem, run_driver
 from tests.support.live import pull_header, send_header
+from tests.support.loops import until
 from tests.support.messages import index_of
 from tests.support.python_client import FIRST, Collector, send
 
@@ -272,3 +284,33 @@ def test_a_group_whose_messages_could_not_come_again_is_refused_by_orbitmq_alone
             assert f"group '{group}' has 125 characters, at most 120 are allowed" in (heard.remark or "")
 
     asking(system.address, scenario)
+
+
+# ------------------------------------------------------------------------------------------------------------ rejected
+
+
+@pytest.mark.with_five
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
+async def test_a_rejected_message_is_a_dead_letter_with_its_reason(
+    system: System, label: str, *, orderly: bool
+) -> None:
+    await send(system.namesrv_address, label, label, 2)
+    seen: list[str] = []
+
+    def listen(messages: Sequence[MessageExt], context: Any) -> Any:
+        seen.append(messages[0].properties["index"])
+        if seen[-1] == "0":
+            context.reject(messages[0], "no such order")
+        return ConsumeOrderlyStatus.SUCCESS if orderly else ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+    consumer = PushConsumer(label, system.namesrv_address, consume_from_where=FIRST)
+    consumer.subscribe(label)
+    consumer.set_listener(listen, orderly=orderly)
+    async with consumer, LitePullConsumer(f"{label}-dead", system.namesrv_address, consume_from_where=FIRST) as reader:
+        reader.subscribe(f"%DLQ%{label}")
+        (letter,) = await reader.poll(60)
+        await until(lambda: len(seen) == 2)
+    properties = letter.properties
+    assert (properties["index"], properties["RETRY_TOPIC"]) == ("0", label)
+    assert properties[DEAD_LETTER_REASON] == "no such order"
+    assert sorted(seen) == ["0", "1"]

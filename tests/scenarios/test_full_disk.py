@@ -218,6 +218,33 @@ async def test_a_start_needs_no_room_for_what_was_never_written(small_disk: Path
         await client.remoting.close()
 
 
+@pytest.mark.parametrize("kind", ["commitlog", f"consumequeue/{TOPIC}/0", "index"])
+async def test_a_start_needs_no_room_for_a_file_that_was_only_created(
+    small_disk: Path, tmp_path: Path, kind: str
+) -> None:
+    """A kill came between the creation of the next file and the allocation of its first blocks."""
+    ballast = Ballast(small_disk)
+    with OrbitUp(home=tmp_path, store_dir=small_disk / "store", **WITHOUT_RATIOS) as broker:
+        client = Client(broker.address)
+        for _ in range(20):
+            assert await client.send()
+        await client.remoting.close()
+        directory = broker.store_dir / kind
+        await until(lambda: any(directory.glob("*")))
+        broker.kill()
+        last = max(directory.iterdir())
+        size = last.stat().st_size
+        following = directory / f"{int(last.name) + (size if kind != 'index' else 1):0{len(last.name)}d}"
+        with following.open("xb") as file:
+            file.truncate(size)
+        ballast.fill()
+        assert_sound(broker.store_dir)
+        broker.start()
+        client.remoting = Remoting()
+        assert await client.read_back() == client.acknowledged
+        await client.remoting.close()
+
+
 def test_a_first_start_on_a_full_disk_says_so_and_one_with_room_succeeds(small_disk: Path, tmp_path: Path) -> None:
     (small_disk / "store").mkdir()
     ballast = Ballast(small_disk)

@@ -86,3 +86,11 @@ def test_an_unknown_choice_is_refused(tmp_path: Path) -> None:
     made = build(tmp_path, ORBITMQ_BUILD="fast")
     assert made.returncode != 0
     assert "ORBITMQ_BUILD is 'fast'; set it to auto, compiled, interpreted" in made.stderr
+
+
+def test_a_wheel_has_the_translations_compiled(tmp_path: Path) -> None:
+    made = build(tmp_path, ORBITMQ_BUILD="interpreted")
+    assert made.returncode == 0, made.stderr
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as archive:
+        names = [name for name in archive.namelist() if name.startswith("orbitmq/locale/")]
+    assert names == ["orbitmq/locale/zh_CN/LC_MESSAGES/orbitmq.mo"]

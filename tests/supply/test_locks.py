@@ -62,6 +62,15 @@ def test_the_dependencies_that_pyproject_names_are_those_we_ask_for() -> None:
     assert {one.name for one in locked("runtime") if OURSELVES in one.wanted_by} == named
 
 
+def test_airflow_is_in_its_own_lock_only() -> None:
+    """It pins more than a hundred packages: those of `make check` are not to follow it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["airflow"]]
+    named = {re.match(r"[a-z0-9-]+", line)[0] for line in asked}  # type: ignore[index]
+    assert {one.name for one in locked("airflow") if OURSELVES in one.wanted_by} == named
+    assert "apache-airflow" not in {one.name for one in locked("dev")}
+
+
 def test_the_page_names_each_dependency_with_its_licence() -> None:
     texts = described(PAGE.read_text(encoding="utf-8"))
     assert list(texts) == [one.name for one in locked("runtime")], "one row each, in the order of the lock"

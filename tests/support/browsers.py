@@ -25,7 +25,7 @@ QUIET = (  # or it looks for hosts that are not there
     "--disable-background-networking", "--disable-component-update", "--disable-gpu", "--disable-quic",
     "--disable-sync", "--no-first-run",
 )  # fmt: skip
-DESKTOP, PHONE = (1280, 900), (390, 844)
+DESKTOP, PHONE, LARGE, LARGEST = (1280, 900), (390, 844), (1920, 1080), (2560, 1440)
 PATIENCE_MS = 30_000
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
 COLOURS = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
@@ -34,6 +34,21 @@ TOO_WIDE = """() => document.documentElement.scrollWidth > document.documentElem
         (one) => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest(".wide, nav, pre, .hidden, .skip")
       ).map((one) => one.outerHTML.slice(0, 120)).slice(0, 3).concat("the body is too wide")
     : []"""
+CUT = """() => [...document.querySelectorAll(".wide")].filter((one) => one.scrollWidth > one.clientWidth + 1)
+    .map((one) => one.getAttribute("aria-label"))"""
+FITTED = "() => document.body.dataset.fitted === String(innerWidth)"
+TEXTS = """() => {
+    const found = [], data = "code, kbd, pre, bdi, .beginning, .json, .u-legend, option, body [lang], time";
+    const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+        const one = walk.currentNode;
+        if (!one.parentElement.closest(data)) found.push(one.textContent.trim());
+    }
+    for (const name of ["title", "aria-label", "placeholder"]) {
+        for (const one of document.querySelectorAll(`[${name}]`)) found.push(one.getAttribute(name));
+    }
+    return found.filter((text) => text);
+}"""
 FOCUS = """() => {
     const one = document.activeElement, style = getComputedStyle(one);
     const box = one.getBoundingClientRect();
@@ -108,12 +123,17 @@ class Window:
         self.as_seen(PHONE, dark=True)
         self._width("phone")
         self._axe("phone, dark", RULES)
-        self.as_seen(DESKTOP, dark=False)
-        self._width("desktop")
+        for size in (LARGEST, LARGE, DESKTOP):
+            self.as_seen(size, dark=False)
+            self._width(f"{size[0]} px")
 
     def as_seen(self, size: tuple[int, int], *, dark: bool) -> None:
         self.page.set_viewport_size({"width": size[0], "height": size[1]})
         self.page.emulate_media(color_scheme="dark" if dark else "light")
+
+    def texts(self) -> list[str]:
+        """What is to be read on this page, without what comes from the cluster."""
+        return list(self.page.evaluate(TEXTS))
 
     def _axe(self, how: str, rules: Mapping[str, Any]) -> None:
         found = Axe().run(self.page, options=rules).response["violations"]
@@ -122,7 +142,9 @@ class Window:
             self.stumbled.append(f"axe, {how}: {one['id']}: {one['help']}: {len(one['nodes'])}x {nodes}")
 
     def _width(self, how: str) -> None:
+        self.page.wait_for_function(FITTED)
         self.stumbled += [f"too wide, {how}: {one}" for one in self.page.evaluate(TOO_WIDE)]
+        self.stumbled += [f"cut off, {how}: {one}" for one in self.page.evaluate(CUT)]
 
     def _focus(self) -> None:
         self.page.keyboard.press("Control+Home")

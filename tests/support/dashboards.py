@@ -13,6 +13,7 @@ with OrbitDashboard(system.namesrv_address) as dashboard:
 from __future__ import annotations
 
 import http.client
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -143,9 +144,16 @@ class Visitor:
         self.base = f"{url}/c/{place}/"
         self.cookies: dict[str, str] = {}
 
-    def get(self, path: str, *, follow: bool = True, headers: Mapping[str, str] | None = None) -> Page:
-        """`path` below the cluster, or from the root when it begins with `/`."""
-        return self._go("GET", urljoin(self.base, path), None, follow=follow, headers=headers)
+    def get(
+        self, path: str, *, follow: bool = True, headers: Mapping[str, str] | None = None, waits: bool = True
+    ) -> Page:
+        """`path` below the cluster, or from the root when it begins with `/`; unless `waits` is false, once it
+        has more to show than that it waits for brokers."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            page = self._go("GET", urljoin(self.base, path), None, follow=follow, headers=headers)
+            if not waits or " data-waits" not in page.text or time.monotonic() > deadline:
+                return page
 
     def post(
         self,
@@ -200,7 +208,7 @@ class Visitor:
             self.cookies.pop(name, None)
 
 
-async def seen(dashboard: Dashboard, path: str) -> Page:
+async def seen(dashboard: Dashboard, path: str, headers: Mapping[str, str] | None = None) -> Page:
     """A page below the cluster."""
     sent: list[Any] = []
 
@@ -214,7 +222,7 @@ async def seen(dashboard: Dashboard, path: str) -> Page:
     scope = {
         "type": "http", "http_version": "1.1", "method": "GET", "scheme": "http",
         "path": f"/c/{PLACE}/{unquote(target)}", "query_string": query.encode(), "root_path": "",
-        "headers": [(b"host", b"localhost")],
+        "headers": [(b"host", b"localhost"), *((k.encode(), v.encode()) for k, v in (headers or {}).items())],
         "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
     }  # fmt: skip
     await dashboard.asgi(scope, receive, send)

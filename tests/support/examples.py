@@ -30,6 +30,47 @@ FACTS: dict[str, list[str]] = {
         r"100 handed to the network after SEND_OK; no receipt, no retry",
         r"the broker has 100 of them",
     ],
+    "celery_tasks.py": [
+        r"O-1 is billed",
+        r"O-2 is reminded, after its time",
+        r"O-3 is not shipped: try again",
+        r"O-3 is shipped",
+    ],
+    "taskiq_tasks.py": [
+        r"O-1 is billed",
+        r"O-2 is reminded, after its time",
+        r"O-3 is not shipped: try again",
+        r"O-3 is shipped",
+    ],
+    "faststream_orders.py": [
+        r"O-1 costs 49\.90",
+        r"O-2 is not billed: try again in a second",
+        r"O-2 costs 5\.50",
+        r"O-3 is a dead letter",
+        r"the reminder comes after its time",
+    ],
+    "fastapi_orders.py": [
+        r"click: 202",
+        r"broker down, click: 503, again after 5 s",
+        r"broker down, order O-1: 201",
+        r"broker down, order O-2: 422",
+        r"broker down, order O-3: 201",
+        r"waiting in the outbox: 2",
+        r"broker back: the topic has 2 orders",
+    ],
+    "starlette_orders.py": [
+        r"ready: 200",
+        r"8 orders are stored",
+        r"stopped: [1-8] begun, all ended",
+    ],
+    "django_orders.py": [
+        r"click: 202",
+        r"order O-1: 201",
+        r"order O-2: 422",
+        r"waiting in the outbox: 1",
+        r"after the relay: 0",
+        r"O-1 is billed",
+    ],
     "batch.py": [
         r"SEND_OK: 50 messages, 50 ids, one queue",
         r"refused before it was sent: a delayed message cannot go in a batch",
@@ -76,6 +117,7 @@ FACTS: dict[str, list[str]] = {
         r"the group goes on 12 further",
         r"nothing new in the queue",
     ],
+    "read_all.py": [r"4950 in all", r"Paid: 75", r"Refunded: 25", r"new: \['100'\]"],
     "tags.py": [r"billing got OrderPaid, OrderPaid, OrderRefunded"],
     "sql92.py": [r"auditors got north 120 and south 500"],
     "broadcasting.py": [rf"{name}: key-0, key-1, key-2, key-3, key-4" for name in ("left", "right")],
@@ -88,6 +130,14 @@ FACTS: dict[str, list[str]] = {
         r"attempt 1 of 'bad' from ExampleRetries",
         r"attempt 2 of 'bad' from ExampleRetries",
         r"dead letter: 'cannot be done', sent to ExampleRetries",
+    ],
+    "worker.py": [r"invoice 1 fails", r"invoice 1 is sent", r"ended with code 0"],
+    "typed_messages.py": [
+        r"version 1 is registered",
+        r"version 2 is registered",
+        r"refused: version 1: field id is string, and was long",
+        r"Order\(id=1, item='book'\) Order\(id=2, item='pen'\)",
+        r"dead letter: b'no order' no data of the schema: .+",
     ],
     "idempotent.py": [r"P-1 booked once: 10", r"P-2 booked once: 10", r"2 done, 2 recognised"],
     "lag.py": [
@@ -147,6 +197,7 @@ PICTURES: dict[str, dict[str, str]] = {"lakehouse.py": {"rates.png": "#1e6fb3", 
 EVERYWHERE = [
     "allocation.py", "batch.py", "lite_pull.py", "namespace.py", "ordered.py", "pull_consumer.py", "request_reply.py",
     "retries.py", "send_async.py", "send_sync.py", "sql92.py", "transactions.py",
+    "typed_messages.py",
 ]  # fmt: skip
 
 

@@ -208,6 +208,25 @@ class JavaBroker(_JavaDaemon):
         return self.version != ROCKETMQ_5 or all(is_registered(address, self.name) for address in addresses)
 
 
+class JavaController(_JavaDaemon):
+    """The controller of brokers of 5.3.3 that elect their master, the only one of its group."""
+
+    _main = "org.apache.rocketmq.controller.ControllerStartup"
+
+    def __init__(self) -> None:
+        super().__init__(ROCKETMQ_5, free_port(), None, SMALL_JVM)
+
+    def _properties(self) -> Mapping[str, object]:
+        return {
+            "rocketmqHome": self.home,
+            "controllerDLegerGroup": "group1",
+            "controllerDLegerSelfId": "n0",
+            "controllerDLegerPeers": f"n0-127.0.0.1:{self.port}",
+            "controllerStorePath": self.home / "controller",
+            "mappedFileSize": 16 << 20,
+        }
+
+
 class JavaSystem:
     """A name server and one broker of it, of the same version: the counterpart of `orbitmq up`."""
 

@@ -11,6 +11,8 @@ import json
 import shutil
 import sys
 import tempfile
+import time
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,6 +106,8 @@ class Course:
     changed_at: list[int] = field(default_factory=list)
     owners: list[dict[str, Seat]] = field(default_factory=list)
     """After each step who reads which queue, as the members say."""
+    reported: dict[Seat, list[tuple[int, frozenset[str]]]] = field(default_factory=dict)
+    """When which member said what it reads, with every change of it."""
     told: list[list[tuple[str, Seat]]] = field(default_factory=list)
     """The same as brokers tell it to tools; empty for pull consumers, which do not say."""
     ends: dict[str, int] = field(default_factory=dict)
@@ -132,9 +136,28 @@ class Course:
         """Each queue with each member that says it reads it."""
         return [(queue, seat) for seat in self.client_ids for queue in self.queues[seat]]
 
+    def reads(self, seat: Seat, queues: Sequence[str], at: int) -> None:
+        self.queues[seat] = list(queues)
+        self.reported.setdefault(seat, []).append((at, frozenset(queues)))
+
+    def held(self, seat: Seat, queue: str, since: int, until: int) -> set[bool]:
+        """Whether the member read the queue, by each of its reports from the one in force at `since` to the one that
+        follows `until`: members look at what they read after it has changed.
+        """
+        reports = self.reported.get(seat, [])
+        first, last = (bisect_right(reports, at, key=lambda report: report[0]) for at in (since, until))
+        return {queue in queues for _, queues in reports[max(0, first - 1) : last + 1]}
+
+    def changed_hands(self, queue: str, since: int, until: int) -> bool:
+        """Whether a member got or lost the queue then: also without a step, where a busy machine made a broker or a
+        client give up a connection.
+        """
+        return any(len(self.held(seat, queue, since, until)) > 1 for seat in self.reported)
+
     def left(self, seat: Seat) -> None:
         self.client_ids.pop(seat, None)
-        self.queues.pop(seat, None)
+        if self.queues.pop(seat, None):
+            self.reported[seat].append((round(time.time() * 1000), frozenset()))
 
 
 @functools.cache
@@ -204,7 +227,7 @@ class Host:
                 case "left":
                     course.left(self.seat)
                 case "queues":
-                    course.queues[self.seat] = row["queues"]
+                    course.reads(self.seat, row["queues"], row["at"])
                 case _:
                     course.deliveries.append(Delivery(self.seat, row["queue"], row["offset"], row["at"]))
                     course.heard.add(self.seat)

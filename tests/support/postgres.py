@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.process import ChildProcess, accepts, free_port
+from tests.support.process import ChildProcess, free_port
 
 START_SECONDS = 60
+READY = "database system is ready to accept connections"  # it listens before that, and refuses
 USERS = ("postgres", "nobody")  # initdb refuses to work for root
 
 
@@ -41,7 +42,7 @@ def postgres() -> Iterator[str]:
         options = ["-k", home, "-h", "127.0.0.1", "-p", port, "-c", "fsync=off"]
         serve = [programs / "postgres", "-D", data, *options]
         with ChildProcess([*as_user, *map(str, serve)], output=home / "postgres.out", cwd=home) as process:
-            process.wait_for(lambda: accepts(port), START_SECONDS, "PostgreSQL accepts connections")
+            process.wait_for(lambda: READY in process.errors(), START_SECONDS, "PostgreSQL accepts connections")
             yield f"tester@127.0.0.1:{port}/postgres"
     finally:
         shutil.rmtree(home)

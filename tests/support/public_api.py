@@ -24,6 +24,7 @@ _LATE = {
     "orbitmq.client.producer": {"Outbox": "orbitmq.client.outbox.Outbox"},
     "orbitmq.client.transactions": {"Outbox": "orbitmq.client.outbox.Outbox"},
     "orbitmq.client.sync": {"Outbox": "orbitmq.client.outbox.sync.Outbox"},
+    "orbitmq.client.topic_read": {"Table": "pyarrow.Table"},
     "orbitmq.spark.lag_listener": {"Metric": "prometheus_client.metrics_core.Metric"},
     "orbitmq.client.metrics": {
         "Outbox": "orbitmq.client.outbox.Outbox",

@@ -79,6 +79,10 @@ def row(event: str, **fields: object) -> None:
     print(json.dumps({"event": event, **fields}), flush=True)
 
 
+def _now_ms() -> int:
+    return round(time.time() * 1000)
+
+
 class Member(ABC):
     """One member of one group."""
 
@@ -99,14 +103,14 @@ class Member(ABC):
 
     def got(self, messages: Iterable[MessageExt]) -> None:
         for one in messages:
-            row("message", member=self.name, queue=name_of(one), offset=one.queue_offset, at=round(time.time() * 1000))
+            row("message", member=self.name, queue=name_of(one), offset=one.queue_offset, at=_now_ms())
 
     def look(self) -> None:
         """Print the queues when they have changed."""
         queues = sorted(name_of(queue) for queue in self.consumer.assignment() if queue.topic == self.topic)
         if queues != self.known:
             self.known = queues
-            row("queues", member=self.name, queues=queues)
+            row("queues", member=self.name, queues=queues, at=_now_ms())
 
 
 class Pushed(Member):
@@ -186,7 +190,7 @@ async def _join(told: Mapping[str, str], members: dict[str, Member]) -> None:
 
 async def _leave(member: Member) -> None:
     await member.stop()
-    row("queues", member=member.name, queues=[])
+    row("queues", member=member.name, queues=[], at=_now_ms())
     row("left", member=member.name)
 
 

@@ -1,8 +1,8 @@
-"""Producers that send at a steady pace, each in a process of its own, one row a send: orbitmq's client and Java's.
+"""Producers that send at a steady pace, each in a process of its own, one row a send: of orbitmq, Java and Go.
 
 A row says when the send began (milliseconds since the epoch), how many microseconds it took, which brokers were tried,
 and the `broker` that has the message or the `error`. As a program this is orbitmq's side; orbitmq.load.Steady of the
-Java module is the other and takes the same arguments but one. Knows nothing of brokers.
+Java module and tests/go_client are the others and take the same arguments but some. Knows nothing of brokers.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 import itertools
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -29,7 +30,7 @@ from orbitmq.client.core.hooks import SendContext
 from orbitmq.client.settings import ProducerSettings
 from orbitmq.errors import OrbitMQError
 from tests.support.java_rocketmq import ROCKETMQ_4, ROCKETMQ_5, SMALL_JVM, java_command
-from tests.support.process import ChildProcess
+from tests.support.process import ChildProcess, ProcessFailed
 
 _ROOT = Path(__file__).parents[2]
 BODY = bytes(1024)
@@ -71,7 +72,7 @@ class Kind:
         return {"fault": str(self.fault).lower(), **attempt}
 
 
-OURS, JAVAS, JAVAS_5 = "orbitmq", "Java 4.9.7", "Java 5.3.3"
+OURS, JAVAS, JAVAS_5, GOS = "orbitmq", "Java 4.9.7", "Java 5.3.3", "Go 2.1"
 VERSIONS = {JAVAS: ROCKETMQ_4, JAVAS_5: ROCKETMQ_5}
 KINDS = tuple(Kind(client, fault) for client in (OURS, JAVAS) for fault in (True, False))
 
@@ -88,6 +89,8 @@ class SteadySender:
         words = [word for name, value in arguments.items() for word in (f"--{name.replace('_', '-')}", str(value))]
         if kind.client == OURS:
             program = [sys.executable, "-m", "tests.support.steady"]
+        elif kind.client == GOS:
+            program = [str(_go_program())]
         else:
             main = "orbitmq.load.Steady"
             program = java_command(VERSIONS[kind.client], main, self._home, jvm=SMALL_JVM, process="steady")
@@ -126,6 +129,17 @@ class SteadySender:
     def __exit__(self, *error: object) -> None:
         self.process.stop(grace_s=1)
         shutil.rmtree(self._home, ignore_errors=True)
+
+
+def _go_program() -> Path:
+    """Go builds it anew only when that is needed."""
+    module = _ROOT / "tests" / "go_client"
+    program = module / "target" / "steady"
+    build = ["go", "build", "-o", str(program), "."]
+    done = subprocess.run(build, cwd=module, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ProcessFailed(f"{' '.join(build)} failed in {module}: {done.stderr[-2000:]}")
+    return program
 
 
 # --------------------------------------------------------------------------------------------------------- the program

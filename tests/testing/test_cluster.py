@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -215,6 +216,18 @@ def test_an_answer_comes_late(cluster: Cluster, producer: Producer) -> None:
     cluster.delay("send", 5)
     with pytest.raises(OrbitMQError, match="no response"):
         producer.send(Message("T", b"2"), timeout=0.05)
+
+
+def test_nothing_else_takes_the_ports_of_a_killed_broker(cluster: Cluster) -> None:
+    host, _, port = cluster.broker_address.rpartition(":")
+    cluster.kill()
+    for number in (int(port), int(port) + 1):
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind((host, number))
+        with socket.socket() as client, pytest.raises(ConnectionRefusedError):
+            client.connect((host, number))
+    cluster.restart()
+    assert cluster.broker_address == f"{host}:{port}"
 
 
 def test_a_killed_broker_comes_back_with_its_messages(cluster: Cluster) -> None:

@@ -46,6 +46,16 @@ from orbitmq.client import (
 from orbitmq.client.idempotent import Idempotent
 from orbitmq.client.outbox import Loss, Outbox
 from orbitmq.client.outbox.sync import Outbox as SyncOutbox
+from orbitmq.client.typed import (
+    Codec,
+    Received,
+    RegistryTopic,
+    Topic,
+    avro_codec,
+    msgspec_codec,
+    register,
+    typed,
+)
 
 DONE = ConsumeConcurrentlyStatus.CONSUME_SUCCESS
 
@@ -193,3 +203,25 @@ def hooks_and_stores(producer: Producer, engine: Engine) -> None:
     consumer.set_listener(book_later)
     once(print)
     once(len)  # type: ignore[arg-type]
+
+
+def typed_messages(producer: sync.Producer, consumer: PushConsumer) -> None:
+    orders = Topic("orders", msgspec_codec(Order))
+    producer.send(orders.message(Order("1"), keys="1"))
+    orders.message("a text")  # type: ignore[arg-type]
+    orders.message(Order("1"), key="1")  # type: ignore[call-arg]
+    assert_type(avro_codec("{}"), Codec[dict[str, object]])
+    assert_type(avro_codec("{}", Order), Codec[Order])
+
+    def listen(received: Sequence[Received[Order]], context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+        assert_type(received[0].value, Order)
+        return DONE
+
+    async def others(received: Sequence[Received[int]], context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
+        return DONE
+
+    consumer.set_listener(typed(consumer, orders, listen))
+    typed(consumer, orders, others)  # type: ignore[arg-type]
+    kept_there = RegistryTopic("orders", msgspec_codec(Order))
+    consumer.set_listener(typed(consumer, kept_there, listen))
+    register(consumer, kept_there, compatibility="full")  # type: ignore[arg-type, unused-coroutine]

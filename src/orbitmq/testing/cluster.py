@@ -6,7 +6,9 @@ Call the methods from any thread; in a coroutine use `asyncio.to_thread` for tho
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
+import socket
 import tempfile
 import threading
 import warnings
@@ -21,6 +23,7 @@ import uvloop
 
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.options import BrokerOptions
+from orbitmq.broker.ports import VIP_DISTANCE
 from orbitmq.errors import ConfigurationError, InvalidStateError
 from orbitmq.message.config import TopicConfig
 from orbitmq.message.topic_types import MESSAGE_TYPE, MessageType
@@ -44,6 +47,7 @@ SMALL_FILES: Mapping[str, str] = {
     "maxHashSlotNum": "10000",
     "maxIndexNum": "40000",
 }
+LOOPBACK = "127.0.0.1"
 CALL_SECONDS = 60.0  # for any call to the thread: a stop writes everything, and a disk may be slow
 
 
@@ -64,6 +68,21 @@ class _Node:
     directory: str
     options: dict[str, str] = field(default_factory=dict)
     broker: Broker | None = None
+    held: list[socket.socket] = field(default_factory=list)
+    """Keep its ports while it is killed: an outgoing connection of any process may take a free one."""
+
+    def hold_ports(self, port: int) -> None:
+        """Those of clients, of slaves and of the VIP channel. Who connects is refused, as nothing listens."""
+        for number in (port, port + 1, port - VIP_DISTANCE):
+            one = socket.socket()
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.held.append(one)
+            with contextlib.suppress(OSError):  # it is held by another one: then the restart says so
+                one.bind((LOOPBACK, number))
+
+    def release_ports(self) -> None:
+        while self.held:
+            self.held.pop().close()
 
 
 class Cluster:
@@ -172,6 +191,7 @@ class Cluster:
             tls=self._tls,
         )
         self._faults.install(broker.router, broker.options.broker_name)
+        node.release_ports()
         await broker.start()
         node.options["listenPort"] = str(broker.port)  # a restarted broker keeps its address
         node.broker = broker
@@ -190,6 +210,7 @@ class Cluster:
             proxy, self._proxy = self._proxy, None
             await proxy.stop()
         for node in self._nodes:
+            node.release_ports()
             if node.broker is not None:
                 broker, node.broker = node.broker, None
                 await broker.stop()
@@ -394,6 +415,7 @@ class Cluster:
         async def kill() -> None:
             running, node.broker = self._running(node), None
             await running.kill()
+            node.hold_ports(running.port)
 
         self._call(kill())
 

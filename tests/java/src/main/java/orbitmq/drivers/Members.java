@@ -75,7 +75,7 @@ final class Members {
 
     private void leave(String name) throws Exception {
         members.remove(name).stop();
-        Rows.event("queues", "member", name, "queues", List.of());
+        report(name, Set.of());
         Rows.event("left", "member", name);
     }
 
@@ -85,7 +85,7 @@ final class Members {
             for (Map.Entry<String, Member> entry : members.entrySet()) {
                 Set<String> queues = entry.getValue().queues();
                 if (!queues.equals(known.put(entry.getKey(), queues)) && members.containsKey(entry.getKey())) {
-                    Rows.event("queues", "member", entry.getKey(), "queues", queues);
+                    report(entry.getKey(), queues);
                 }
             }
             known.keySet().retainAll(members.keySet());
@@ -95,6 +95,10 @@ final class Members {
                 return;
             }
         }
+    }
+
+    private static void report(String name, Set<String> queues) {
+        Rows.event("queues", "member", name, "queues", queues, "at", System.currentTimeMillis());
     }
 
     private static AllocateMessageQueueStrategy strategy(Arguments told) {
