@@ -20,6 +20,7 @@ from orbitmq.wire.command import Command, request
 from orbitmq.wire.frame import encode_frame
 from tests.support.loops import LoopFactory, turned_loop, until
 from tests.support.peers import LOOPBACK, bare_peer, serving
+from tests.support.process import free_port
 
 ECHO, LATER, LARGE = 10, 11, 12
 LARGE_SIZE = 8 << 20
@@ -57,6 +58,29 @@ async def test_a_port_is_taken_before_anyone_is_served(both_loops: LoopFactory) 
     async with bare_peer(f"{LOOPBACK}:{port}") as peer:
         assert (await peer.ask(request(ECHO, body=b"open"))).body == b"open"
     await server.stop(0)
+
+
+async def test_a_free_port_is_of_one_process_before_it_is_served(both_loops: LoopFactory) -> None:
+    server = Server(Desk().router)
+    port = await server.bind(LOOPBACK, 0)
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with pytest.raises(OSError, match="in use"):
+            other.bind((LOOPBACK, port))
+    await server.stop(0)
+
+
+async def test_a_port_that_another_one_serves_first_is_named(both_loops: LoopFactory) -> None:
+    """Two processes may take a port that both are given, as long as none of them listens."""
+    port = free_port()
+    first, second = Server(Desk().router), Server(Desk().router)
+    await first.bind(LOOPBACK, port)
+    await second.bind(LOOPBACK, port)
+    await first.serve()
+    with pytest.raises(ConfigurationError, match=f"^cannot listen on {LOOPBACK}:{port}: Address already in use$"):
+        await second.serve()
+    await first.stop(0)
+    await second.stop(0)
 
 
 @pytest.mark.parametrize("reason", ["Address already in use", "Cannot assign requested address"])

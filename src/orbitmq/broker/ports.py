@@ -20,13 +20,14 @@ async def bind_ports(server: Server, replicas: Replicas, options: BrokerOptions)
     """Bind the port for clients, which is returned, the one for the VIP channel, which serves the same, and the one for
     slaves. ConfigurationError if one cannot be bound.
     """
-    for tries_left in reversed(range(PORT_TRIES if options.listen_port == 0 else 1)):
+    is_given = options.listen_port != 0
+    for tries_left in reversed(range(1 if is_given else PORT_TRIES)):
         port = await server.bind(options.listen_address, options.listen_port)
         second = options.fast_listen_port or port - VIP_DISTANCE
         try:
-            await replicas.bind(options.listen_address, port + REPLICATION_DISTANCE)
+            await replicas.bind(options.listen_address, port + REPLICATION_DISTANCE, reuse=is_given)
             if second > 0:
-                await _bind_vip(server, options.listen_address, second)
+                await _bind_vip(server, options.listen_address, second, reuse=is_given or options.fast_listen_port != 0)
             return port
         except ConfigurationError:
             server.release()
@@ -36,9 +37,9 @@ async def bind_ports(server: Server, replicas: Replicas, options: BrokerOptions)
     raise AssertionError("the last try returns or raises")
 
 
-async def _bind_vip(server: Server, address: str, port: int) -> None:
+async def _bind_vip(server: Server, address: str, port: int, *, reuse: bool) -> None:
     try:
-        await server.bind(address, port)
+        await server.bind(address, port, reuse=reuse)
     except ConfigurationError as error:
         raise ConfigurationError(f"option fastListenPort: {error}") from cause_of(error)
 

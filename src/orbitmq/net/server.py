@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import os
+import socket
 from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -37,6 +38,21 @@ IDLE_LINES = 20  # logged one by one when many are closed together
 
 
 C = TypeVar("C", bound=Accepted)
+
+
+async def serve(server: asyncio.Server) -> None:
+    """Accept connections on what was bound before. ConfigurationError if another process serves one of its ports now,
+    since those that bind a port with SO_REUSEADDR share it until the first of them listens.
+    """
+    for bound in server.sockets:
+        host, port = bound.getsockname()[:2]
+        with socket.socket(fileno=os.dup(bound.fileno())) as same:  # uvloop drops the error, and a socket that is deaf
+            try:
+                same.listen(BACKLOG)
+            except OSError as error:
+                reason = error.strerror
+                raise ConfigurationError(f"cannot listen on {host}:{port}: {reason}") from error
+    await server.start_serving()
 
 
 class Listener(Generic[C]):
@@ -78,9 +94,11 @@ class Listener(Generic[C]):
         await self.serve()
         return bound
 
-    async def bind(self, host: str, port: int) -> int:
+    async def bind(self, host: str, port: int, *, reuse: bool = True) -> int:
         """Take `host` (empty: every address) and `port` (0: any free one) without accepting yet; returns the port.
 
+        `reuse` takes a given port though connections of an earlier process are closing, and though another process has
+        bound it that way and does not listen: `serve` says which of them has it.
         ConfigurationError in one line when the port is taken or the address is not this machine's, or the certificate
         cannot be used.
         """
@@ -88,7 +106,14 @@ class Listener(Generic[C]):
         if self._tls is not None and not self._servers:
             self._tls.load()
         try:
-            server = await loop.create_server(self._open, host or None, port, backlog=BACKLOG, start_serving=False)
+            server = await loop.create_server(
+                self._open,
+                host or None,
+                port,
+                backlog=BACKLOG,
+                start_serving=False,
+                reuse_address=reuse and port != 0,
+            )
         except OSError as error:
             reason = os.strerror(error.errno or errno.EADDRNOTAVAIL)  # asyncio of 3.13 gives no number then
             raise ConfigurationError(f"cannot listen on {host or '*'}:{port}: {reason}") from error
@@ -105,10 +130,7 @@ class Listener(Generic[C]):
         """Accept connections on everything bound. ConfigurationError as in `bind`: some systems report it only now."""
         self._is_stopped = False
         for server in self._servers:
-            try:
-                await server.start_serving()
-            except OSError as error:
-                raise ConfigurationError(f"cannot listen: {error.strerror or error}") from error
+            await serve(server)
         if self._tls is not None:
             self._tls.start()
         if self._scan is None:

@@ -17,6 +17,7 @@ from typing import Protocol, cast
 
 from orbitmq.errors import BodyError, ConfigurationError
 from orbitmq.message.hosts import address_text
+from orbitmq.net.server import serve
 from orbitmq.replication.protocol import CONFIRMED, HEAD, Introduction, Reports, first_place, piece_size
 from orbitmq.runtime.clock import Clock
 from orbitmq.store.cold import Fetch, Then
@@ -233,11 +234,13 @@ class Replicas:
         self._silent: dict[SlaveLink, None] = {}  # the oldest first
         self.acknowledged = PhysicalOffset(0)  # the most that any slave had; it is never less again, as in RocketMQ
 
-    async def bind(self, host: str, port: int) -> None:
-        """Take the port. ConfigurationError when it cannot be had."""
+    async def bind(self, host: str, port: int, *, reuse: bool = True) -> None:
+        """Take the port, `reuse` as in `Listener.bind`. ConfigurationError when it cannot be had."""
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(lambda: SlaveLink(self), host or None, port, start_serving=False)
+            self._server = await loop.create_server(
+                lambda: SlaveLink(self), host or None, port, start_serving=False, reuse_address=reuse
+            )
         except OSError as error:
             raise ConfigurationError(
                 f"cannot listen on {host or '*'}:{port} for slaves, which is listenPort + 1: {error.strerror or error}"
@@ -245,7 +248,7 @@ class Replicas:
 
     async def serve(self) -> None:
         assert self._server is not None, "bound before"
-        await self._server.start_serving()
+        await serve(self._server)
         self._looking = asyncio.get_running_loop().create_task(self._look())
 
     async def stop(self, patience_seconds: float = 0) -> None:
