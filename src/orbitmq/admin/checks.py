@@ -37,7 +37,6 @@ from orbitmq.admin.verdict import (
 )
 from orbitmq.errors import NotFound
 from orbitmq.message.topics import dlq_topic
-from orbitmq.runtime.clock import SystemClock
 
 
 class CheckState(IntEnum):
@@ -203,7 +202,7 @@ async def _brokers(
     """All brokers, or the named one, with those that did not respond."""
     nodes = await session.nodes() if name is None else [await session.node(name)]
     runtimes = await each_runtime(session, nodes)
-    evidence = ClusterEvidence(nodes, runtimes.responses, {}, [], SystemClock().now_ms(), limits=limits)
+    evidence = ClusterEvidence(nodes, runtimes.responses, {}, [], limits=limits)
     return evidence, runtimes.failures
 
 

@@ -135,11 +135,8 @@ async def collect(session: Session) -> tuple[ClusterEvidence, list[Failure]]:
     registered = {address: _registered(info, session.cluster) for address, info in views.responses.items()}
     silent = [failure.target for failure in views.failures]
     listed = _masters_listed(views.responses.values())
-    now_ms = SystemClock().now_ms()
     refusals = {one.target: one for one in runtimes.failures if one.code is not None}
-    evidence = ClusterEvidence(
-        nodes, runtimes.responses, registered, silent, now_ms, masters_listed=listed, refusals=refusals
-    )
+    evidence = ClusterEvidence(nodes, runtimes.responses, registered, silent, masters_listed=listed, refusals=refusals)
     return evidence, [*views.failures, *runtimes.failures]
 
 
@@ -147,7 +144,8 @@ async def each_runtime(session: Session, nodes: list[Node]) -> Gathered[Node, Ru
     """The metrics of each of them."""
 
     async def one(node: Node) -> Runtime:
-        return parse(await session.request(runtime_info, node))
+        table = await session.request(runtime_info, node)
+        return parse(table, SystemClock().now_ms())
 
     return await session.each_node(nodes, one)
 

@@ -121,7 +121,9 @@ class Runtime(Struct, frozen=True, rename="camel"):
     """`compiled` or `interpreted`; only orbitmq brokers report it."""
     booted_at_ms: int | None = None
     uptime_ms: int | None = None
-    """Whole seconds. Added to `booted_at_ms` it is the time at the broker."""
+    """Whole seconds."""
+    clock_ahead_ms: int | None = None
+    """How much later it was at the broker than here when it responded, to a second; negative if it was earlier."""
     active: bool | None = None
     """False if its disk has failed; RocketMQ 4.9 does not report this."""
     put_per_s: MeanRates = MeanRates()
@@ -182,15 +184,20 @@ class Runtime(Struct, frozen=True, rename="camel"):
     """Only of brokers that elect their master."""
 
 
-def parse(table: Table) -> Runtime:
-    """Never fails: what cannot be read is unknown."""
+def parse(table: Table, now_ms: int | None = None) -> Runtime:
+    """Never fails: what cannot be read is unknown. `now_ms` is when the table came."""
+    booted_at_ms, uptime_ms = _number(table.get("bootTimestamp")), _uptime(table.get("runtime", ""))
+    ahead_ms = None
+    if booted_at_ms is not None and uptime_ms is not None and now_ms is not None:
+        ahead_ms = booted_at_ms + uptime_ms - now_ms
     total, free = _capacity(table.get("commitLogDirCapacity", ""))
     buffers = _number(table.get("remainTransientStoreBufferNumbs"))
     return Runtime(
         version=table.get("brokerVersionDesc") or None,
         form=table.get("buildForm") or None,
-        booted_at_ms=_number(table.get("bootTimestamp")),
-        uptime_ms=_uptime(table.get("runtime", "")),
+        booted_at_ms=booted_at_ms,
+        uptime_ms=uptime_ms,
+        clock_ahead_ms=ahead_ms,
         active=_truth(table.get("brokerActive")),
         put_per_s=_rates(table.get("putTps")),
         found_per_s=_rates(table.get("getFoundTps")),

@@ -90,7 +90,6 @@ class ClusterEvidence:
     registered: Mapping[str, frozenset[str]]
     """Name server -> `name:id` of the brokers it knows."""
     silent_name_servers: list[str]
-    now_ms: int
     expected: tuple[str, ...] = ()
     """Broker names that must be registered: name servers forget a broker that has stopped."""
     masters_listed: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -164,9 +163,9 @@ def _missing(seen: ClusterEvidence) -> Iterator[Finding]:
 def _away(seen: ClusterEvidence) -> Iterator[Finding]:
     names = {node.name for node in seen.here}
     for node in seen.nodes:
-        if node.is_away and not (node.is_master and node.name in names):  # `_headless` reports a name without a master
+        if node.is_away and not (node.is_master and node.name in seen.headless):  # `_headless` reports those
             error = away(node)
-            severity = Severity.CRITICAL if node.is_master or node.name not in names else Severity.WARNING
+            severity = Severity.WARNING if node.name in names else Severity.CRITICAL
             yield Finding(severity, "brokers", str(node), f"{node} is away: {error}", error.hint)
 
 
@@ -360,17 +359,10 @@ def _registrations(seen: ClusterEvidence) -> Iterator[Finding]:
 
 def _clocks(seen: ClusterEvidence) -> Iterator[Finding]:
     for node, runtime in seen.runtimes.items():
-        skew = skew_of(runtime, seen.now_ms)
+        skew = runtime.clock_ahead_ms
         if skew is not None and abs(skew) >= SKEW_WARNING_MS:
             text = f"the clock of {node} is {abs(skew) / 1000:.0f} s {'ahead' if skew > 0 else 'behind'} of this one"
             yield Finding(Severity.WARNING, "clocks", str(node), text, "synchronise the clocks")
-
-
-def skew_of(runtime: Runtime, now_ms: int) -> int | None:
-    """How much later it is at the broker, to a second; None when it does not report it."""
-    if runtime.booted_at_ms is None or runtime.uptime_ms is None:
-        return None
-    return runtime.booted_at_ms + runtime.uptime_ms - now_ms
 
 
 _RULES: tuple[Callable[[ClusterEvidence], Iterator[Finding]], ...] = (
