@@ -46,9 +46,17 @@ def test_a_broker_that_is_gone_is_missed_until_it_is_back_or_it_is_too_long_ago(
     assert look(Memory(keep_ms=0), A, B) == look(Memory(keep_ms=0), A) == []
 
 
-def test_a_slave_that_became_the_master_has_not_gone() -> None:
-    _, away = compared([A, SLAVE], [replace(A, address=SLAVE.address)], 5)
-    assert away == []
+def test_a_slave_that_became_the_master_has_not_gone_but_that_one_has() -> None:
+    known, away = compared([A, SLAVE], [replace(A, address=SLAVE.address)], 5)
+    assert [(one.title, one.address) for one in away] == [("broker-a", A.address)]
+    known, away = compared(known, [replace(A, address=SLAVE.address)], 6)
+    assert [(one.title, one.address) for one in away] == [("broker-a", A.address)]
+    assert compared(known, [replace(A, address=SLAVE.address), replace(SLAVE, address=A.address)], 7)[1] == []
+    assert compared(known, [replace(A, address=SLAVE.address), replace(SLAVE, address="h:9")], 7)[1] == []
+    assert compared(known, [replace(A, address="h:9")], 7)[1] == [], "moved to another machine"
+
+
+def test_another_broker_at_the_address_of_a_slave_is_no_new_master() -> None:
     _, away = compared([A, SLAVE], [replace(B, address=SLAVE.address)], 5)
     assert [one.title for one in away] == ["broker-a", "broker-a:1"], "another one has its address"
 

@@ -66,7 +66,8 @@ async def replicas(session: Session) -> Result[ElectedReplica]:
 def _row(node: Node, runtimes: Mapping[Node, Runtime]) -> ElectedReplica:
     mine = runtimes.get(node)
     if mine is None or mine.election is None:
-        return ElectedReplica(node.cluster, node.name, node.id, node.address)
+        problem = "no name server knows it any more" if node.is_away else "it does not respond"
+        return ElectedReplica(node.cluster, node.name, node.id, node.address, problem=problem)
     masters = [
         one for at, one in runtimes.items() if at.name == node.name and at.is_master and one.election is not None
     ]

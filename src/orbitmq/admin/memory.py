@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import os
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,17 +74,25 @@ def compared(
     """The entries to remember, and the brokers missed for less than `keep_ms`, by name. Others are kept for the default
     time, for callers with a longer `keep_ms`.
 
-    A broker whose address is registered under the same name with another id is not missed: its role has changed.
+    A broker whose address is registered under the same name with another id is not missed: its role has changed. The
+    master whose place it took is, if that is not registered, until a new replica makes up for it.
     """
     here = {one.place: replace(one, seen_at_ms=now_ms) for one in registered}
-    changed = {(one.name, one.address) for one in registered}
-    missed = [
-        one
-        for one in known
-        if one.place not in here
-        and (one.name, one.address) not in changed
-        and now_ms - one.seen_at_ms < max(keep_ms, KEEP_MS)
-    ]
+    addresses = {(one.name, one.address) for one in registered}
+    before, places = {(one.name, one.address) for one in known}, {one.place for one in known}
+    new = Counter(one.name for one in registered if one.place not in places and (one.name, one.address) not in before)
+    missed = []
+    for one in known:
+        holder = here.get(one.place)
+        if (one.name, one.address) in addresses or now_ms - one.seen_at_ms >= max(keep_ms, KEEP_MS):
+            continue
+        if holder is None:
+            missed.append(one)
+        elif (one.name, holder.address) in before:
+            if new[one.name] == 0:
+                missed.append(one)
+            else:
+                new[one.name] -= 1
     missed = sorted(missed, key=lambda one: -one.seen_at_ms)[: max(0, BROKERS_MAX - len(here))]
     missed.sort(key=lambda one: one.place)
     return [*here.values(), *missed], [one for one in missed if now_ms - one.seen_at_ms < keep_ms]
