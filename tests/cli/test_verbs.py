@@ -189,11 +189,18 @@ def test_a_table_that_is_too_wide_for_a_terminal_is_shown_as_records(monkeypatch
 
 def test_a_name_that_is_too_long_for_a_terminal_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "n" * 70
-    thing = Thing(name, 2048, None, Owner("Ada"))
-    shown = on_terminal("ThingList", [thing], ("NAME=name", "SIZE=sizeBytes", "OWNER=owner.name"), monkeypatch)
+    things = [Thing(one, 2048, None, Owner("Ada")) for one in (name, "two", "three")]
+    shown = on_terminal("ThingList", things, ("NAME=name", "SIZE=sizeBytes", "OWNER=owner.name"), monkeypatch)
     assert max(len(line) for line in shown.splitlines()[1:]) <= 80
+    assert "\x1b[1mNAME" in shown, "a table"
     assert shown.count("n") == len(name), "nothing is cut"
     assert "2.0 KiB" in shown
+
+
+def test_a_table_in_which_words_would_break_everywhere_is_shown_as_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    things = [Thing(f"{number}.example.org:10911", 2048, None, Owner("n" * 60)) for number in range(3)]
+    shown = on_terminal("ThingList", things, ("NAME=name", "SIZE=sizeBytes", "OWNER=owner.name"), monkeypatch)
+    assert shown.splitlines()[:4] == ["NAME   0.example.org:10911", "SIZE   2.0 KiB", f"OWNER  {'n' * 60}", ""]
 
 
 def test_words_and_numbers_of_a_table_stay_whole_while_sentences_wrap(monkeypatch: pytest.MonkeyPatch) -> None:

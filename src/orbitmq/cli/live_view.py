@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -37,6 +38,11 @@ BROKERS = (
 GROUPS = (
     "GROUP=name", "LAG=lagMessages", "RETRY=retryLagMessages", "DELIVERED/s=handedOutTps", "TOPICS=topics",
 )  # fmt: skip
+LEFT_OUT_FIRST = (
+    "OLDEST=oldestMessageAtMs", "TODAY OUT=gotMessages.today", "TODAY IN=putMessages.today", "VERSION=version",
+    "CLUSTER=cluster", "SEND QUEUE=sendQueue.size", "ADDRESS=address", "TOPICS=topics",
+)  # fmt: skip
+"""The columns that a narrow terminal does without."""
 
 VERDICTS_SECONDS = 10.0
 """Between two checks of all groups, which need a request to each member."""
@@ -70,7 +76,7 @@ async def _once(console: Console, context: Context, timeout_ms: float) -> int:
         found, verdicts = await asyncio.gather(moment(session, shown=None), group_verdicts(session))
         found.items = [with_groups(one, verdicts) for one in found.items]
     wide = console if console.is_terminal else Console(file=sys.stdout, width=PIPE_WIDTH, highlight=False)
-    wide.print(screen(found, time.time(), lines=None))
+    wide.print(screen(found, time.time(), lines=None, width=wide.width))
     return EXIT_UNREACHABLE if found.partial else 0
 
 
@@ -84,7 +90,7 @@ async def _live(console: Console, context: Context, timeout_ms: float, every: fl
                 try:
                     found = await moment(session)
                     found.items = [with_groups(one, groups.verdicts) for one in found.items]
-                    shown = screen(found, time.time(), lines=console.height)
+                    shown = screen(found, time.time(), lines=console.height, width=console.width)
                 except OrbitMQError as error:  # show the error and go on: the broker may come back
                     shown = Text(printable(f"{_clock(time.time())}  {error_line(error)}"), style="red")
                 live.update(shown, refresh=True)
@@ -116,15 +122,15 @@ class _Groups:
             await asyncio.sleep(VERDICTS_SECONDS)
 
 
-def screen(found: Result[ClusterView], now_s: float, *, lines: int | None) -> RenderableType:
-    """The state as it is shown; `lines` is the height of the terminal, None shows everything."""
+def screen(found: Result[ClusterView], now_s: float, *, lines: int | None, width: int) -> RenderableType:
+    """The state as it is shown; `lines` is the height of the terminal, None shows everything, `width` its columns."""
     one = found.items[0]
     parts: list[RenderableType] = [_verdict(overview, now_s) for overview in one.clusters] or [Text("no cluster")]
-    parts += [Text(), _table([plain(broker) for broker in one.brokers], BROKERS)]
+    parts += [Text(), _table([plain(broker) for broker in one.brokers], BROKERS, width)]
     room = None if lines is None else max(3, lines - len(one.brokers) - 2 * len(parts) - len(found.failures) - 4)
     groups = [plain(group) for group in one.groups[:room]]
     hidden = one.groups_in_all - len(groups)
-    parts += [Text(), _table(groups, GROUPS)]
+    parts += [Text(), _table(groups, GROUPS, width)]
     if hidden > 0:
         parts.append(Text(f"and {hidden} groups with less lag: orbitmq group list", style="dim"))
     parts += [
@@ -149,13 +155,21 @@ def _clock(now_s: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(now_s))
 
 
-def _table(items: Sequence[dict[str, Any]], columns: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
+def _table(items: Sequence[dict[str, Any]], columns: Sequence[str], width: int) -> Table:
+    """Columns that do not fit are left out, those of `LEFT_OUT_FIRST`."""
+    texts = {column: [output.heading_of(column), *_cells(items, output.path_of(column))] for column in columns}
+    for column in LEFT_OUT_FIRST:
+        if sum(max(map(cell_len, cells)) + output.GAP for cells in texts.values()) - output.GAP > width:
+            texts.pop(column, None)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, output.GAP, 0, 0))
+    for column, (heading, *_) in texts.items():
         numbers = any(isinstance(output.value_of(item, output.path_of(column)), (int, float)) for item in items)
         right = numbers and not output.path_of(column).endswith("AtMs")
-        table.add_column(output.heading_of(column), justify="right" if right else "left", no_wrap=True)
-    for item in items:
-        paths = map(output.path_of, columns)
-        table.add_row(*(Text(output.cell(path, output.value_of(item, path))) for path in paths))
+        table.add_column(heading, justify="right" if right else "left", no_wrap=True)
+    for row in zip(*(cells for _, *cells in texts.values()), strict=True):
+        table.add_row(*map(Text, row))
     return table
+
+
+def _cells(items: Sequence[dict[str, Any]], path: str) -> list[str]:
+    return [output.cell(path, output.value_of(item, path)) for item in items]

@@ -178,7 +178,7 @@ def size(count: float) -> str:
 
 RECORDS_FROM = 1.5
 """Of the width of a terminal: a table that is wider would be columns of a few characters, so its rows are shown as
-records.
+records. So are those of a table that would break words in half of its rows or more.
 """
 
 
@@ -190,11 +190,13 @@ def _table(items: list[dict[str, Any]], columns: Sequence[str], stream: TextIO, 
     rows = [[cell(path_of(column), value_of(item, path_of(column))) for column in shown] for item in items]
     natural = sum(max(map(cell_len, column)) + GAP for column in zip(headings, *rows, strict=True))
     width = columns_of_terminal() if stream.isatty() and not wide else None
-    if rows and width is not None and natural > RECORDS_FROM * width:
-        stream.writelines(_records(headings, rows))
-        return
     numbers = [_is_number(items, path_of(column)) for column in shown]
     widths = None if width is None else _widths([headings, *rows], numbers, width)
+    if rows and width is not None and widths is not None:
+        broken = sum(_breaks(row, widths) for row in rows)
+        if natural > RECORDS_FROM * width or 2 * broken >= len(rows):
+            stream.writelines(_records(headings, rows))
+            return
     stream.writelines(_ruled(headings, rows, numbers, stream, width or natural, widths))
 
 
@@ -213,6 +215,13 @@ def _widths(rows: list[list[str]], numbers: list[bool], width: int) -> list[int]
         at = max(range(len(widths)), key=lambda at: (widths[at] > words[at], widths[at]))
         widths[at] -= 1
     return widths
+
+
+def _breaks(row: list[str], widths: list[int]) -> bool:
+    """Whether a word of the row is longer than its column is wide."""
+    from rich.cells import cell_len
+
+    return any(cell_len(word) > width for text, width in zip(row, widths, strict=True) for word in text.split())
 
 
 def _is_number(items: list[dict[str, Any]], path: str) -> bool:
