@@ -113,7 +113,7 @@ def record_batch(
     if reader is None:
         return pa.RecordBatch.from_arrays([_values(rows, field, columns) for field in schema], schema=schema)
     bodies = rows.units.bodies()
-    schema_ids = rows.units.properties.column(SCHEMA_ID) if reader.schema.writers else None
+    schema_ids = rows.units.properties.column(SCHEMA_ID) if reader.schema.is_named_by_property else None
     read = reader.read(bodies, lambda row: _place(rows, row), schema_ids)
     made = {"body": bodies, **read.columns}
     values = [made[field.name] if field.name in made else _values(rows, field, columns) for field in schema]

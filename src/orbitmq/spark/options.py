@@ -61,6 +61,16 @@ class ReadOptions(RowOptions, ClusterOptions):
         "Queues to read, and no others: JSON topic -> broker -> list of queues. For a topic on one broker you can "
         "leave out the broker level.",
     )
+    schema_registry: str = option(
+        "schemaRegistry",
+        "",
+        "URL of a schema registry with Confluent's REST interface, several of one registry with commas. "
+        "bodySchema=topic then means the schemas of the topic's subject, and bodies are as Confluent's serializers "
+        "write them. The driver alone asks it, with the account of its ORBITMQ_SCHEMA_REGISTRY_ variables.",
+    )
+    schema_registry_subject: str = option(
+        "schemaRegistrySubject", "", "The subject; empty means that of clients, `{topic}-value` at first."
+    )
     path: str = option("path", "", "The argument of `load`.")
     system_topics: bool = option(
         "includeSystemTopics",

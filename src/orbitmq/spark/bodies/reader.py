@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from orbitmq.errors import SourceError
+from orbitmq.errors import SourceError, WrongBody
+from orbitmq.schemas.registry_format import registry_id, value
 from orbitmq.spark.bodies.avro import avro_parser
 from orbitmq.spark.bodies.json_text import json_parser, together_parser
-from orbitmq.spark.bodies.options import AVRO, DROP_MALFORMED, FAIL_FAST, JSON
+from orbitmq.spark.bodies.options import AVRO, DROP_MALFORMED, FAIL_FAST, JSON, PROTOBUF
 from orbitmq.spark.bodies.parsed import Parse, ParsedBody, as_json, nothing
 from orbitmq.spark.bodies.protobuf import protobuf_parser
 from orbitmq.spark.bodies.schema import BodySchema
@@ -107,10 +108,29 @@ def _parsers(reader: BodyReader) -> tuple[Parse, Together | None]:
     """Parsers of one body and, where there is one, of many at a time. A process has those of few readers."""
     schema, wanted = reader.schema, reader.wanted
     if schema.format == JSON:
-        return json_parser(schema.type, wanted), together_parser(schema.type, wanted, rescues=reader.rescues)
-    if schema.format == AVRO:
-        return avro_parser(schema.avro, wanted), None
-    return protobuf_parser(schema.descriptors, schema.message, wanted, rescues=reader.rescues), None
+        parse, together = json_parser(schema.type, wanted), together_parser(schema.type, wanted, rescues=reader.rescues)
+    elif schema.format == AVRO:
+        parse, together = avro_parser(schema.avro, wanted), None
+    else:
+        parse = protobuf_parser(schema.descriptors, schema.message, wanted, rescues=reader.rescues)
+        together = None
+    return (_registry_parser(reader, parse), None) if schema.of_registry else (parse, together)
+
+
+def _registry_parser(reader: BodyReader, parse: Parse) -> Parse:
+    """Parses bodies that begin with an id of a registry."""
+    by_id, indexed = _writers_parsers(reader), reader.schema.format == PROTOBUF
+
+    def parse_rest(body: bytes) -> ParsedBody:
+        try:
+            number, content = str(registry_id(body)), value(body, indexed=indexed)
+        except WrongBody as error:
+            return nothing(body, str(error))
+        if by_id and number not in by_id:
+            return nothing(body, f"it was written with the schema {number}, which the subject does not have")
+        return by_id.get(number, parse)(content)
+
+    return parse_rest
 
 
 @cache

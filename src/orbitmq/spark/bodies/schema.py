@@ -36,7 +36,14 @@ class BodySchema:
     descriptors: bytes = b""
     message: str = ""
     writers: tuple[tuple[str, str], ...] = ()
-    """Of Avro: the ids that messages may have as SCHEMA_ID, and the schemas that their bodies were written with."""
+    """Of Avro: the ids that messages may have, and the schemas that their bodies were written with."""
+    of_registry: bool = False
+    """Whether bodies begin with the id of a registry, as Confluent's serializers write them."""
+
+    @property
+    def is_named_by_property(self) -> bool:
+        """Whether messages have the id of the writer's schema as SCHEMA_ID."""
+        return bool(self.writers) and not self.of_registry
 
 
 def body_schema(options: BodyFormat) -> BodySchema | None:
@@ -65,16 +72,21 @@ def _of_topic(options: BodyFormat) -> BodySchema:
     schema = versions[-1].schema
     if schema.kind != options.body_format:
         raise bad_option(f"option bodyFormat is {options.body_format}, and the schema of the topic is of {schema.kind}")
-    if options.body_message:
+    of_registry = versions[-1].registry_id is not None
+    if options.body_message and not of_registry:
         raise bad_option("option bodyMessage is named by the schema of the topic; leave it out")
     if schema.kind is SchemaKind.JSON:
-        return BodySchema(JSON, json_schema.arrow_type(schema.text))
+        return BodySchema(JSON, json_schema.arrow_type(schema.text), of_registry=of_registry)
     if schema.kind is SchemaKind.AVRO:
-        writers = tuple((one.schema.id, one.schema.text) for one in versions if one.schema.kind is SchemaKind.AVRO)
-        return BodySchema(AVRO, _avro_type(schema.text), avro=schema.text, writers=writers)
-    files = files_of(schema)
-    kind = protobuf.arrow_type(protobuf.message_descriptor(files, schema.message))
-    return BodySchema(PROTOBUF, kind, descriptors=files, message=schema.message)
+        writers = tuple(
+            (one.schema.id if one.registry_id is None else str(one.registry_id), one.schema.text)
+            for one in versions
+            if one.schema.kind is SchemaKind.AVRO
+        )
+        return BodySchema(AVRO, _avro_type(schema.text), avro=schema.text, writers=writers, of_registry=of_registry)
+    files, message = files_of(schema), options.body_message or schema.message
+    kind = protobuf.arrow_type(protobuf.message_descriptor(files, message))
+    return BodySchema(PROTOBUF, kind, descriptors=files, message=message, of_registry=of_registry)
 
 
 def _json(options: BodyFormat) -> BodySchema:
