@@ -62,6 +62,12 @@ def test_an_error_and_its_remedy_are_in_the_language_of_the_browser(open_one: Or
     assert "请用 -n HOST:PORT" in page.words
 
 
+def test_an_address_without_a_page_leads_to_the_overview_in_both_languages(open_one: OrbitDashboard) -> None:
+    visitor = open_one.visitor()
+    assert (visitor.get("/nowhere").status, visitor.get("/nowhere").title) == (404, "there is no page at this address")
+    assert visitor.get("/nowhere", headers={"Accept-Language": "zh-CN"}).title == "这个地址没有页面"
+
+
 def test_every_answer_forbids_what_comes_from_elsewhere(open_one: OrbitDashboard) -> None:
     visitor = open_one.visitor()
     for path in ("", "/", "/nowhere", "/static/page.css", "/static/../app.py", "/c/nowhere/", "/login"):

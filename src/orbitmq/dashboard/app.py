@@ -378,10 +378,15 @@ class Dashboard:
 
     async def _http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        if error.status_code == HTTPStatus.NOT_FOUND:  # of the router, which has words of its own
+            return await self.guarded(self._missing)(request)
         failure = Failure(
             "", error.status_code, HTTPStatus(error.status_code).phrase, error.detail, None, retryable=False
         )
         return self._error(request, error.status_code, failure)
+
+    async def _missing(self, _request: Request) -> Response:
+        raise NotFound("there is no page at this address", "the overview leads to every page")
 
     async def _bug(self, request: Request, error: Exception) -> Response:
         _log.error("event=page_failed path=%r", request.scope["path"], exc_info=error)
