@@ -89,9 +89,9 @@ def test_a_graph_has_a_bar_for_what_each_step_took() -> None:
 
 
 def test_json_is_indented_on_a_terminal_with_its_numbers_as_they_are() -> None:
-    body = b'{"amount":1.10,"id":12345678901234567890,"lines":[]}'
+    body = b'{"amount":1.10,"id":12345678901234567890,"item":"\\u4e66"}'
     item = plain(shown(message(body=body)))
-    assert '{\n  "amount": 1.10,\n  "id": 12345678901234567890,\n  "lines": []\n}\n' in texts.message(item, 80)
+    assert '{\n  "amount": 1.10,\n  "id": 12345678901234567890,\n  "item": "书"\n}\n' in texts.message(item, 80)
     assert f"\n\n{body.decode()}\n" in texts.message(item), "scripts get it as it is"
     for other in (b"{no json", b"[1, 2", b"plain"):
         assert texts.message(plain(shown(message(body=other))), 80).endswith(f"\n\n{other.decode()}\n\n")

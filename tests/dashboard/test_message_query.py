@@ -119,3 +119,8 @@ def test_a_link_to_share_means_the_same_messages_later() -> None:
 
 def test_a_list_decodes_other_charsets() -> None:
     assert row(stored("订单已付款，金额为三百元。".encode("gbk"))).beginning == "订单已付款，金额为三百元。"
+
+
+def test_a_list_shows_characters_that_json_has_escaped() -> None:
+    assert row(stored(rb'{"item": "\u4e66"}')).beginning == '{"item": "书"}'
+    assert row(stored(rb"C:\u4e66")).beginning == r"C:\u4e66", "no JSON"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.runtime.printable import printable, printable_json
+from orbitmq.runtime.printable import printable, printable_json, readable_json
 
 WRITING = {0x200C, 0x200D}
 """Joiners: languages and pictures are written with them."""
@@ -50,7 +50,22 @@ def test_no_control_or_format_character_is_left() -> None:
             assert printable_json(f'"x{chr(code)}"') != f'"x{chr(code)}"' or code < 0x20, f"U+{code:04X}"
 
 
-@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=9))
+VALUES = st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=9)
+
+
+@given(VALUES)
+def test_json_means_the_same_with_readable_characters(value: object) -> None:
+    assert json.loads(readable_json(json.dumps(value))) == value
+
+
+def test_characters_that_json_has_escaped_are_shown() -> None:
+    assert readable_json(r'{"\u4e66": "\uD83D\ude00 \u0041 \u0022 \u202E \\u4e66", "cut": "\u4e') == (
+        r'{"书": "😀 A \" \u202e \\u4e66", "cut": "\u4e'
+    )
+    assert readable_json(r"\ud83d") == r"\ud83d", "half a character"
+
+
+@given(VALUES)
 def test_json_means_the_same(value: object) -> None:
     shown = printable_json(json.dumps(value, ensure_ascii=False))
     assert json.loads(shown) == value

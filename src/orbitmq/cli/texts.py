@@ -15,7 +15,7 @@ import msgspec
 from orbitmq.cli.wrapping import NARROW, remedy_lines, wrapped
 from orbitmq.runtime.error_texts import translated
 from orbitmq.runtime.languages import N_, gettext
-from orbitmq.runtime.printable import printable
+from orbitmq.runtime.printable import printable, readable_json
 from orbitmq.runtime.wide_text import width as columns_of
 from orbitmq.runtime.wide_text import wrapped as lines_of
 
@@ -171,7 +171,7 @@ def _indented(body: Item) -> str:
     if body["form"] != "text" or body["truncated"] or not content.lstrip().startswith(("{", "[")):
         return content
     try:
-        return msgspec.json.format(content, indent=2)
+        return readable_json(msgspec.json.format(content, indent=2))
     except msgspec.DecodeError:
         return content
 

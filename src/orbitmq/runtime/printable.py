@@ -32,6 +32,21 @@ def printable(text: object, *, lines: bool = False) -> str:
     return shown if shown.isprintable() else shown.translate(_MARKS_IN_LINES if lines else _MARKS)
 
 
+_ESCAPES: Final = re.compile(r"((?:\\u[0-9a-fA-F]{4})+)|\\.", re.DOTALL)
+
+
+def readable_json(text: str) -> str:
+    """A JSON text with the printable characters that it has as `\\u4e66`: the same values. The text may be cut."""
+    return _ESCAPES.sub(_unescaped, text) if "\\u" in text else text
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    if found[1] is None:
+        return found[0]
+    signs = json.loads(f'"{found[1]}"')
+    return "".join(one if one > "\x7f" and one.isprintable() else json.dumps(one)[1:-1] for one in signs)
+
+
 def printable_json(text: str) -> str:
     """A JSON text with such characters as `\\u202e`: the same values, and nothing that steers a terminal."""
     return text if text.isprintable() else _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
