@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +30,7 @@ from orbitmq.filter.tags import tag_subscription
 from orbitmq.gateway import bodies
 from orbitmq.gateway.accounts import PART_LENGTH_MAX, account_of
 from orbitmq.gateway.limits import EACH_SHARE, Places
-from orbitmq.gateway.messages import delivered, handle_of
+from orbitmq.gateway.messages import delivered, handle_of, new_message
 from orbitmq.gateway.openapi import document
 from orbitmq.gateway.operations import Call, deliver, receive
 from orbitmq.gateway.problems import KINDS, Refused, problem_of, status_of
@@ -151,6 +154,34 @@ def test_a_handle_names_its_delivery() -> None:
     found = delivered("T", handle_of(message))
     assert (found.properties[POP_CK], found.commit_log_offset) == (receipt.encode(), 4711)
     assert (found.broker_name, found.topic) == ("broker-a", "T")
+
+
+@pytest.mark.parametrize(
+    ("shape", "given"),
+    [
+        pytest.param(bodies.NewMessage, {"properties": {"name": "x" * 40_000 + "\x01"}}, id="property"),
+        pytest.param(bodies.NewMessage, {"properties": {"name": " " * 40_000}}, id="blank property"),
+        pytest.param(bodies.Receive, {"filter": "x" * 4095 + "\x01"}, id="filter"),
+        pytest.param(bodies.Receive, {"filter": "|" * 4096}, id="empty filter"),
+        pytest.param(bodies.Tail, {"tags": "x" * 4095 + "\x01"}, id="tags"),
+    ],
+)
+def test_a_long_text_that_is_not_valid_is_refused_at_once(shape: type[bodies.Shape], given: dict[str, Any]) -> None:
+    """Meanwhile the gateway serves nobody else. By the square of its length, the first one took 15 s."""
+    begun = time.thread_time()
+    with pytest.raises(msgspec.ValidationError, match="regex"):
+        msgspec.convert(given, shape)
+    assert time.thread_time() - begun < 0.05
+
+
+@given(st.text("ab=+\n", min_size=4, max_size=12))
+def test_base64_is_what_the_document_says(text: str) -> None:
+    schema = document()["components"]["schemas"]["NewMessage"]["properties"]["bodyBase64"]
+    try:
+        is_valid = bool(new_message("T", msgspec.convert({"bodyBase64": text}, bodies.NewMessage)).body)
+    except (msgspec.ValidationError, Refused):
+        is_valid = False
+    assert is_valid is bool(re.fullmatch(schema["pattern"].removesuffix("$"), text))
 
 
 def test_nobody_gets_more_than_a_share_of_the_places() -> None:

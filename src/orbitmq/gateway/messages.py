@@ -42,9 +42,12 @@ def _body_of(given: bodies.PlainMessage) -> bytes:
         raise Refused(400, "a message has either body or bodyBase64, and not both")
     if isinstance(given.body, str):
         return given.body.encode()
-    assert isinstance(given.body_base64, str)
+    text = given.body_base64
+    assert isinstance(text, str)
+    if len(text) % 4 or text.endswith("==="):  # `b64decode` lets more padding pass than there is to be
+        raise Refused(400, "bodyBase64 is not base64: its padding is wrong")
     try:
-        return b64decode(given.body_base64, validate=True)
+        return b64decode(text, validate=True)
     except binascii.Error as error:
         raise Refused(400, f"bodyBase64 is not base64: {error}") from error
 
