@@ -94,3 +94,21 @@ def test_in_english_a_text_stays_as_it_is() -> None:
 def test_a_short_template_takes_no_list_and_no_remedy_for_a_value(text: str, chinese: str) -> None:
     with in_language(CHINESE):
         assert translated(text) == chinese
+
+
+def test_a_text_of_many_parts_takes_no_long_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The web page shows errors of brokers, and of what anyone typed, while it serves others."""
+    tries, made = list[str](), error_texts.templates
+
+    def counted(name: str) -> list[error_texts.Template]:
+        tries.append(name)
+        return made(name)
+
+    monkeypatch.setattr(error_texts, "templates", counted)
+    text = "a: b, c. d: e, f. " * 6
+    with in_language(CHINESE):
+        assert translated(text) == text.strip()
+        assert len(tries) < 1000, "without memory of what was tried, 90,000"
+        tries.clear()
+        assert translated("no such thing " * 1000).startswith("no such thing")
+    assert not tries

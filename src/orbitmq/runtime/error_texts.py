@@ -23,6 +23,7 @@ JOINED: Final = ((". ", "。"), LISTED, (": ", "："), (", ", "、"))
 _REMARK: Final = re.compile(r"(.+) (\([^()]+\))", re.DOTALL)
 """A text with a remark in brackets at its end."""
 _DEPTH_MAX: Final = 8  # of errors within errors
+_LENGTH_MAX: Final = 2000  # characters: of a longer text, a template of many values may take seconds to find them
 _VALUES: Final = {1: "[^,;]*?", 2: "[^,;]*?", 3: "[^;]*?"}
 """Words of a template -> its values: a short one must not take a whole list, or a remedy, for a value."""
 _NEEDLESS: Final = re.compile("(?<=[，。；：、）]) +| +(?=[，。；：、（])")
@@ -31,6 +32,11 @@ _NUMBER: Final = "n"
 """The name of a value that is a number, as in `{n} messages`."""
 _BEGINS: Final = 10  # characters that a fixed beginning counts for
 _BEFORE_ANOTHER: Final = r"[^\s,;(]*"  # of a value that is followed by another one: that begins with a mark or a blank
+
+Known = dict[tuple[str, int], str]
+"""Parts of a text, each at its depth, with their translations: there are many ways to take a text apart, which lead to
+the same parts.
+"""
 
 
 class Template:
@@ -62,20 +68,20 @@ class Template:
                 seen.add(name)
         return re.compile(pattern, re.DOTALL)
 
-    def translate(self, text: str, depth: int) -> str | None:
+    def translate(self, text: str, depth: int, known: Known) -> str | None:
         """None if the text is not of this template."""
         found = self._pattern.fullmatch(text) if self.mark in text else None
         if found is None or any(value.count("(") != value.count(")") for value in found.groupdict().values()):
             return None  # a value that ends within brackets belongs to another template, which has this one in it
-        values = {name: _translated(value, depth + 1) for name, value in found.groupdict().items()}
+        values = {name: _translated(value, depth + 1, known) for name, value in found.groupdict().items()}
         return self._translation.format_map(values)
 
 
 def translated(text: str) -> str:
     """The text in the language of the context, with its indentation; what no template fits stays as it is."""
-    if language() == ENGLISH:
+    if language() == ENGLISH or len(text) > _LENGTH_MAX:
         return text
-    return text[: len(text) - len(text.lstrip())] + _NEEDLESS.sub("", _translated(text, 0))
+    return text[: len(text) - len(text.lstrip())] + _NEEDLESS.sub("", _translated(text, 0, {}))
 
 
 def translator(name: str) -> Callable[[str], str] | None:
@@ -88,45 +94,52 @@ def translator(name: str) -> Callable[[str], str] | None:
     return None if name == ENGLISH else translate
 
 
-def _translated(text: str, depth: int) -> str:
+def _translated(text: str, depth: int, known: Known) -> str:
     text = text.strip()  # Chinese has no blanks between parts
     if not re.search("[a-z]", text) or depth > _DEPTH_MAX:
         return text
+    if (text, depth) not in known:
+        known[text, depth] = _made(text, depth, known)
+    return known[text, depth]
+
+
+def _made(text: str, depth: int, known: Known) -> str:
     is_ended = text.endswith(".") and not text.endswith("..")
     if LISTED[0] in text:
-        made = _of_template(text, depth, are_lists=True) or _of_list(text.removesuffix("." if is_ended else ""), depth)
+        made = _of_template(text, depth, known, are_lists=True)
+        made = made or _of_list(text.removesuffix("." if is_ended else ""), depth, known)
         if made is not None:
             return made + ("。" if is_ended and not made.endswith("。") else "")
-    made = _of_template(text, depth)
+    made = _of_template(text, depth, known)
     if made is not None:
         return made
-    if (remark := _REMARK.fullmatch(text)) and (inner := _translated(remark[2], depth + 1)) != remark[2]:
-        return _translated(remark[1], depth + 1) + inner
+    if (remark := _REMARK.fullmatch(text)) and (inner := _translated(remark[2], depth + 1, known)) != remark[2]:
+        return _translated(remark[1], depth + 1, known) + inner
     for mark, chinese in JOINED:
         first, found, rest = text.partition(mark)
         if found:
-            parts = _translated(first, depth + 1), _translated(rest, depth + 1)
+            parts = _translated(first, depth + 1, known), _translated(rest, depth + 1, known)
             if parts != (first, rest):
                 return chinese.join(parts)
     if is_ended:
-        return text if (made := _translated(text[:-1], depth + 1)) == text[:-1] else f"{made}。"
+        return text if (made := _translated(text[:-1], depth + 1, known)) == text[:-1] else f"{made}。"
     return text
 
 
-def _of_template(text: str, depth: int, *, are_lists: bool = False) -> str | None:
+def _of_template(text: str, depth: int, known: Known, *, are_lists: bool = False) -> str | None:
     candidates = (one for one in templates(language()) if one.is_list or not are_lists)
-    return next((made for one in candidates if (made := one.translate(text, depth)) is not None), None)
+    return next((made for one in candidates if (made := one.translate(text, depth, known)) is not None), None)
 
 
-def _of_list(text: str, depth: int) -> str | None:
+def _of_list(text: str, depth: int, known: Known) -> str | None:
     """Each sentence for itself, or the value of a template would take in the others; None if the first has no
     translation. One without belongs to the one before: an error is quoted as it is."""
     first, *others = text.split(LISTED[0])
-    made = _translated(first, depth + 1)
+    made = _translated(first, depth + 1, known)
     if made == first:
         return None
     for other in others:
-        chinese = _translated(other, depth + 1)
+        chinese = _translated(other, depth + 1, known)
         made += (LISTED[0] if chinese == other else LISTED[1]) + chinese
     return made
 
