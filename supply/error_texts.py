@@ -11,7 +11,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-SPEAKING = ("admin", "cli", "client", "runtime/options.py", "net", "filter", "store/tools", "wire/frame.py")
+SPEAKING = (
+    "admin", "cli", "client", "dashboard/app.py", "dashboard/changes.py", "dashboard/pages", "runtime/options.py",
+    "net", "filter", "store/tools", "wire/frame.py",
+)  # fmt: skip
 """Rooms of which every sentence is for people."""
 RAISING = (
     "agreement", "broker", "dashboard", "errors.py", "lake", "message", "metrics", "namesrv",
@@ -25,7 +28,7 @@ SILENT = (
     "cli/words.py", "client/metrics.py", "net/connection_options.py", "net/tls_options.py",
 )  # fmt: skip
 """Help, scripts of shells, names of commands, and what the reference says of options and metrics."""
-SHORT = ("admin/doctor.py", "admin/message_history.py", "admin/search.py", "admin/tracks.py")
+SHORT = ("admin/doctor.py", "admin/message_history.py", "admin/search.py", "admin/traces.py", "admin/tracks.py")
 """Modules whose sentences may be of two words."""
 OF_TYPER = (
     "Missing option {option}.", "Missing argument {argument}.", "No such option: {option}",

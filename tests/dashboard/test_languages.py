@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
 
 from orbitmq.admin.cluster_view import ClusterView
 from orbitmq.admin.group_verdicts import GroupVerdicts
+from orbitmq.admin.plans import Change, Plan, Step
 from orbitmq.admin.results import Result
 from orbitmq.admin.session import Session
 from orbitmq.dashboard.app import Dashboard, DashboardSettings
+from orbitmq.dashboard.changes import UNRECORDED
 from orbitmq.dashboard.clusters import ClusterAccess, DashboardCluster, Moment
 from orbitmq.dashboard.formats import environment
+from orbitmq.dashboard.logins import PendingPlan
+from orbitmq.dashboard.roles import Role
 from orbitmq.net.remoting import Remoting
+from orbitmq.runtime.error_texts import translated
 from orbitmq.runtime.languages import CHINESE, in_language
 from tests.support.dashboards import PLACE, seen
 
@@ -48,6 +54,38 @@ def test_only_texts_of_ours_may_bring_markup(path: Path) -> None:
     """`_` and `ngettext` keep the markup of their first argument, so it is always a text that stands there."""
     text = path.read_text(encoding="utf-8")
     assert re.findall(r"\b(?:_|ngettext)\((?!\")[^)]*", text) == []
+
+
+SENTENCES = re.compile(
+    r"\{\{(?=[^}]*\b(?:\w+\.(?:problem|note|refusal|sentence|ending|remedy|action|subject)|(?:one|failure|finding)\.message(?![.\w])"
+    r"|wrong|said|why\[)(?!\w))(?![^}]*\| (?:translated|exact))[^}]*\}\}"
+)
+"""What other rooms have put into words, without a translation. A form or a button sends it back as it is."""
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+def test_what_other_rooms_say_is_translated(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert [one for one in SENTENCES.findall(text) if "finding.subject" not in one] == []
+
+
+async def test_a_change_is_planned_and_reported_in_chinese() -> None:
+    cluster = DashboardCluster(PLACE, ClusterAccess(["127.0.0.1:1"], Remoting), sample_seconds=0)
+    dashboard = Dashboard(DashboardSettings([cluster]))
+    plan = Plan(
+        "deliver 2 dead letters of billing again", [Change(Step("broker-a", "set offset", "T/broker-a/0"), _nothing)]
+    )
+    key = dashboard._local.keep(PendingPlan(plan, PLACE, "", Role.ADMIN, time.monotonic()))
+    page = await seen(dashboard, f"plans/{key}", {"accept-language": "zh-CN"})
+    assert page.status == 200
+    assert ("设置位点" in page.words, "重新投递 billing 的 2 条死信" in page.words) == (True, True)
+    with in_language(CHINESE):
+        for text in (UNRECORDED, "wrong name or password", "unexpected error in the dashboard: KeyError('x')"):
+            assert re.search("[\u4e00-\u9fff]", translated(text)), text
+
+
+async def _nothing() -> None:
+    """Make no change."""
 
 
 async def _overview(cluster: DashboardCluster) -> None:

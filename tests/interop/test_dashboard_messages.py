@@ -79,7 +79,7 @@ def test_a_message_is_sent_by_hand_and_found_by_every_name(
         ordering_key="o",
     )  # fmt: skip
     assert sent.status == 200
-    told = re.search(r"SEND_OK: sent (\w+) to (\S+), broker-a, queue \d, offset 0\.", sent.words)
+    told = re.search(r"SEND_OK: sent message (\w+) to (\S+), broker-a, queue \d, offset 0\.", sent.words)
     assert told is not None, sent.words
     assert told[2] == label
     (fact,) = [row for row in sent.table("Properties") if row["Name"] == "html"]

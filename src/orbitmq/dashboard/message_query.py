@@ -34,6 +34,7 @@ from orbitmq.errors import (
     WrongBody,
 )
 from orbitmq.message.model import MessageExt
+from orbitmq.runtime.languages import gettext
 from orbitmq.runtime.printable import readable_json
 from orbitmq.schemas.model import SCHEMA_ID, Schema
 from orbitmq.schemas.reading import BINARY
@@ -175,7 +176,8 @@ def row(message: MessageExt, schema: Schema | None = None) -> Row:
         message.body, message.sys_flag, charset=ANY_CHARSET, limit=BEGINNING_BYTES, unpacked_max=UNPACKED_MAX
     )
     if body.problem is not None:
-        return Row(view, f"{body.compression}, {len(message.body)} bytes packed", is_text=False, is_cut=True)
+        text = gettext("%(form)s, %(size)s bytes packed") % {"form": body.compression, "size": len(message.body)}
+        return Row(view, text, is_text=False, is_cut=True)
     is_json = body.form == BodyForm.TEXT and body.content.lstrip()[:1] in ("{", "[")
     content = readable_json(body.content) if is_json else body.content
     return Row(view, content, body.form == BodyForm.TEXT, body.truncated)

@@ -118,8 +118,8 @@ async def message(request: DashboardRequest) -> PageContent:
     schema = next(iter(schemas.items), None)
     view, tree, form_found = await asyncio.to_thread(with_body, found, form, charset, schema)
     became, records = await asyncio.gather(
-        _or_failure(_tracks(request.session, found), "its groups"),
-        _or_failure(_trace(request.session, found), "its trace"),
+        _or_failure(_tracks(request.session, found), "the message's groups"),
+        _or_failure(_trace(request.session, found), "the message's trace"),
     )
     values = {
         "one": view, "tree": tree, "format": form_found,
@@ -177,7 +177,7 @@ async def body(request: DashboardRequest) -> Download:
 async def choose_again(request: DashboardRequest) -> PageContent:
     found = await one_message(request.session, request.path["id"])
     group = request.query.text("group", at_most=255)
-    became = await _or_failure(_tracks(request.session, found), "its groups")
+    became = await _or_failure(_tracks(request.session, found), "the message's groups")
     members = Result[Any]()
     if group:
         online = await membership(request.session, group)

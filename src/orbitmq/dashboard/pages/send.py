@@ -68,7 +68,7 @@ async def send(request: DashboardRequest) -> Redirect:
     sent = await Outlet(request.session, SystemClock()).send(message, ordering_key=key)
     where = f"{sent.topic}, {sent.broker_name}, queue {sent.queue_id}, offset {sent.queue_offset}"
     path = f"messages/{quote(sent.topic, safe='')}/{quote(sent.offset_msg_id, safe='')}"
-    return Redirect(path, f"{sent.result}: sent {sent.msg_id} to {where}.")
+    return Redirect(path, f"{sent.result}: sent message {sent.msg_id} to {where}.")
 
 
 def drafted(form: Fields) -> tuple[Message, str | None]:
