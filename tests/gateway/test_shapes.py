@@ -32,7 +32,7 @@ from orbitmq.gateway.accounts import PART_LENGTH_MAX, account_of
 from orbitmq.gateway.limits import EACH_SHARE, Places
 from orbitmq.gateway.messages import delivered, handle_of, new_message
 from orbitmq.gateway.openapi import document
-from orbitmq.gateway.operations import Call, deliver, receive
+from orbitmq.gateway.operations import Call, deliver, receive, tail
 from orbitmq.gateway.problems import KINDS, Refused, problem_of, status_of
 from orbitmq.gateway.streams import Prefetched, Tail, lasting, positions_of, positions_text
 from orbitmq.gateway.table import TABLE
@@ -260,6 +260,32 @@ async def test_a_stream_ends_when_an_outage_turns_out_to_be_final() -> None:
     beginning, outage, end = [text async for text in stream.events()]
     assert b"id: broker-a:0:7\n" in beginning
     assert (b'"status":504' in outage, b'"status":404' in end) == (True, True)
+
+
+@pytest.mark.parametrize("work", [receive, deliver, tail])
+async def test_an_account_that_waits_for_messages_is_accepted_before(work: Any) -> None:
+    """Otherwise a few streams of one host would look like guesses, and lock out its other accounts."""
+    is_accepted: list[bool] = []
+    link: Any = SimpleNamespace(is_proven=False)
+
+    async def received(_sources: object, _most: int, _invisible_ms: int, timeout: float) -> tuple[list[Any], None]:
+        if timeout:
+            is_accepted.append(link.is_proven)
+        return [], None
+
+    async def nothing(*_: object, **__: object) -> Any:
+        return 0
+
+    async def queues(_: str) -> list[MessageQueue]:
+        return [MessageQueue("T", "broker-a", 0)]
+
+    link.deliveries = lambda *_: SimpleNamespace(sources=nothing, receive=received)
+    link.fetch_queues, link.max_offset, link.puller = queues, nothing, lambda _: SimpleNamespace(pull=nothing)
+    path = bodies.GroupPath(topic="T", group="g")
+    query = bodies.Tail() if work is tail else bodies.Deliver()
+    await work(Call(link, path, query, bodies.Receive(), "", "caller", {}))
+    assert link.is_proven
+    assert is_accepted == [True] * (work is receive)
 
 
 @pytest.mark.parametrize("work", [receive, deliver])

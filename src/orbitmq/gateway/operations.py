@@ -51,6 +51,10 @@ class Call(Generic[P, Q, B]):
     prefetched: dict[tuple[str, str], list[Prefetched]]
     """Caller and group -> the deliveries of its open streams."""
 
+    def is_accepted(self) -> None:
+        """A broker has accepted the account: it is not among those that may be guessed, however long the call lasts."""
+        self.link.is_proven = True
+
     def streams_of(self, group: str) -> list[Prefetched]:
         return self.prefetched.get((self.caller, group), [])
 
@@ -104,9 +108,11 @@ async def receive(call: Call[bodies.GroupPath, bodies.Nothing, bodies.Receive]) 
     given = call.body
     group = call.link.deliveries(call.path.group, given.start_from)
     sources = partial(shuffled_sources, group, _subscription(call.path.topic, given))
-    found, _ = await group.receive(
-        sources, given.max_messages, milliseconds(given.invisible_seconds), given.wait_seconds
-    )
+    most, invisible_ms = given.max_messages, milliseconds(given.invisible_seconds)
+    found, _ = await group.receive(sources, most, invisible_ms, 0)
+    call.is_accepted()
+    if not found and given.wait_seconds:
+        found, _ = await group.receive(sources, most, invisible_ms, given.wait_seconds)
     return bodies.Received(messages=deliveries(found))
 
 
@@ -165,6 +171,7 @@ async def tail(call: Call[bodies.TopicPath, bodies.Tail, bodies.Nothing]) -> Eve
     positions = await start_positions(call.link, topic, given.start, known)
     found = Tail(call.link.puller(given.reader), tag_subscription(topic, given.tags), positions)
     await found.check()
+    call.is_accepted()
     return EventStream(found.events(), given.seconds, _nothing)
 
 
@@ -179,6 +186,7 @@ async def deliver(call: Call[bodies.GroupPath, bodies.Deliver, bodies.Nothing]) 
     sources = partial(shuffled_sources, group, _subscription(call.path.topic, given))
     found = DeliveryStream(group, sources, given.invisible_seconds, prefetched)
     await found.receive(0)
+    call.is_accepted()
     call.prefetched.setdefault(key, []).append(prefetched)
 
     async def ended() -> None:
