@@ -8,20 +8,23 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
 
 from orbitmq.admin import resends
 from orbitmq.admin.plans import Plan, StepOutcome
-from orbitmq.admin.resends import MARK, STEP, ResendWish
+from orbitmq.admin.resends import IN_FLIGHT, MARK, STEP, ResendWish
 from orbitmq.admin.session import Session
 from orbitmq.client import Message
 from orbitmq.client.sync import Producer
-from orbitmq.errors import AdminError, BadArgument, NotFound
+from orbitmq.errors import AdminError, BadArgument, BrokerError, NotFound
+from orbitmq.message.model import MessageExt
 from orbitmq.net.remoting import Remoting
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.testing.cluster import Cluster
+from orbitmq.wire.codes import ResponseCode
 from tests.support.commands import answer, items, orbitmq
 
 T = TypeVar("T")
@@ -105,6 +108,60 @@ def test_a_failure_says_how_far_it_came_and_how_to_go_on(cluster: Cluster) -> No
     assert [step.outcome for step in done.items] == [StepOutcome.FAILED, StepOutcome.SKIPPED, StepOutcome.SKIPPED]
     assert f"of {COUNT} were sent, then:" in done.failures[0].message
     assert done.failures[0].hint.startswith("go on with --since 1")
+
+
+async def test_to_go_on_begins_with_the_first_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen are on their way: a later one may fail first, and none before it may be left out."""
+    letters = [MessageExt(DLQ, b"x", store_timestamp=1000 + number) for number in range(3 * IN_FLIGHT)]
+    sent: list[int] = []
+    failed = asyncio.Event()
+
+    class Scan:
+        failures: tuple[()] = ()
+
+        def __init__(self, *_: object, **__: object) -> None:
+            self._left = iter(letters)
+
+        def __aiter__(self) -> Scan:
+            return self
+
+        async def __anext__(self) -> MessageExt:
+            for one in self._left:
+                return one
+            raise StopAsyncIteration
+
+    async def send_packed(_packed: object, message: MessageExt) -> None:
+        if message.store_timestamp == 1001:
+            await failed.wait()
+            for _ in range(10):
+                await asyncio.sleep(0)
+        if message.store_timestamp in (1001, 1005):
+            failed.set()
+            raise BrokerError(ResponseCode.SYSTEM_BUSY, f"busy at {message.store_timestamp}")
+        sent.append(message.store_timestamp)
+
+    monkeypatch.setattr(resends, "QueueScan", Scan)
+    unused: Any = None
+    outlet: Any = SimpleNamespace(send_packed=send_packed)
+    resend = resends._Resend(unused, ResendWish(GROUP), Plan(""), outlet, RETRY, "mark", len(letters))
+    with pytest.raises(
+        AdminError, match=f"{IN_FLIGHT - 2} of {len(letters)} were sent, then: .*busy at 1001"
+    ) as caught:
+        await resend.part(unused)
+    assert caught.value.hint == "go on with --since 1001"
+    assert sent == [1000, 1002, 1003, 1004, *range(1006, 1000 + IN_FLIGHT)]
+
+
+def test_a_failure_of_one_queue_is_none_of_another(cluster: Cluster) -> None:
+    """Its broker may be another one, and the time to go on from is one of the queue that failed."""
+
+    async def chains(plan: Plan) -> set[str | None]:
+        return {change.chain for change in plan.changes}
+
+    (chain,) = planned(cluster, ResendWish(GROUP), chains)
+    assert chain is not None
+    assert DLQ in chain
+    assert chain != DLQ
 
 
 def test_a_group_without_dead_letters_is_named_with_one_like_it(cluster: Cluster) -> None:

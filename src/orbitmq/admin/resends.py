@@ -68,11 +68,14 @@ class _Resend:
     due_at: float = field(default=0.0)
     report_at: float = field(default=0.0)
     """When the next report is due, by the loop's clock."""
+    unsent: list[tuple[int, OrbitMQError]] = field(default_factory=list)
+    """Store time and error of those of a part that could not be sent."""
 
     async def part(self, part: Stretch) -> None:
         """Send one part of a queue. AdminError says how much of it was sent, and how to go on."""
         wanted = MessageFilter(self.wish.since_ms, self.wish.until_ms)
         scan, sending = QueueScan(self.session, [part], budget=None), set[asyncio.Task[None]]()
+        self.unsent = []
         try:
             async for message in scan:
                 if wanted.takes(message):
@@ -80,11 +83,17 @@ class _Resend:
                     if len(sending) >= IN_FLIGHT:
                         done, sending = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
                         _raise_first(done)
+                    if self.unsent:
+                        break
                     sending.add(asyncio.create_task(self._send(message)))
             _raise_first(await _all(sending))
         except BaseException:
             await _all(sending)  # what is on its way counts
             raise
+        if self.unsent:
+            store_timestamp, error = min(self.unsent, key=lambda one: one[0])
+            text = f"{self.sent} of {self.total} were sent, then: {error}"
+            raise AdminError(text, f"go on with --since {store_timestamp}") from error
         if scan.failures:
             raise AdminError(f"{scan.failures[0].target}: {scan.failures[0].message}", scan.failures[0].hint)
 
@@ -95,8 +104,8 @@ class _Resend:
         try:
             await self.outlet.send_packed(packed if as_retry else self.outlet.renamed(packed), message)
         except OrbitMQError as error:
-            text = f"{self.sent} of {self.total} were sent, then: {error}"
-            raise AdminError(text, f"go on with --since {message.store_timestamp}") from error
+            self.unsent.append((message.store_timestamp, error))
+            return
         self.sent += 1
         self.plan.done = self.sent
         now = asyncio.get_running_loop().time()
@@ -166,7 +175,7 @@ def _change(resend: _Resend, part: Stretch, topic: str) -> Change:
     how = "deliver as retries" if resend.wish.to is None else "send copies"
     subject = f"{part.end - part.begin:,} of queue {part.queue.queue_id} from offset {part.begin}"
     step = Step(str(part.node), how, subject, topic, resend.destination)
-    return Change(step, lambda: resend.part(part), chain=topic)
+    return Change(step, lambda: resend.part(part), chain=str(part.queue))  # a time to go on from is one of a queue
 
 
 # ------------------------------------------------------------------------------------------------------------ undoing
