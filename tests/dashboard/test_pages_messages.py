@@ -91,6 +91,7 @@ def test_viewers_send_and_redeliver_nothing(visitors: dict[Role, Visitor], path:
         ("dead-letters/g/again", {"id": ID, "how": "topic"}, "to is missing"),
         ("dead-letters/g/again", {"which": "all", "tag": "a"}, "which is all"),
         ("dead-letters/g/again", {"which": "all", "rate": "0"}, "rate is '0'"),
+        ("dead-letters/g/again", {"id": ID, "rate": "5"}, "rate is for all dead letters"),
         (f"messages/T/{ID}/again", {}, "how is ''"),
     ],
 )

@@ -134,6 +134,8 @@ async def _selected_again(request: DashboardRequest, to: str | None) -> Plan:
         raise BadField(f"{len(ids)} dead letters are selected; at most {AT_ONCE} are delivered at once")
     if any(len(one) > ID_CHARS_MAX for one in ids):
         raise BadField("id is not an offset id")
+    if request.form.text("rate"):
+        raise BadField("rate is for all dead letters of a time, and some are selected", "leave it empty, or choose all")
     group = request.path["group"]
     plan = await plan_resend(
         request.session, ids, SystemClock(), topic=dlq_topic(group), to=to, group=None if to else group
