@@ -34,7 +34,7 @@ from orbitmq.gateway.messages import delivered, handle_of, new_message
 from orbitmq.gateway.openapi import document
 from orbitmq.gateway.operations import Call, deliver, receive, tail
 from orbitmq.gateway.problems import KINDS, Refused, problem_of, status_of
-from orbitmq.gateway.streams import Prefetched, Tail, lasting, positions_of, positions_text
+from orbitmq.gateway.streams import READ_AHEAD, Prefetched, Tail, lasting, positions_of, positions_text
 from orbitmq.gateway.table import TABLE
 from orbitmq.message.config import SubscriptionData
 from orbitmq.message.model import MessageExt, MessageQueue
@@ -260,6 +260,26 @@ async def test_a_stream_ends_when_an_outage_turns_out_to_be_final() -> None:
     beginning, outage, end = [text async for text in stream.events()]
     assert b"id: broker-a:0:7\n" in beginning
     assert (b'"status":504' in outage, b'"status":404' in end) == (True, True)
+
+
+@pytest.mark.parametrize("queues", [1, 8, 60])
+async def test_a_stream_reads_ahead_as_much_of_many_queues_as_of_one(queues: int) -> None:
+    """A caller that reads nothing must not fill the memory: a topic may have thousands of queues."""
+    pulled = 0
+
+    async def pull(queue: MessageQueue, offset: int, count: int, *_: object) -> Any:
+        nonlocal pulled
+        pulled += count
+        messages = [MessageExt("T", b"x", queue_offset=offset + number) for number in range(count)]
+        return SimpleNamespace(messages=messages, next_begin_offset=offset + count)
+
+    puller: Any = SimpleNamespace(pull=pull)
+    positions = {MessageQueue("T", "broker-a", number): 0 for number in range(queues)}
+    stream = Tail(puller, tag_subscription("T", "*"), positions).events()
+    await anext(stream)
+    await asyncio.sleep(60)
+    assert READ_AHEAD / 2 < pulled <= READ_AHEAD
+    await stream.aclose()
 
 
 @pytest.mark.parametrize("work", [receive, deliver, tail])

@@ -22,7 +22,8 @@ from orbitmq.message.model import MessageExt, MessageQueue
 KEEP_ALIVE_SECONDS: Final = 15.0  # proxies cut what is silent for a minute, and a caller that is gone is noticed
 PAUSE_SECONDS: Final = 1.0  # before a broker that failed is asked again
 PULL_COUNT: Final = 32
-READ_AHEAD: Final = 128  # messages of a stream, of all queues
+READ_AHEAD: Final = 128  # messages of a stream, of all queues; one of each queue if there are more queues
+PULLS_AHEAD: Final = 4  # of these, that wait to be sent
 RETRY_MS: Final = 1000  # after which a caller connects again
 FINAL: Final = frozenset({400, 401, 403, 404, 501})  # statuses that trying again does not change
 _POSITION: Final = re.compile(r"([^\s,:]{1,255}):([0-9]{1,9}):([0-9]{1,18})")  # so that they fit into int and long
@@ -74,7 +75,9 @@ class Tail:
         self._puller = puller
         self._subscription = subscription
         self._positions = positions
-        self._arrived: asyncio.Queue[_Pulled] = asyncio.Queue(max(1, READ_AHEAD // PULL_COUNT))
+        self._arrived: asyncio.Queue[_Pulled] = asyncio.Queue(PULLS_AHEAD)
+        # Each queue has a pull that waits for room, too.
+        self._pull_count = max(1, min(PULL_COUNT, READ_AHEAD // (len(positions) + PULLS_AHEAD)))
 
     async def check(self) -> None:
         """Read once, without waiting. BrokerError if the caller may not read, ClientError, RemotingError."""
@@ -114,7 +117,7 @@ class Tail:
         is_well = True
         while True:
             try:
-                found = await self._puller.pull(queue, offset, PULL_COUNT, self._subscription)
+                found = await self._puller.pull(queue, offset, self._pull_count, self._subscription)
             except OrbitMQError as error:
                 if is_well or status_of(error) in FINAL:  # once an outage
                     await self._arrived.put(_Pulled(queue, (), offset, error))
