@@ -21,10 +21,10 @@ RAISING = (
     "operations", "pipeline", "proxy/proxy.py", "replication", "runtime", "schemas", "store",
 )  # fmt: skip
 """Rooms whose errors reach people."""
-ONLY_RAISING = ("cli/mqadmin", "cli/nouns")
+ONLY_RAISING = ("cli/message_flags.py", "cli/mqadmin", "cli/nouns")
 """Of the former: RocketMQ's output, which scripts parse, and help, which has texts of its own."""
 SILENT = (
-    "cli/completion.py", "cli/flags.py", "cli/lazy_commands.py", "cli/main.py", "cli/message_flags.py", "cli/verbs.py",
+    "cli/completion.py", "cli/flags.py", "cli/lazy_commands.py", "cli/main.py", "cli/verbs.py",
     "cli/words.py", "client/metrics.py", "net/connection_options.py", "net/tls_options.py",
 )  # fmt: skip
 """Help, scripts of shells, names of commands, and what the reference says of options and metrics."""
@@ -51,6 +51,10 @@ OF_SYSTEM = (
     "Not a directory", "Permission denied", "Read-only file system",
 )  # fmt: skip
 """Errors of the operating system that people meet."""
+OF_SCHEMAS = (
+    "version {version}", "field {field}", "the body", "is new", "was optional", "any value",
+)  # fmt: skip
+"""Where a schema is not compatible, and values of the rules that say why."""
 OF_PEERS = ("CODE: {code} DESC: {reason} FROM: {address}", "CODE: {code} DESC: {reason}")
 """How RocketMQ's clients write errors, and ours."""
 
@@ -80,7 +84,7 @@ def templates(package: Path) -> Iterator[tuple[str, int, str]]:
                 tree = ast.parse(path.read_text(encoding="utf-8"))
                 for line, text in _in_module(tree, is_speaking=is_speaking, is_short=name in SHORT):
                     yield name, line, text
-    yield from (("errors.py", 0, text) for text in (*OF_TYPER, *OF_PEERS, *OF_COUNTS, *OF_SYSTEM))
+    yield from (("errors.py", 0, text) for text in (*OF_TYPER, *OF_SCHEMAS, *OF_PEERS, *OF_COUNTS, *OF_SYSTEM))
 
 
 def _in_module(tree: ast.Module, *, is_speaking: bool, is_short: bool) -> Iterator[tuple[int, str]]:
@@ -98,6 +102,8 @@ def _actions(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 found = _alternatives(action, {})
             case ast.Call(func=ast.Name(id="Plan" | "OffsetPlan"), args=[title, *_]):
                 found = _alternatives(title, {})
+            case ast.Call(func=ast.Name(id="Difference"), args=[_, rule]):  # `Refusal` writes the field before it
+                found = [one if one.startswith("{") else f"{{where}} {one}" for one in _alternatives(rule, {})]
             case ast.Assign(targets=[ast.Name(id="action" | "how")], value=action):
                 found = _alternatives(action, {})
             case ast.Call(func=ast.Name(id="_put" | "_change"), args=arguments):

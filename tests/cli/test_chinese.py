@@ -17,6 +17,7 @@ from orbitmq.cli.texts import step
 from orbitmq.runtime.error_texts import translated
 from orbitmq.runtime.languages import CHINESE, gettext, in_language
 from orbitmq.runtime.wide_text import width
+from orbitmq.schemas.model import Refusal
 from supply import error_texts, texts
 from tests.cli.test_main import HEAVY, MODULES_MAX
 
@@ -200,3 +201,34 @@ def test_every_error_is_recognised_by_its_text() -> None:
             if made != str(message.string).format_map(values).strip():
                 wrong.append((message.id, made))
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("field", "rule", "chinese"),
+    [
+        ("id", "is string, and was int", "版本 3：字段 id 现在是 string，之前是 int"),
+        ("n", "is new and has no default", "版本 3：字段 n 是新增的，而且没有默认值"),
+        ("", "is json, and was avro", "版本 3：消息体 现在是 json，之前是 avro"),
+        (
+            "a.b", "is int, and was long, for consumers with the earlier version",
+            "版本 3：字段 a.b 现在是 int，之前是 long（对使用较早版本的消费者而言）",
+        ),
+    ],
+)  # fmt: skip
+def test_why_a_schema_is_refused_is_told_in_chinese(field: str, rule: str, chinese: str) -> None:
+    refusal = Refusal(3, field, rule)
+    with in_language(CHINESE):
+        assert translated(f"the schema is not full compatible with those of topic T: {refusal}; {refusal}") == (
+            f"该 schema 与主题 T 已有的不满足 full 兼容：{chinese}；{chinese}"
+        )
+
+
+def test_flags_that_several_commands_share_are_refused_in_chinese() -> None:
+    printed = run("msg", "query", "T", "--body", "rot13", "-n", NOWHERE).stderr
+    assert "--body rot13：请使用 none，或 auto, text, json, hex, base64 之一" in printed
+
+
+def test_a_file_that_is_not_there_is_named_once() -> None:
+    printed = run("schema", "check", "T", "/no/order.avsc", "-n", NOWHERE).stderr
+    assert "/no/order.avsc：没有这个文件或目录" in printed
+    assert printed.count("order.avsc") == 1

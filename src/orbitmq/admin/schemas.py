@@ -223,7 +223,9 @@ def schema_of_file(path: Path, kind: SchemaKind | None, message: str) -> Schema:
         check(schema)
     except ImportError as error:
         raise BadArgument("schemas of Avro need a library", "pip install 'orbitmq[avro]'") from error
-    except (OSError, ValueError, RecursionError, ConfigurationError, SchemaIllegal) as error:
+    except OSError as error:
+        raise BadArgument(f"{path}: {error.strerror}") from error
+    except (ValueError, RecursionError, ConfigurationError, SchemaIllegal) as error:
         raise BadArgument(f"{path}: {error}") from error
     return schema
 
