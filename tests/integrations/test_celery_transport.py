@@ -20,6 +20,7 @@ import orbitmq.integrations.celery
 from orbitmq.client import Message
 from orbitmq.client.sync import Producer, SimpleConsumer
 from orbitmq.errors import ConfigurationError, OrbitMQError
+from orbitmq.integrations.celery import link
 from orbitmq.integrations.celery.transport import settings_of
 from orbitmq.testing import Cluster
 from orbitmq.wire.requests import RequestCode
@@ -299,6 +300,21 @@ def test_a_task_whose_eta_is_beyond_what_brokers_delay_waits_again(cluster: Clus
                     conn.drain_events(timeout=0.1)
         assert not taken_early
         assert cluster.message_count("work") == 1
+
+
+def test_a_task_that_waits_again_is_no_dead_letter_while_brokers_refuse_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "PAUSE_S", 0.05)
+    eta = datetime.now(UTC) + timedelta(hours=3)
+    with connection(cluster, max_delay=7200, max_redeliveries=1) as conn:
+        put(conn, "later", headers={"eta": eta.isoformat()})
+        refused = cluster.refuse("send", times=12, topic="work")
+        with conn.Consumer([QUEUE], callbacks=[lambda _body, _message: pytest.fail("early")]):
+            cluster.advance(7201)
+            until(lambda: refused.hits == 12 or cluster.message_count("%DLQ%work"))
+            until(lambda: not conn.transport.link._unsettled)
+        assert cluster.message_count("%DLQ%work") == 0
 
 
 def test_queues_that_share_an_exchange_get_a_task_whose_eta_is_far_ahead_once(cluster: Cluster) -> None:

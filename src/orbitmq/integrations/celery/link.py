@@ -19,7 +19,7 @@ from orbitmq.client import Producer, PullConsumer, SimpleConsumer
 from orbitmq.client.settling import settle
 from orbitmq.client.sync_wrapper import loop_thread
 from orbitmq.errors import ClientError, OrbitMQError
-from orbitmq.integrations.celery.readers import Delivery, GroupReader, Prefetch, Reader, TopicReader
+from orbitmq.integrations.celery.readers import PAUSE_S, Delivery, GroupReader, Prefetch, Reader, TopicReader
 from orbitmq.integrations.celery.routing import Payload, decoded, encoded, eta_of
 from orbitmq.message.model import MessageExt
 
@@ -299,14 +299,20 @@ class Link:
         return Received(reader.queue, payload, tag, delivery.prefetch)
 
     async def _postpone(self, tag: str, message: MessageExt, payload: Payload) -> None:
-        """Send a task again whose ETA is further ahead than brokers delay messages."""
-        try:
-            await self.send(message.topic, payload)
-        except OrbitMQError as error:
-            _log.warning("event=task_not_postponed message=%s error=%s", message.msg_id, error)
-            self._settle(tag, Settlement.REQUEUE)
-        else:
-            self._settle(tag, Settlement.ACK)
+        """Send a task again whose ETA is further ahead than brokers delay messages. While none stores it, it is held
+        here: each time that it is given back counts as a redelivery, and too many make a dead letter of it.
+        """
+        is_failing = False
+        while tag in self._unsettled:  # until the connection closes
+            try:
+                await self.send(message.topic, payload)
+            except OrbitMQError as error:
+                if not is_failing:
+                    _log.warning("event=task_not_postponed message=%s error=%s", message.msg_id, error)
+                is_failing = True
+                await asyncio.sleep(PAUSE_S)
+            else:
+                self._settle(tag, Settlement.ACK)
 
     # -------------------------------------------------------------------------------------------------------- settling
 
