@@ -287,6 +287,22 @@ def test_a_queue_of_its_own_gets_replies_and_leaves_no_topic_and_no_group(cluste
         consumer.fetch_queues("reply-4711")
 
 
+@pytest.mark.parametrize("is_temporary", [True, False])
+@pytest.mark.parametrize("bindings", [0, 1, 2])
+def test_a_queue_that_is_deleted_has_no_messages_and_no_reader(
+    cluster: Cluster, bindings: int, is_temporary: bool
+) -> None:
+    exchanges = [kombu.Exchange(f"e{number}", "fanout") for number in range(bindings)]
+    with connection(cluster) as conn:
+        queue = kombu.Queue("gone", bindings=map(kombu.binding, exchanges), auto_delete=is_temporary)
+        put(conn, "lost", queue)
+        bound = queue(conn.default_channel)
+        bound.delete()
+        assert not conn.transport.link._readers
+        bound.declare()
+        assert bound.get() is None
+
+
 def test_a_task_whose_eta_is_beyond_what_brokers_delay_waits_again(cluster: Cluster) -> None:
     eta = datetime.now(UTC) + timedelta(hours=3)
     with connection(cluster, max_delay=7200) as conn:

@@ -109,16 +109,14 @@ class Channel(virtual.Channel):  # type: ignore[misc]
     def _follow(self, queue: str, topic: str) -> None:
         self.link.run(self.link.follow(queue, topic, partial(wants, self.state, queue)))
 
-    def _delete(self, queue: str, *_arguments: Any, **_more: Any) -> None:
-        """The topic stays, with what it has; a queue that goes with its consumer leaves nothing."""
-        if queue not in self._transient:
+    def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **_more: Any) -> None:  # noqa: ARG002 - of the base
+        """Delete a queue. Its topic stays, without messages; a queue that goes with its consumer leaves nothing."""
+        if if_empty and self._size(queue):
+            return
+        if queue not in self._transient and self._has_queue(queue):
             self._purge(queue)
+        self.state.queue_bindings_delete(queue)
         self._forget(queue)
-
-    def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **more: Any) -> None:
-        super().queue_delete(queue, if_unused=if_unused, if_empty=if_empty, **more)
-        if queue in self._transient:
-            self._forget(queue)
 
     def _forget(self, queue: str) -> None:
         self._consumed.pop(queue, None)
