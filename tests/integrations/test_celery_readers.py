@@ -17,6 +17,7 @@ class Group:
 
     def __init__(self, *given: MessageExt | RemotingError) -> None:
         self.given = list(given)
+        self.returned: list[MessageExt] = []
         self.may_receive = asyncio.Event()
         self.may_receive.set()
         self.is_receiving = asyncio.Event()
@@ -29,6 +30,9 @@ class Group:
             if isinstance(one, RemotingError):
                 raise one
         return taken  # type: ignore[return-value]
+
+    async def change_invisible(self, message: MessageExt, _seconds: float) -> None:
+        self.returned.append(message)
 
     async def wait(self, _seconds: float) -> None:
         await asyncio.Event().wait()
@@ -62,6 +66,18 @@ async def test_what_a_broker_is_delivering_when_a_consumer_goes_is_not_lost() ->
     group.may_receive.set()
     await leaving
     assert len(delivered) == 1
+
+
+async def test_what_one_priority_has_delivered_when_a_request_for_another_is_cancelled_is_given_back() -> None:
+    one, high, low = message("High"), Group(), Group()
+    high.given.append(one)
+    low.may_receive.clear()
+    receiving = asyncio.create_task(reader_of([], High=high, Low=low).receive(4))
+    await low.is_receiving.wait()
+    receiving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await receiving
+    assert high.returned == [one]
 
 
 async def test_a_channel_that_goes_leaves_the_other_one_its_messages() -> None:

@@ -186,6 +186,9 @@ class GroupReader(Reader):
                     received += await consumer.receive(left, invisible=self._visibility_s, timeout=0, renew=True)
                 except OrbitMQError as error:
                     failure = error
+                except asyncio.CancelledError:  # the other ones would be renewed, and nobody would have them
+                    await asyncio.gather(*map(self.requeue, received), return_exceptions=True)
+                    raise
         if failure is not None and not received:
             raise failure
         return received
