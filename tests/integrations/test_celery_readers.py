@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from orbitmq.client.core.model import PullResult, PullStatus
 from orbitmq.errors import RemotingError
+from orbitmq.integrations.celery import readers
 from orbitmq.integrations.celery.readers import Delivery, GroupReader, Prefetch, Reader, TopicReader
-from orbitmq.message.model import MessageExt
+from orbitmq.message.model import MessageExt, MessageQueue
 
 
 class Group:
@@ -99,3 +101,40 @@ async def test_a_message_given_back_to_a_queue_of_its_own_waits_for_a_consumer()
     assert not delivered
     assert await reader.receive(4) == [one]
     assert one.reconsume_times == 1
+
+
+class Topic:
+    """A consumer of a topic with a message stored at each of these times, by queue."""
+
+    def __init__(self, *queues: list[int]) -> None:
+        self.queues = {MessageQueue("T", "b", number): times for number, times in enumerate(queues)}
+        self.present = len(queues)
+
+    async def fetch_queues(self, _topic: str) -> list[MessageQueue]:
+        return list(self.queues)[: self.present]
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        return len(self.queues[queue])
+
+    async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        return sum(time < timestamp_ms for time in self.queues[queue])
+
+    async def pull(self, queue: MessageQueue, _expression: str, offset: int, _count: int) -> PullResult:
+        times = self.queues[queue][offset:]
+        found = [MessageExt("T", b"", store_timestamp=time) for time in times]
+        return PullResult(PullStatus.FOUND, offset + len(found), 0, len(times), found)
+
+
+async def test_a_queue_that_appears_later_has_only_messages_from_the_declaration_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker that was away then may bring commands of yesterday, such as one that ends workers."""
+    monkeypatch.setattr(readers, "_now_ms", lambda: 1_000_000)
+    topic = Topic([1], [1, 2, 1_000_001])
+    topic.present = 1
+    reader = TopicReader("q", lambda _reader, _new: None, topic)  # type: ignore[arg-type]
+    await reader.follow("T")
+    topic.present = 2
+    await reader._find_new_queues()
+    assert [one.store_timestamp for one in await reader.receive(4)] == [1_000_001]
+    assert await reader.receive(4) == []

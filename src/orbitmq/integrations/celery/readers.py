@@ -26,6 +26,7 @@ HELD_MAX: Final = 256  # without a prefetch count, which means no limit: more wo
 PAUSE_S: Final = 1.0  # after an error
 WAIT_S: Final = 20.0  # of one request for messages
 RECEIVE_S: Final = 5.0  # for a request whose messages would be lost to a reader that is cancelled
+SKEW_MS: Final = 5000  # between the clocks of this machine and of a broker
 RETURN_S: Final = 1.0  # within which a broker of orbitmq delivers again what is given back
 
 Deliver = Callable[["Reader", "list[Delivery]"], None]
@@ -225,7 +226,7 @@ class TopicReader(Reader):
         super().__init__(queue, deliver)
         self._consumer = consumer
         self._offsets: dict[MessageQueue, int] = {}
-        self._topics: set[str] = set()
+        self._topics: dict[str, int] = {}  # with the time of their declaration, milliseconds since the epoch
         self._turn = 0
         self._returned: deque[MessageExt] = deque()
         self._news = asyncio.Event()
@@ -236,9 +237,10 @@ class TopicReader(Reader):
     async def follow(self, topic: str) -> None:
         """Receive the messages of one more topic, from now on."""
         if topic not in self._topics:
+            now_ms = _now_ms()
             for queue in await self._consumer.fetch_queues(topic):
                 self._offsets[queue] = await self._consumer.max_offset(queue)
-            self._topics.add(topic)
+            self._topics[topic] = now_ms
             self._news.set()
 
     async def receive(self, count: int) -> list[MessageExt]:
@@ -252,7 +254,7 @@ class TopicReader(Reader):
         for queue in self._in_turn():
             result = await self._consumer.pull(queue, "*", self._offsets[queue], count)
             self._offsets[queue] = result.next_begin_offset
-            fresh, _expired = split_expired(result.messages, time.time_ns() // 1_000_000)
+            fresh, _expired = split_expired(result.messages, _now_ms())
             if fresh:
                 return list(fresh)
         return []
@@ -272,11 +274,13 @@ class TopicReader(Reader):
         await _first(*pulls, self._news.wait(), asyncio.sleep(WAIT_S))
 
     async def _find_new_queues(self) -> None:
-        """Of brokers and queues that were added: all of their messages are new."""
-        for topic in list(self._topics):  # `follow` may add one
+        """Of brokers and queues that were added, or of a broker that was away: it may have older messages."""
+        for topic, since_ms in list(self._topics.items()):  # `follow` may add one
             try:
                 for queue in await self._consumer.fetch_queues(topic):
-                    self._offsets.setdefault(queue, 0)
+                    if queue not in self._offsets:
+                        first = await self._consumer.search_offset(queue, since_ms - SKEW_MS)
+                        self._offsets.setdefault(queue, first)  # another channel may have found it meanwhile
             except OrbitMQError as error:
                 _log.info("event=queues_not_found queue=%s topic=%s error=%s", self.queue, topic, error)
 
@@ -296,6 +300,10 @@ class TopicReader(Reader):
 
     async def reject(self, message: MessageExt) -> None:
         """There is no group whose dead letter it would be."""
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:
