@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -164,10 +165,18 @@ def test_a_body_of_an_older_schema_is_read_with_the_schema_that_wrote_it() -> No
     assert not json.lacks([received(b"", SCHEMA_ID="other")]), "JSON needs no schema of the writer"
 
 
+class Positive(pydantic.BaseModel):
+    count: int = pydantic.Field(gt=0)
+
+
 @pytest.mark.parametrize(
     ("codec", "value"),
     [
         (msgspec_codec(Order), Order(object())),  # type: ignore[arg-type]
+        (msgspec_codec(Order), Order("1")),  # type: ignore[arg-type]
+        (msgspec_codec(float), math.nan),
+        (pydantic_codec(float), math.nan),
+        (pydantic_codec(Positive), Positive.model_construct(count=-1)),
         (avro_codec(AVRO), {"id": "x", "item": "pen"}),
         (avro_codec(AVRO), {"id": 1, "other": 2}),
         (protobuf_codec(Timestamp), Order(1)),

@@ -58,15 +58,27 @@ class _Msgspec(Codec[T]):
 
     def encode(self, value: T) -> bytes:
         try:
-            return self._encoder.encode(value)
+            body = self._encoder.encode(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise MessageIllegal(f"the value cannot be written as JSON: {error}") from error
+        return _readable(self, body)
 
     def decode(self, body: bytes, written: Schema) -> T:  # noqa: ARG002 - of the base
         try:
             return self._decoder.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise WrongBody(f"no {_name(self._decoder.type)}: {error}") from error
+
+
+def _readable(codec: Codec[T], body: bytes) -> bytes:
+    """The body. MessageIllegal if it would be a wrong one: libraries for JSON write wrong fields of a value as well,
+    and NaN as null.
+    """
+    try:
+        codec.decode(body, codec.schema)
+    except Exception as error:  # also of a type of the application
+        raise MessageIllegal(f"the value has a wrong body: {error}") from error
+    return body
 
 
 def msgspec_codec(kind: type[T]) -> Codec[T]:
@@ -95,9 +107,10 @@ class _Pydantic(Codec[T]):
 
     def encode(self, value: T) -> bytes:
         try:
-            return self._adapter.dump_json(value, by_alias=True, warnings="error")
+            body = self._adapter.dump_json(value, by_alias=True, warnings="error")
         except (self._unwritable, ValueError) as error:
             raise MessageIllegal(f"the value is no {_name(self._kind)}: {error}") from error
+        return _readable(self, body)
 
     def decode(self, body: bytes, written: Schema) -> T:  # noqa: ARG002 - of the base
         try:
