@@ -430,6 +430,24 @@ async def test_brokers_that_take_nothing_are_logged_once_and_unhealthy_after_a_m
     assert logged(caplog) == ["event=outbox_not_sent"]
 
 
+async def test_a_relay_is_healthy_again_when_what_it_could_not_send_is_deleted(
+    cluster: Cluster, engine: Engine, outbox: OutboxTable, relays: Relays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create_topic("Forbidden")
+    cluster.refuse("send", ResponseCode.NO_PERMISSION, times=None, topic="Forbidden")
+    put(engine, outbox, "Forbidden", "1")
+    async with relays() as one:
+        await one.relay_once()
+        await one.relay_once()  # before the next attempt
+        assert "brokers" in one._failing
+        with engine.begin() as connection:
+            connection.execute(outbox.table.delete())
+        monkeypatch.setattr(relay, "UNHEALTHY_S", -1.0)
+        assert one.status.failure is not None
+        await one.relay_once()
+        assert one.status.failure is None
+
+
 async def test_a_row_that_is_no_message_stops_no_other(
     cluster: Cluster, engine: Engine, outbox: OutboxTable, relays: Relays
 ) -> None:

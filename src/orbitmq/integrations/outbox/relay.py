@@ -106,6 +106,8 @@ class OutboxRelay:
         self._task: asyncio.Task[None] | None = None
         self._failing: dict[Literal["database", "brokers"], float] = {}
         """Since when (loop time) nothing succeeds there."""
+        self._failed_s = 0.0
+        """When brokers took nothing at last (loop time)."""
         self.sent = self.failed = 0
 
     async def __aenter__(self) -> Self:
@@ -174,7 +176,10 @@ class OutboxRelay:
         if sent:
             self._failing.pop("brokers", None)
         elif failures:
-            self._failing.setdefault("brokers", _now())
+            self._failed_s = _now()
+            self._failing.setdefault("brokers", self._failed_s)
+        elif _now() - self._failed_s > UNHEALTHY_S:  # the rows were deleted, or another relay has sent them
+            self._failing.pop("brokers", None)
 
     async def backlog(self) -> Backlog:
         """What waits, whichever relay works. Errors of the database are those of SQLAlchemy."""
