@@ -94,7 +94,7 @@ class SchemaStore:
     async def of_topic(self, topic: str) -> TopicSchemas:
         """What the name servers that respond have between them. ConnectError if none does."""
         modes, tables = await asyncio.gather(self._merged(TOPICS), self._some(namespace_of(topic)))
-        return TopicSchemas(_mode(modes.get(topic)), *versions_in(_readable(tables)))
+        return TopicSchemas(_mode(modes.get(topic)), *versions_in(readable(tables)))
 
     async def register(
         self, topic: str, schema: Schema, now_ms: int, *, compatibility: Compatibility | None = None
@@ -123,7 +123,7 @@ class SchemaStore:
         space = namespace_of(topic)
         modes, texts = await self._all(TOPICS), await self._all(space)
         mode = compatibility or _mode(_united(modes.values()).get(topic))
-        found = TopicSchemas(mode, *versions_in(_readable(texts.values())))
+        found = TopicSchemas(mode, *versions_in(readable(texts.values())))
         known = found.by_id(schema.id)
         if known is not None:
             await self._complete(space, texts)
@@ -146,7 +146,7 @@ class SchemaStore:
         """Put what a name server lacks, such as one that is new or was away when it was removed elsewhere, or whose
         pair is damaged.
         """
-        everything = _readable(texts.values())
+        everything = readable(texts.values())
         for address, table in texts.items():
             for key, text in everything.items():
                 if table.get(key) != text:
@@ -161,14 +161,14 @@ class SchemaStore:
             version = _version_or_none(text)
             return number is None or (version is not None and version.number == number)
 
-        texts = _readable((await self._all(namespace_of(topic))).values())
+        texts = readable((await self._all(namespace_of(topic))).values())
         return await self._remove(topic, texts, [key for key, text in texts.items() if is_meant(text)])
 
     async def remove_unreadable(self, topic: str, key: str) -> int:
         """Remove a pair that cannot be read, by its name in `TopicSchemas.unreadable`; how many there were.
         ConnectError unless every name server responds.
         """
-        texts = _readable((await self._all(namespace_of(topic))).values())
+        texts = readable((await self._all(namespace_of(topic))).values())
         return await self._remove(topic, texts, [one for one in versions_in(texts)[1] if one == key])
 
     async def _remove(self, topic: str, texts: dict[str, str], gone: Sequence[str]) -> int:
@@ -307,7 +307,7 @@ def _united(tables: Iterable[Mapping[str, str]]) -> dict[str, str]:
     return {key: text for table in reversed(list(tables)) for key, text in table.items()}
 
 
-def _readable(tables: Iterable[Mapping[str, str]]) -> dict[str, str]:
+def readable(tables: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """The pairs of all: of each the first text that can be read, if one can."""
     found: dict[str, str] = {}
     for table in tables:

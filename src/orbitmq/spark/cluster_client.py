@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -148,13 +149,18 @@ class ClusterClient:
             if response.code == ResponseCode.SUCCESS
         }
 
-    def pairs(self, namespace: str) -> dict[str, str]:
-        """The key-value settings of a namespace."""
+    def pairs(self, namespace: str) -> list[dict[str, str]]:
+        """The key-value settings of a namespace at each name server that responds: they do not know each other."""
         query = request(RequestCode.GET_KVLIST_BY_NAMESPACE, GetKVListByNamespaceHeader(namespace))
-        (response,) = self._call_name_server(lambda channel: channel.call(query), "key-value settings")
-        if response.code == ResponseCode.QUERY_NOT_FOUND:
-            return {}
-        return decode(KVTable, succeeded("key-value settings", response).body).table
+        what, limit_ms = "key-value settings", min(BRIEF_MS, self._timeout_ms)
+        responses: list[Command] = []
+        for address in self._addresses:
+            only = ClusterClient((address,), limit_ms, NO_RETRIES, self._protection)
+            with contextlib.suppress(SourceError):  # another one may respond
+                responses += only._call_name_server(lambda channel: channel.call(query), what)
+        responses = responses or self._call_name_server(lambda channel: channel.call(query), what)
+        found = [one for one in responses if one.code != ResponseCode.QUERY_NOT_FOUND]
+        return [decode(KVTable, succeeded(what, one).body).table for one in found]
 
     def topics(self) -> list[str]:
         """The names of all topics."""

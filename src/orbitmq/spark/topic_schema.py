@@ -10,7 +10,7 @@ from orbitmq.client.schema_registry import registry_options
 from orbitmq.client.settings import ClientSettings, complete
 from orbitmq.errors import ConfigurationError, OrbitMQError
 from orbitmq.operations.registry import Registry, subject_of
-from orbitmq.operations.schemas import TopicSchemas, namespace_of, versions_in
+from orbitmq.operations.schemas import TopicSchemas, namespace_of, readable, versions_in
 from orbitmq.schemas.model import SchemaVersion, encode_version
 from orbitmq.spark.bodies.options import RAW
 from orbitmq.spark.bodies.schema import OF_TOPIC, TOPIC
@@ -36,7 +36,7 @@ def with_topic_schema(options: ReadOptions) -> ReadOptions:
         versions, unreadable = found.versions, found.unreadable
     else:
         place = f"topic {topic}"
-        versions, unreadable = versions_in(cluster_of(options).pairs(namespace_of(topic)))
+        versions, unreadable = versions_in(readable(cluster_of(options).pairs(namespace_of(topic))))
     if not versions:
         damaged = "".join(f" that can be read ({name}: {why})" for name, why in unreadable.items())
         raise bad_option(
