@@ -189,6 +189,26 @@ async def test_a_message_has_tag_keys_and_headers(cluster: Cluster, broker: Rock
     assert message.message_id == message.raw_message.msg_id  # type: ignore[union-attr]
 
 
+async def test_each_publisher_of_a_handler_has_a_tag_of_its_own(broker: RocketMQBroker, topic: str) -> None:
+    got: dict[str, str | None] = {}
+
+    @broker.subscriber(topic)
+    @broker.publisher(f"{topic}-first", tags="first")
+    @broker.publisher(f"{topic}-second", tags="second")
+    async def handle() -> RocketMQResponse:
+        return RocketMQResponse("x", keys="k")
+
+    @broker.subscriber(f"{topic}-first")
+    @broker.subscriber(f"{topic}-second")
+    async def end(message: RocketMQMessage) -> None:
+        got[message.topic] = message.tags
+
+    async with live(broker):
+        await broker.publish("x", topic)
+        await until(lambda: len(got) == 2)
+    assert got == {f"{topic}-first": "first", f"{topic}-second": "second"}
+
+
 async def test_a_header_with_a_name_of_rocketmq_is_refused(broker: RocketMQBroker, topic: str) -> None:
     async with live(broker):
         with pytest.raises(MessageIllegal, match="'KEYS' is reserved"):

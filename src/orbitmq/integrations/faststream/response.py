@@ -43,7 +43,7 @@ class RocketMQPublishCommand(BatchPublishCommand):
         """Seconds until the reply must be there, of a request."""
         self.request = request
         """What this is the reply to."""
-        self.options: SendOptions = options or {}
+        self.options: SendOptions = options.copy() if options else {}  # a publisher adds to it, and others follow
 
     @classmethod
     def from_cmd(cls, cmd: PublishCommand, *, batch: bool = False) -> RocketMQPublishCommand:
