@@ -209,6 +209,40 @@ async def test_each_publisher_of_a_handler_has_a_tag_of_its_own(broker: RocketMQ
     assert got == {f"{topic}-first": "first", f"{topic}-second": "second"}
 
 
+async def test_a_batch_publisher_sends_each_value_of_a_response(broker: RocketMQBroker, topic: str) -> None:
+    got: list[tuple[str, str | None]] = []
+
+    @broker.subscriber(topic)
+    @broker.publisher(f"{topic}-end", batch=True)
+    async def handle() -> RocketMQResponse:
+        return RocketMQResponse(["x", "y"], tags="t")
+
+    @broker.subscriber(f"{topic}-end")
+    async def end(body: str, message: RocketMQMessage) -> None:
+        got.append((body, message.tags))
+
+    async with live(broker):
+        await broker.publish("x", topic)
+        await until(lambda: len(got) == 2)
+    assert sorted(got) == [("x", "t"), ("y", "t")]
+
+
+@pytest.mark.parametrize("result", [None, []])
+async def test_a_batch_publisher_sends_nothing_for_an_empty_result(
+    cluster: Cluster, broker: RocketMQBroker, topic: str, result: list[str] | None
+) -> None:
+    @broker.subscriber(topic, group=topic, settings={"max_reconsume_times": 0})
+    @broker.publisher(f"{topic}-end", batch=True)
+    async def handle(body: str) -> list[str] | None:
+        return result if body == "empty" else ["x"]
+
+    async with live(broker):
+        await broker.publish("empty", topic, sharding_key="k")
+        await broker.publish("full", topic, sharding_key="k")
+        await until(lambda: cluster.message_count(f"{topic}-end"))
+    assert cluster.message_count(f"%DLQ%{topic}") == 0
+
+
 async def test_a_header_with_a_name_of_rocketmq_is_refused(broker: RocketMQBroker, topic: str) -> None:
     async with live(broker):
         with pytest.raises(MessageIllegal, match="'KEYS' is reserved"):

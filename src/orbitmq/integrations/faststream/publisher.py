@@ -101,8 +101,10 @@ class RocketMQPublisher(PublisherUsecase):
         return await self._send(cmd, ())
 
     async def _publish(self, cmd: PublishCommand, *, _extra_middlewares: Iterable[PublisherMiddleware]) -> None:
-        """Send what a handler has returned."""
+        """Send what a handler has returned; an empty batch is nothing to send."""
         own = RocketMQPublishCommand.from_cmd(cmd, batch=self.config.batch)
+        if self.config.batch and not own.batch_bodies:
+            return
         own.destination = self.topic
         await self._send(own, _extra_middlewares)
 

@@ -48,9 +48,10 @@ class RocketMQPublishCommand(BatchPublishCommand):
     @classmethod
     def from_cmd(cls, cmd: PublishCommand, *, batch: bool = False) -> RocketMQPublishCommand:
         """The command of any handler's result."""
-        if isinstance(cmd, RocketMQPublishCommand):
-            return cmd
         body, others = cls._parse_bodies(cmd.body, batch=batch)
+        if isinstance(cmd, RocketMQPublishCommand):
+            cmd.batch_bodies = (body, *others, *cmd.extra_bodies)
+            return cmd
         return cls(
             body,
             *others,
