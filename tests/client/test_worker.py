@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import random
 import signal
@@ -476,7 +477,8 @@ def test_what_cannot_work_is_named(cluster: Cluster) -> None:
 
     for wrong, named in [
         ({"concurrency": 0}, "concurrency 0"), ({"processes": 0}, "processes 0"), ({"grace": -1}, "grace -1"),
-        ({"timeout": 0}, "timeout 0"), ({"retry_delays": []}, "retry_delays"), ({"dead_letter": [1]}, "dead_letter"),
+        ({"timeout": 0}, "timeout 0"), ({"retry_delays": []}, "retry_delays"),
+        ({"retry_delays": [math.inf]}, "retry_delays inf"), ({"dead_letter": [1]}, "dead_letter"),
         ({"handler": lambda message: None, "processes": 2}, "cannot be passed to processes"),
         ({"handler": lambda: None}, "handler"), ({"invisible_ms": 0}, "invisible_ms"),
     ]:  # fmt: skip

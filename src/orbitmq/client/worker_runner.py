@@ -20,7 +20,7 @@ from typing import Final, Unpack
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.selectors import Selector
 from orbitmq.client.loops import protect, running_loop
-from orbitmq.client.settings import SimpleSettings
+from orbitmq.client.settings import DAY_MS, SimpleSettings
 from orbitmq.client.worker import Ending, Handler, Health, Worker, WorkerPlan
 from orbitmq.client.worker_processes import work_in_processes
 from orbitmq.errors import ConfigurationError, InvalidStateError
@@ -28,6 +28,7 @@ from orbitmq.errors import ConfigurationError, InvalidStateError
 RETRY_DELAYS: Final = (
     10.0, 30.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 420.0, 480.0, 540.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0,
 )  # fmt: skip
+RETRY_DELAY_MAX_S: Final = 7 * DAY_MS / 1000  # as long as a message may be invisible
 CONCURRENCY_MAX: Final = 1000  # as that of a push consumer
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 PROCESSES_MAX: Final = 256  # each of them is a whole interpreter with connections of its own
@@ -79,9 +80,9 @@ def run_worker(
     counts as a failure. A thread cannot be stopped, so the worker ends with code 1 to be started again; a process of
     several is replaced.
 
-    When the handler raises, its message comes again after the first of `retry_delays` (seconds; by default those of
-    RocketMQ's push consumers, 10 s to 2 h), then after the second, and after the last for ever, at most
-    `max_reconsume_times` (16) times; then, and at once for an error of `dead_letter`, it is a dead letter.
+    When the handler raises, its message comes again after the first of `retry_delays` (seconds, a week at most; by
+    default those of RocketMQ's push consumers, 10 s to 2 h), then after the second, and after the last for ever, at
+    most `max_reconsume_times` (16) times; then, and at once for an error of `dead_letter`, it is a dead letter.
 
     After a signal nothing more is received. What is in progress has `grace` seconds to finish; a second signal ends
     that time. The rest goes back and is delivered again at once, with one more in `reconsume_times`. The handlers that
@@ -102,7 +103,7 @@ def run_worker(
     check_range("grace", grace, 0, math.inf)
     check_range("timeout", 1 if timeout is None else timeout, 0.001, math.inf)
     for delay in retry_delays:
-        check_range("retry_delays", delay, 0, math.inf)
+        check_range("retry_delays", delay, 0, RETRY_DELAY_MAX_S)
     if not retry_delays:
         raise ConfigurationError("retry_delays is empty; name at least one time in seconds")
     names = namesrv_addr if namesrv_addr is None or isinstance(namesrv_addr, str) else list(namesrv_addr)
