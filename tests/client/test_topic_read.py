@@ -235,6 +235,13 @@ def test_a_table_keeps_columns_and_not_messages() -> None:
     assert found.column("tags").null_count == 30
 
 
+@pytest.mark.parametrize(("born_ms", "shown_us"), [(1_790_000_000_000_000_000, None), (-5, -5000)])
+def test_a_time_that_a_producer_has_invented_leaves_the_table_readable(born_ms: int, shown_us: int | None) -> None:
+    table = MessageTable(["bornTimestamp"], batch_bytes=100)
+    table.add([MessageExt("T", b"", born_timestamp=born_ms)])
+    assert table.finished().column(0).cast("int64").to_pylist() == [shown_us]
+
+
 def test_the_columns_are_those_of_the_spark_source() -> None:
     from pyspark.sql.pandas.types import to_arrow_type
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -11,11 +11,17 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageExt
 
 _TIME = pa.timestamp("us", tz="UTC")
+_TIME_MAX_MS: Final = ((1 << 63) - 1) // 1000
 
 
 class _Column(NamedTuple):
     type: pa.DataType
     value: Callable[[MessageExt], object]
+
+
+def _time(ms: int) -> int | None:
+    """Microseconds. None for a time that no column has: a producer says when it has made a message."""
+    return ms * 1000 if abs(ms) <= _TIME_MAX_MS else None
 
 
 COLUMNS = {
@@ -28,8 +34,8 @@ COLUMNS = {
     "keys": _Column(pa.string(), lambda message: message.keys or None),
     "body": _Column(pa.binary(), lambda message: message.body),
     "properties": _Column(pa.map_(pa.string(), pa.string()), lambda message: list(message.properties.items())),
-    "bornTimestamp": _Column(_TIME, lambda message: message.born_timestamp * 1000),
-    "storeTimestamp": _Column(_TIME, lambda message: message.store_timestamp * 1000),
+    "bornTimestamp": _Column(_TIME, lambda message: _time(message.born_timestamp)),
+    "storeTimestamp": _Column(_TIME, lambda message: _time(message.store_timestamp)),
     "bornHost": _Column(pa.string(), lambda message: message.born_host),
     "storeHost": _Column(pa.string(), lambda message: message.store_host),
     "reconsumeTimes": _Column(pa.int32(), lambda message: message.reconsume_times),
