@@ -70,6 +70,16 @@ async def test_a_free_port_is_of_one_process_before_it_is_served(both_loops: Loo
     await server.stop(0)
 
 
+async def test_a_free_port_is_taken_again_while_its_connections_are_closing(both_loops: LoopFactory) -> None:
+    server, again = Server(Desk().router), Server(Desk().router)
+    port = await server.start(LOOPBACK, 0)
+    with socket.create_connection((LOOPBACK, port)):
+        await until(lambda: server.connections)
+        await server.stop(0)
+        assert await again.start(LOOPBACK, port) == port
+    await again.stop(0)
+
+
 async def test_a_port_that_another_one_serves_first_is_named(both_loops: LoopFactory) -> None:
     """Two processes may take a port that both are given, as long as none of them listens."""
     port = free_port()

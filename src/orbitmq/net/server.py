@@ -49,6 +49,8 @@ async def serve(server: asyncio.Server) -> None:
         with socket.socket(fileno=os.dup(bound.fileno())) as same:  # uvloop drops the error, and a socket that is deaf
             try:
                 same.listen(BACKLOG)
+                # Connections inherit it. Of those that are closing all must have it when the port is bound again.
+                same.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             except OSError as error:
                 reason = error.strerror
                 raise ConfigurationError(f"cannot listen on {host}:{port}: {reason}") from error
