@@ -58,6 +58,14 @@ TESTS_LEFT_OUT = (
     "test_inspect.py::test_Inspect::test_scheduled",  # lists what a worker holds back; here a broker does
     "test_tasks.py::test_task_replacement::test_replaced_task_nesting_level_0",  # it races the worker
     "test_worker.py::test_django_fixup_direct_worker",  # needs Django, and no broker
+    # It publishes a Signal of Python as a property, which no JSON has; with Redis Celery expects that it fails.
+    "test_canvas.py::test_chain::test_chord_header_id_duplicated_on_rabbitmq_msg_duplication",
+    # These fail with Redis as their broker as well (--redis).
+    "test_canvas.py::test_chord::test_disabling_flag_allow_error_cb_on_chord_header",
+    "test_redis_backend.py::test_pubsub_subscribe_churn_while_draining",
+    "test_redis_backend.py::test_pubsub_reentrant_cancel_from_finalizer",
+    "test_tasks.py::test_tasks::test_revoked_by_headers_complex_canvas",
+    "test_tasks.py::test_trace_log_arguments",
 )
 LEFT_OUT = (
     *(f"--ignore=t/integration/{name}" for name in FILES_LEFT_OUT),
