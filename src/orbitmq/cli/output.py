@@ -205,12 +205,12 @@ def _widths(rows: list[list[str]], numbers: list[bool], width: int) -> list[int]
     from rich.cells import cell_len
 
     columns = list(zip(*rows, strict=True))
-    widths = [max(map(cell_len, column)) for column in columns]
+    room = max(1, width - GAP * (len(columns) - 1))
+    widths = [min(room, max(map(cell_len, column))) for column in columns]
     words = [
         widest if is_number else max(cell_len(word) for text in column for word in text.split() or [""])
         for column, widest, is_number in zip(columns, widths, numbers, strict=True)
     ]
-    room = width - GAP * (len(columns) - 1)
     while sum(widths) > room and max(widths) > 1:
         at = max(range(len(widths)), key=lambda at: (widths[at] > words[at], widths[at]))
         widths[at] -= 1
