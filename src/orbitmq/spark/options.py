@@ -66,7 +66,7 @@ class ReadOptions(RowOptions, ClusterOptions):
         "",
         "URL of a schema registry with Confluent's REST interface, several of one registry with commas. "
         "bodySchema=topic then means the schemas of the topic's subject, and bodies are as Confluent's serializers "
-        "write them. The driver alone asks it, with the account of its ORBITMQ_SCHEMA_REGISTRY_ variables.",
+        "write them. The driver alone asks it, with the account that its environment has for clients.",
     )
     schema_registry_subject: str = option(
         "schemaRegistrySubject", "", "The subject; empty means that of clients, `{topic}-value` at first."

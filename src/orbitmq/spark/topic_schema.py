@@ -6,10 +6,8 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 
-from orbitmq.client.schema_registry import registry_options
-from orbitmq.client.settings import ClientSettings, complete
 from orbitmq.errors import ConfigurationError, OrbitMQError
-from orbitmq.operations.registry import Registry, subject_of
+from orbitmq.operations.registry import Registry, RegistryOptions, subject_of
 from orbitmq.operations.schemas import TopicSchemas, namespace_of, readable, versions_in
 from orbitmq.schemas.model import SchemaVersion, encode_version
 from orbitmq.spark.bodies.options import RAW
@@ -47,20 +45,23 @@ def with_topic_schema(options: ReadOptions) -> ReadOptions:
 
 def _at_registry(options: ReadOptions, topic: str) -> tuple[str, TopicSchemas]:
     """The subject, and its versions."""
+    from orbitmq.client.schema_registry import registry_options  # here, as other reads load no client
+    from orbitmq.client.settings import ClientSettings, complete
+
     given: ClientSettings = {"schema_registry": options.schema_registry}
     try:
         settings = complete(ClientSettings, given)
         subject = subject_of(options.schema_registry_subject or settings["schema_registry_subject"], topic, None)
-        found = asyncio.run(_of_subject(settings, subject))
+        reached = registry_options(settings)
+        if reached is None:
+            raise ConfigurationError("the URL is empty")
+        found = asyncio.run(_of_subject(reached, subject))
     except OrbitMQError as error:
         raise bad_option(f"option schemaRegistry: {error}") from error
     return f"subject {subject} of the registry", found
 
 
-async def _of_subject(settings: ClientSettings, subject: str) -> TopicSchemas:
-    reached = registry_options(settings)
-    if reached is None:
-        raise ConfigurationError("the URL is empty")
+async def _of_subject(reached: RegistryOptions, subject: str) -> TopicSchemas:
     registry = Registry(reached)
     try:
         return await registry.of_subject(subject)
