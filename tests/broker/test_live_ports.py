@@ -57,11 +57,11 @@ async def test_any_free_port_is_tried_again_when_its_neighbour_is_taken(
 ) -> None:
     bind, asked_for = Server.bind, []
 
-    async def unlucky(server: Server, host: str, port: int) -> int:
+    async def unlucky(server: Server, host: str, port: int, *, reuse: bool = True) -> int:
         asked_for.append(port)
         if port and asked_for.count(0) == len(asked_for) - 1:  # the first neighbour
             raise ConfigurationError("somebody has it")
-        return await bind(server, host, port)
+        return await bind(server, host, port, reuse=reuse)
 
     monkeypatch.setattr(Server, "bind", unlucky)
     async with running(made_broker(tmp_path)) as broker:

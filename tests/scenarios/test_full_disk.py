@@ -255,7 +255,7 @@ def test_a_first_start_on_a_full_disk_says_so_and_one_with_room_succeeds(small_d
     process, broker.process = broker.process, None
     assert process is not None
     assert process.output() == ""
-    (line,) = process.errors().splitlines()
+    (line,) = [one for one in process.errors().splitlines() if "event=loop_stalled" not in one]  # on a slow machine
     assert "No space left on device" in line
     assert str(broker.store_dir) in line
     ballast.drop()
