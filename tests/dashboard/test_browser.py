@@ -620,7 +620,7 @@ def unfolded(walker: Walker) -> None:
     address = walker.page.get_by_role("button", name="body of ").first.get_attribute("data-unfold") or ""
     walker.page.evaluate("document.querySelector('[data-unfold]').dataset.unfold += 'x/unfolded'")
     walker.page.get_by_role("button", name="body of ").first.click()
-    expect(walker.page.locator("td.unfolded")).to_contain_text("Not Found")  # and the list is not out of date
+    expect(walker.page.locator("td.unfolded")).to_contain_text("there is no page")  # and the list is not out of date
     assert not walker.page.locator("#stale").count()
     walker.stumbled = [one for one in walker.stumbled if "404" not in one]
     assert address.endswith("/unfolded")
