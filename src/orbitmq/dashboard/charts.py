@@ -17,7 +17,7 @@ from orbitmq.runtime.languages import gettext
 
 SPAN_SECONDS = 3600
 SHORTEST_SECONDS = 300  # of the time axis, while there are few samples
-GROUPS_MAX = 5  # lines of groups in a chart: more cannot be told apart
+GROUPS_MAX = 5  # lines of groups in a chart: more cannot be distinguished
 
 
 @dataclass(frozen=True, slots=True)

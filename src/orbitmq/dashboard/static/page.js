@@ -35,7 +35,7 @@ const isEdited = (field) => (["checkbox", "radio"].includes(field.type) ? field.
   : field.tagName === "SELECT" ? [...field.options].some((one) => one.selected !== one.defaultSelected) && field.selectedIndex > 0
     : field.value !== field.defaultValue);
 
-// What somebody is doing on the page must not vanish under their hands.
+// What the user is doing on the page must not vanish.
 function isBusy() {
   const content = document.querySelector("#content");
   const active = document.activeElement;

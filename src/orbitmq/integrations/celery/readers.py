@@ -187,7 +187,7 @@ class GroupReader(Reader):
                     received += await consumer.receive(left, invisible=self._visibility_s, timeout=0, renew=True)
                 except OrbitMQError as error:
                     failure = error
-                except asyncio.CancelledError:  # the other ones would be renewed, and nobody would have them
+                except asyncio.CancelledError:  # the others would be renewed and reach no worker
                     await asyncio.gather(*map(self.requeue, received), return_exceptions=True)
                     raise
         if failure is not None and not received:
