@@ -36,7 +36,8 @@ OF_TYPER = (
     "Invalid value: {reason}", "{value} is not a valid {kind}.", "{value} is not in the range {range}.",
     "{value} is not one of {choices}.", "{value} is not a valid boolean. Recognized values: {values}",
     "Option {option} requires an argument.", "Option {option} does not take a value.",
-    "Got unexpected extra argument ({value})", "Got unexpected extra arguments ({values})", "Missing command.",
+    "Got unexpected extra argument ({value})", "Got unexpected extra arguments ({values})",
+    "Got unexpected extra argument(s) ({values})", "Missing command.",
     "No such command {name}.", "No such command {name}. Did you mean {names}?",
 )  # fmt: skip
 """Typer does not translate its own errors."""

@@ -122,6 +122,8 @@ def test_the_environment_chooses(environment: dict[str, str], begins: str) -> No
         (["topic", "create"], "错误：缺少参数 'TOPIC'。"),
         (["topic", "create", "Orders", "--queues", "x"], "错误：'--queues' 的值不合法：'x' 不是合法的 int。"),
         (["broker", "--portt", "1"], "错误：没有选项：--portt"),
+        (["group", "why", "billing", "Orders"], "错误：多余的参数（Orders）"),
+        (["msg", "find", "Orders", "order-1"], "错误：多余的参数（order-1）；请用 --topic 指定主题"),
     ],
 )
 def test_what_was_typed_wrong_is_said_in_chinese(arguments: list[str], error: str) -> None:

@@ -113,12 +113,15 @@ def test_a_word_without_any_likeness_is_only_refused() -> None:
         ("msg find --key order-1", "ID|KEY is an argument: leave --key out"),
         ("offset reset --group g --topic t", "GROUP is an argument: leave --group out"),
         ("group why -g g", "GROUP is an argument: leave -g out"),
+        ("msg find Orders order-1", "choose a topic with --topic"),
+        ("offset show billing Orders", "choose a topic with --topic"),
+        ("group why billing Orders", "Got unexpected extra argument(s) (Orders"),
         ("offset reset g t --to-latest", "use --to with a value"),
         ("offset reset g t --to", "Option '--to' requires an argument."),
         ("msg tail T --frm begin", "Possible options: --format, --from"),
     ],
 )
-def test_a_flag_that_does_not_exist_leads_to_what_is_meant(words: str, remedy: str) -> None:
+def test_a_wrong_flag_or_argument_leads_to_what_is_meant(words: str, remedy: str) -> None:
     shown = orbitmq(*words.split(), code=2).stderr
     assert shown.rstrip(")\n").endswith(remedy)
     assert remedy.startswith("Possible") or "Possible" not in shown

@@ -98,7 +98,7 @@ def _cluster(verdict: ClusterVerdict) -> list[Finding]:
     well, reports = dict(_WELL), len(seen.runtimes)
     if reports:
         of_some = "" if reports == len(seen.nodes) else f" ({reports} of {len(seen.nodes)} brokers)"
-        reported = {**_WELL_BY_REPORTS, GROUPS: f"{len(verdict.groups.items)} consumer groups are well"}
+        reported = {**_WELL_BY_REPORTS, GROUPS: f"consumer groups are well ({len(verdict.groups.items)})"}
         well |= {rule: f"{text}{of_some}" for rule, text in reported.items()}
     subject = ", ".join(seen.clusters)
     return [Finding(Severity.WELL, rule, subject, text) for rule, text in well.items() if rule not in bad] + rows

@@ -169,8 +169,9 @@ async def plan_alter(session: Session, topic: str, wanted: TopicChanges, *, brok
 def doubts(topic: str, before: TopicConfig | None, after: TopicConfig) -> list[str]:
     """Warnings about this change. AdminError if it is impossible."""
     found = []
-    if not (0 < after.read_queues <= QUEUES_MAX and 0 < after.write_queues <= QUEUES_MAX):
-        raise BadArgument(f"a topic has 1 to {QUEUES_MAX} queues: {topic} cannot be so")
+    for wanted in (after.read_queues, after.write_queues):
+        if not 0 < wanted <= QUEUES_MAX:
+            raise BadArgument(f"{topic} cannot have {wanted} queues: a topic has 1 to {QUEUES_MAX}")
     if after.read_queues < after.write_queues:
         last = f"{after.read_queues} to {after.write_queues - 1}"
         found.append(f"queues {last} of {topic} are written and never read: there are more write than read queues")

@@ -30,12 +30,15 @@ def show(error: Any, file: TextIO | None = None) -> None:
 
 
 def _remedy(error: Any) -> str | None:
-    """For an option that does not exist: the argument of that name, or the option that it begins with."""
-    option = getattr(error, "option_name", None)
-    if option is None or error.ctx is None:
+    """For an option that does not exist: the argument of that name, or the option that it begins with; or the reverse."""
+    if error.ctx is None:
         return None
-    word = _SHORT.get(option, option.strip("-"))
     options = [name for one in error.ctx.command.params for name in one.opts if name.startswith("-")]
+    option = getattr(error, "option_name", None)
+    if option is None:
+        is_extra = error.format_message().startswith("Got unexpected extra argument")
+        return "choose a topic with --topic" if is_extra and "--topic" in options else None
+    word = _SHORT.get(option, option.strip("-"))
     if option in options:  # which lacks its value
         return None
     for one in error.ctx.command.params:

@@ -432,4 +432,4 @@ def _tls(ca_file: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=str(Path(ca_file).expanduser()) if ca_file else None)
     except OSError as error:  # ssl.SSLError is one
-        raise ConfigurationError(f"setting schema_registry_ca_file: {ca_file}: {error}") from error
+        raise ConfigurationError(f"setting schema_registry_ca_file: {ca_file}: {error.strerror or error}") from error

@@ -170,7 +170,8 @@ def read_properties(path: Path) -> dict[str, str]:
         with path.open(encoding="utf-8") as file:
             return dict(javaproperties.load(file))
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{path}: cannot be read as a properties file: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigurationError(f"{path}: cannot be read as a properties file: {reason}") from error
 
 
 def rewrite_properties(path: Path, pairs: Mapping[str, str]) -> str:
@@ -183,7 +184,8 @@ def rewrite_properties(path: Path, pairs: Mapping[str, str]) -> str:
     try:
         file = javaproperties.PropertiesFile.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{path}: cannot be read as a properties file: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigurationError(f"{path}: cannot be read as a properties file: {reason}") from error
     file.update(pairs)
     return file.dumps()
 

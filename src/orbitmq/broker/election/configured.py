@@ -79,4 +79,4 @@ def _password(path: str) -> str:
         with Path(path).expanduser().open(encoding="utf-8") as file:
             return file.read(PASSWORD_MAX).strip()
     except OSError as error:
-        raise ConfigurationError(f"option agreementPasswordFile: {error}") from error
+        raise ConfigurationError(f"option agreementPasswordFile: {path}: {error.strerror}") from error
