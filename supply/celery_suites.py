@@ -66,6 +66,7 @@ TESTS_LEFT_OUT = (
     "test_redis_backend.py::test_pubsub_reentrant_cancel_from_finalizer",
     "test_tasks.py::test_tasks::test_revoked_by_headers_complex_canvas",
     "test_tasks.py::test_trace_log_arguments",
+    "test_worker.py::test_pidbox_reset_after_repeated_control_errors",  # after those of test_tasks.py
 )
 LEFT_OUT = (
     *(f"--ignore=t/integration/{name}" for name in FILES_LEFT_OUT),
