@@ -14,6 +14,7 @@ from orbitmq.dashboard.formats import (
     curve,
     environment,
     known,
+    moments,
     part,
     percent,
     rate,
@@ -50,6 +51,15 @@ DAY_MS = 86_400_000
 )
 def test_values(shown: object, expected: object) -> None:
     assert shown == expected
+
+
+def test_a_sentence_has_the_times_of_the_page() -> None:
+    first, last = at(1_700_000_000_123), at(1_700_000_600_000)
+    assert moments("<b> since 2023-11-14T22:13:20.123Z, due at 2023-11-14T22:23:20.000Z.") == (
+        f"&lt;b&gt; since {first}, due at {last}."
+    )
+    for text in ("nothing", "since 2023-99-14T22:13:20.123Z", ""):
+        assert moments(text) == text
 
 
 def test_what_is_not_known_says_so() -> None:

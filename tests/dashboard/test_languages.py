@@ -61,12 +61,15 @@ SENTENCES = re.compile(
     r"|wrong|said|why\[)(?!\w))(?![^}]*\| (?:translated|exact))[^}]*\}\}"
 )
 """What other rooms have put into words, without a translation. A form or a button sends it back as it is."""
+WITHIN = re.compile(r"\b(?:note|why|reason|sentence)=[\w.]+(?! \| translated)(?![\w.])")
+"""The same as a value within a text of the page."""
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
 def test_what_other_rooms_say_is_translated(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert [one for one in SENTENCES.findall(text) if "finding.subject" not in one] == []
+    assert WITHIN.findall(text) == []
 
 
 async def test_a_change_is_planned_and_reported_in_chinese() -> None:

@@ -6,8 +6,9 @@ an RFC 3339 twin: `storedAtMs` and `storedAt`.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -22,6 +23,8 @@ FORMER_KEYS = {
 }
 """Kind -> former key of its items -> the key it is now. Both are written; do not use the former in new scripts."""
 _YEAR_10000_MS = 253_402_300_800_000
+RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+"""What `rfc3339` makes, or looks so, within a sentence."""
 
 
 def envelope(kind: str, found: Result[Any], cluster: str | None, now_ms: int) -> dict[str, Any]:
@@ -58,6 +61,14 @@ def _with_times(value: Any) -> Any:
         if key.endswith(INSTANT) and (one is None or isinstance(one, int)):
             shown[key.removesuffix("Ms")] = None if one is None else rfc3339(one)
     return shown
+
+
+def at_ms_of(text: str) -> int | None:
+    """The time that `rfc3339` made a text of; None for a text that only looks like it."""
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        return None
 
 
 def rfc3339(at_ms: int) -> str | None:

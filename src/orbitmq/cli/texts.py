@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from orbitmq.admin.envelope import RFC3339, at_ms_of
 from orbitmq.cli.wrapping import NARROW, remedy_lines, wrapped
 from orbitmq.runtime.error_texts import translated
 from orbitmq.runtime.languages import N_, gettext
@@ -73,18 +74,16 @@ def _time(at_ms: int | None) -> str:
         return str(at_ms).ljust(23)
 
 
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
-
-
 def _local(found: re.Match[str]) -> str:
     """A moment of a sentence, as those of the timeline below it."""
-    return _time(round(datetime.fromisoformat(found[0]).timestamp() * 1000))
+    at_ms = at_ms_of(found[0])
+    return found[0] if at_ms is None else _time(at_ms)
 
 
 def history(item: Item, width: int = 0) -> str:
     """The summary, and below it the events by time."""
     sentence = _said(item["sentence"])
-    lines = [wrapped(_RFC3339.sub(_local, sentence), width) if width else sentence]
+    lines = [wrapped(RFC3339.sub(_local, sentence), width) if width else sentence]
     events = item["timeline"]
     if events:
         lines.append("")

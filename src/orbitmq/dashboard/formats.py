@@ -13,7 +13,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context, select_autoescape
 from markupsafe import Markup
 
-from orbitmq.admin.envelope import rfc3339
+from orbitmq.admin.envelope import RFC3339, at_ms_of, rfc3339
 from orbitmq.admin.shares import QueueSpread
 from orbitmq.dashboard.roles import Role
 from orbitmq.dashboard.words import N_
@@ -44,6 +44,7 @@ def environment() -> Environment:
         size=size,
         span=span,
         at=at,
+        moments=moments,
         ago=ago,
         since=since,
         percent=percent,
@@ -176,6 +177,13 @@ def at(value_ms: int | None) -> Markup:
         return unknown()
     shown = datetime.fromtimestamp(value_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(text, shown)
+
+
+def moments(sentence: str) -> Markup:
+    """A sentence whose points in time are shown as `at` shows them."""
+    shown = printable(sentence)
+    times = [found if (at_ms := at_ms_of(found)) is None else at(at_ms) for found in RFC3339.findall(shown)]
+    return Markup().join(one for pair in zip(RFC3339.split(shown), [*times, ""], strict=True) for one in pair)
 
 
 def ago(value_ms: int | None, now_ms: int) -> Markup | str:
