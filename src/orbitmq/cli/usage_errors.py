@@ -30,7 +30,7 @@ def show(error: Any, file: TextIO | None = None) -> None:
 
 
 def _remedy(error: Any) -> str | None:
-    """For an option that does not exist: the argument of that name, or the option that it begins with; or the reverse."""
+    """The argument that a wrong option is, or the option that it begins with; the option for a topic too many."""
     if error.ctx is None:
         return None
     options = [name for one in error.ctx.command.params for name in one.opts if name.startswith("-")]
