@@ -21,8 +21,8 @@ MODEL = QueueModel(0, ["a", "b"] * 200, cap=8)
 RANGE = OffsetRange(queue(0), 10, 390)
 
 
-def settings(*, expression: str = "*", timeout_ms: int = 5000) -> FetchSettings:
-    return FetchSettings("readers", expression, batch_size=32, pipeline=4, timeout_ms=timeout_ms, strict=True)
+def settings(*, expression: str = "*", timeout_ms: int = 5000, strict: bool = True) -> FetchSettings:
+    return FetchSettings("readers", expression, batch_size=32, pipeline=4, timeout_ms=timeout_ms, strict=strict)
 
 
 def read(*addresses: str, expression: str = "*", timeout_ms: int = 5000, pauses: list[float] | None = None) -> bytes:
@@ -129,6 +129,37 @@ def test_another_address_of_the_broker_is_used_when_the_first_is_dead() -> None:
     dead = f"127.0.0.1:{free_port()}"
     with ScriptedPeer(HONEST) as slave:
         assert read(dead, slave.address) == WHOLE
+
+
+BEHIND = QueueModel(0, ["a", "b"] * 100, cap=8)
+"""The queue at a slave that lacks its second half."""
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_what_a_slave_does_not_have_yet_is_not_lost(strict: bool) -> None:
+    """The master hangs up once: the slave is read as far as it goes, and the master again."""
+    with ScriptedPeer(failing(1, hang_up)) as master, ScriptedPeer(broker_script({0: BEHIND})) as slave:
+        reader = RangeReader([RANGE], (master.address, slave.address), settings(strict=strict))
+        assert b"".join(body for pieces in reader.pieces() for _, body in pieces) == WHOLE
+        assert slave.connections == 1
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_slave_that_is_behind_does_not_stand_for_its_master(strict: bool) -> None:
+    dead = f"127.0.0.1:{free_port()}"
+    with ScriptedPeer(broker_script({0: BEHIND})) as slave:
+        reader = RangeReader([RANGE], (dead, slave.address), settings(strict=strict))
+        with pytest.raises(SourceError, match=r"^ORBITMQ_BROKER_UNAVAILABLE: queue 0 of topic orders on broker-a"):
+            list(reader.pieces())
+
+
+def test_what_no_address_has_is_lost() -> None:
+    with ScriptedPeer(broker_script({0: BEHIND})) as master, ScriptedPeer(broker_script({0: BEHIND})) as slave:
+        addresses = (master.address, slave.address)
+        with pytest.raises(SourceError, match=r"^ORBITMQ_DATA_LOSS"):
+            read(*addresses)
+        reader = RangeReader([RANGE], addresses, settings(strict=False))
+        assert b"".join(body for pieces in reader.pieces() for _, body in pieces) == b"".join(BEHIND.units(10, 200))
 
 
 def test_a_broker_nobody_reaches_ends_the_read() -> None:

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from orbitmq.errors import FrameError, HeaderError, RemotingError, SourceError
+from orbitmq.errors import FrameError, HeaderError, RemotingError, SendRequestError, SourceError
 from orbitmq.message.config import SUBSCRIBE_ALL, TAG
 from orbitmq.message.flags import pull_flag
 from orbitmq.message.model import MessageQueue
 from orbitmq.spark.channel import PLAIN, Channel, Protection
-from orbitmq.spark.fetch import Buffer, Lane, OffsetRange, Piece, PullResponse, RangeFetch
+from orbitmq.spark.fetch import GAPS, Buffer, Lane, OffsetRange, Piece, PullResponse, RangeFetch
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import PullMessageHeader, PullMessageResponseHeader
@@ -67,22 +67,24 @@ class RangeReader:
         )
         self._failures = 0  # connections lost since the last useful response
         self._busy = 0  # responses in a row that said the broker is busy
+        self._behind: set[str] = set()  # addresses that end before a range does
 
     def pieces(self) -> Iterator[list[Piece]]:
         """Runs of units, range by range and in the order of the queue, as responses come. SourceError when a range
         cannot be read."""
         while not self._fetch.finished:
-            address = self._addresses[self._failures % len(self._addresses)]
+            usable = [one for one in self._addresses if one not in self._behind] or self._addresses
+            address = usable[self._failures % len(usable)]
             try:
                 with Channel(address, self._settings.timeout_ms, self._settings.protection) as channel:
-                    yield from self._drain(channel)
+                    yield from self._drain(channel, address)
             except BROKEN as error:
                 self._failures += 1
                 self._fetch.restart()
                 if self._failures > len(self._addresses):  # the first address was tried twice
                     raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{self._fetch.current}: {error}") from error
 
-    def _drain(self, channel: Channel) -> Iterator[list[Piece]]:
+    def _drain(self, channel: Channel, address: str) -> Iterator[list[Piece]]:
         """Pull until the ranges are complete; the next pulls are in flight while the caller processes a result."""
         in_flight: dict[int | None, Lane] = {}
         self._send_pulls(channel, in_flight)
@@ -90,18 +92,27 @@ class RangeReader:
             for response, body in channel.receive():
                 lane = in_flight.pop(response.opaque, None)
                 if lane is not None:
-                    self._take(lane, response, body)
+                    self._take(address, lane, response, body)
             self._send_pulls(channel, in_flight)  # one write for all: writing costs more than anything else here
             if pieces := self._fetch.ready():
                 yield pieces
 
-    def _take(self, lane: Lane, response: Command, body: Buffer) -> None:
+    def _take(self, address: str, lane: Lane, response: Command, body: Buffer) -> None:
         if response.code in BUSY:
             self._wait_for_busy_broker(lane, response)
         else:
             self._busy = 0
-            self._fetch.on_response(lane, _pull_response(response, body))
+            pulled = _pull_response(response, body)
+            if pulled.code in GAPS and pulled.max_offset < lane.end:
+                self._require_all_behind(address, pulled)
+            self._fetch.on_response(lane, pulled)
             self._failures = 0
+
+    def _require_all_behind(self, address: str, response: PullResponse) -> None:
+        """SendRequestError, for the next address, unless none has more: a slave may be behind."""
+        self._behind.add(address)
+        if not self._behind.issuperset(self._addresses):
+            raise SendRequestError(f"{address} ends at offset {response.max_offset}: it may be a slave that is behind")
 
     def _send_pulls(self, channel: Channel, in_flight: dict[int | None, Lane]) -> None:
         lanes = self._fetch.wanted()
