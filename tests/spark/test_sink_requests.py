@@ -139,6 +139,17 @@ def test_a_time_of_expiry_replaces_that_of_a_message_that_was_read() -> None:
         assert found[0]["city"] == "Rome"
 
 
+@pytest.mark.parametrize(
+    ("column", "expected"), [("tags", "customer-7"), ("queueKey", "customer-7"), ("shardingKey", "other")]
+)
+def test_a_sharding_key_that_was_read_is_kept_unless_a_column_replaces_it(column: str, expected: str) -> None:
+    properties = pa.array([[("__SHARDINGKEY", "customer-7")]], MAP)
+    made = encoded({"body": pa.array(["a"]), "properties": properties, column: pa.array(["other"])})
+    (text,) = (text for request in requests(made) for _, _, text in messages(request))
+    assert decode_properties(text)["__SHARDINGKEY"] == expected
+    assert "other" not in text or column != "queueKey"
+
+
 def test_a_born_time_is_kept_by_messages_that_go_alone() -> None:
     born = pa.array([1_700_000_000_123_000], pa.timestamp("us", tz="Europe/Berlin"))
     (request,) = requests(encoded({"body": pa.array(["a"]), "bornTimestamp": born}, sendMode="single"))

@@ -244,13 +244,14 @@ def test_a_killed_broker_that_comes_back_has_each_message_once(tmp_path: object)
         assert sinks.bodies(cluster.namesrv_address, "out") == list(range(100))
 
 
+@pytest.mark.parametrize("column", ["shardingKey", "queueKey"])
 def test_rows_of_equal_keys_keep_their_order_whatever_is_refused(
-    cluster: Cluster, topic: str, settings: Settings
+    cluster: Cluster, topic: str, settings: Settings, column: str
 ) -> None:
     cluster.refuse("send", ResponseCode.SYSTEM_BUSY, times=7, topic=topic)
     count = 600
     sharding = pa.array([f"customer{number % 17}" for number in range(count)])
-    run_task(settings(queueSelector="keyHash", batchBytes=1024), [sinks.rows(range(count), shardingKey=sharding)])
+    run_task(settings(queueSelector="keyHash", batchBytes=1024), [sinks.rows(range(count), **{column: sharding})])
     queues = sinks.stored(cluster.namesrv_address, topic)
     for messages in queues.values():
         found = [int(message.body) for message in messages]

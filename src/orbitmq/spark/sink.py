@@ -222,7 +222,7 @@ class SinkTask:
     def _queues(self, route: TopicRoute, batch: pa.RecordBatch, columns: SinkColumns) -> Places:
         """The index of each row's queue in the route, ANY_QUEUE for any."""
         if self._options.selector == "keyHash":
-            keys = columns.text(batch, "shardingKey")
+            keys = columns.text(batch, "queueKey" if "queueKey" in columns else "shardingKey")
             return _hashed(columns.keys(batch) if keys is None else keys, batch.num_rows, len(route.queues))
         queue_ids = columns.numbers(batch, "queueId")
         if self._options.selector == "fixed" and queue_ids is not None:

@@ -71,6 +71,9 @@ SINK_COLUMNS: dict[str, SinkColumn] = {
     "shardingKey": SinkColumn(
         TEXT, "With queueSelector=keyHash: rows with equal values go to one queue, in their order."
     ),
+    "queueKey": SinkColumn(
+        TEXT, "With queueSelector=keyHash: places rows instead of shardingKey, and is no part of the message."
+    ),
     "queueId": SinkColumn(NUMBER, "With queueSelector=fixed: id of the queue."),
     "brokerName": SinkColumn(TEXT, "With queueSelector=fixed: its broker. Optional with a single broker."),
     "queueOffset": SinkColumn(NUMBER, "With topic, brokerName and queueId: where the message was read."),

@@ -112,9 +112,9 @@ class WriteOptions(BodyFormat, ClusterOptions):
     selector: str = option(
         "queueSelector",
         "roundRobin",
-        "Queue of a message: any queue (roundRobin), the queue of the hash of the column `shardingKey`, or else of "
-        "`keys` (keyHash), or the queue that the columns `queueId` and `brokerName` name (fixed). The last two keep "
-        "the order of rows within a task.",
+        "Queue of a message: any queue (roundRobin), the queue of the hash of the column `queueKey`, or else of "
+        "`shardingKey`, or else of `keys` (keyHash), or the queue that the columns `queueId` and `brokerName` name "
+        "(fixed). The last two keep the order of rows within a task.",
         choices=("roundRobin", "keyHash", "fixed"),
     )
     size_max: int = option(

@@ -38,7 +38,8 @@ from orbitmq.spark.sink_keys import IDEMPOTENCY_KEY, TASK_BROKERS, TaskMark
 from orbitmq.spark.sink_options import WriteOptions
 
 TIMER_DELIVER = "TIMER_DELIVER_MS"  # the deliver time for brokers of RocketMQ 5; 4.x of the cloud reads the older name
-OWN = frozenset({IDEMPOTENCY_KEY, TASK_BROKERS, TIMER_DELIVER, START_DELIVER_TIME, SHARDING_KEY})
+OWN = frozenset({IDEMPOTENCY_KEY, TASK_BROKERS, TIMER_DELIVER, START_DELIVER_TIME})
+OF_COLUMNS = {EXPIRES_AT_MS: "expiryTime", SHARDING_KEY: "shardingKey"}  # a column replaces the property
 OF_RETRIES = frozenset({RETRY_TOPIC, ORIGIN_MESSAGE_ID})  # consumers use these to find the topic of a retried message
 TEXT_SIZE_MAX = PROPERTIES_SIZE_MAX - 512  # brokers add their cluster, the client's zone and others
 ANY_QUEUE = -1
@@ -243,7 +244,7 @@ def _user_properties(batch: pa.RecordBatch, columns: SinkColumns, kept_names: se
     if found is None:
         return None
     counts, names, values = found
-    of_columns = {EXPIRES_AT_MS} if "expiryTime" in columns else set()
+    of_columns = {name for name, column in OF_COLUMNS.items() if column in columns}
     left_out = pa.array(sorted((RESERVED | OWN | of_columns) - kept_names), pa.string())
     wanted = pc.and_(pc.greater(pc.binary_length(names), 0), pc.greater(pc.binary_length(values), 0))
     wanted = pc.fill_null(pc.and_not(wanted, pc.is_in(names, left_out)), False)
