@@ -36,6 +36,7 @@ SETTINGS = {
     LOG_LEVEL: "ERROR",
 }
 LOCAL_MASTER = "local"
+TASK_ATTEMPTS = 4  # as on a cluster; with `local[*]` Spark makes one, and a broker that restarts would end the job
 LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -105,7 +106,7 @@ def _was_interrupted(error: BaseException | None) -> bool:
 def _start(name: str, options: JobOptions) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     is_submitted = SUBMITTED in os.environ
-    master = options.master or ("" if is_submitted else "local[*]")
+    master = options.master or ("" if is_submitted else f"local[*,{TASK_ATTEMPTS}]")
     given = _given(options.spark_conf)
     is_local = master.startswith(LOCAL_MASTER)
     settings = SETTINGS | (LOCAL if is_local else CLUSTER) | given | {"spark.app.name": name}
