@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -98,7 +100,9 @@ def test_dead_letters_are_told_apart_and_each_is_sent_once(
     with consumer(letters, fails=False) as seen:
         outcome = run_job(dlq.JOB, spark, **shared, ledger=ledger)
         assert (outcome.counts["sent"], outcome.counts["gone meanwhile"]) == (COUNT - 1, 0)
-        assert outcome.failed == ["messages without a known origin topic: 1; name a topic with --to"]
+        assert outcome.failed == [
+            "messages whose origin topic is not known or does not exist: 1; name a topic with --to"
+        ]
         namespace = f"rocketmq://{letters.namesrv_address}"
         assert outcome.lineage == Lineage(
             [Dataset(namespace, LETTERS, COUNT + 2)], [Dataset(namespace, retry_topic(GROUP), COUNT - 1)]
@@ -135,6 +139,52 @@ def redelivered(seen: list[MessageExt]) -> list[MessageExt]:
     return [message for message in seen if message.properties.get(dlq.REDELIVERIES) == "1"]
 
 
+def test_a_target_that_does_not_exist_binds_no_message(spark: SparkSession, letters: System, tmp_path: Path) -> None:
+    shared = {"nameServer": letters.namesrv_address, "group": GROUP, "ledger": tmp_path / "ledger"}
+    for wrong in ("ordres", "orders.copy"):
+        with pytest.raises(SourceError, match=f"ORBITMQ_TOPIC_NOT_FOUND: topic {wrong}"):
+            run_job(dlq.JOB, spark, **shared, to=wrong)
+    with Producer("invoicing", letters.namesrv_address) as producer:
+        lost = Message(LETTERS, b"lost", keys="lost")
+        lost.properties["RETRY_TOPIC"] = "deleted"
+        producer.send(lost)
+    outcome = run_job(dlq.JOB, spark, **shared, to="origin", where="keys = 'lost'")
+    assert (outcome.counts["to send"], outcome.counts["sent"]) == (0, 0)
+    assert outcome.failed == ["messages whose origin topic is not known or does not exist: 1; name a topic with --to"]
+    assert run_job(dlq.JOB, spark, **shared, to=TOPIC, where="keys = 'lost'").counts["sent"] == 1
+
+
+def test_a_planned_message_that_no_broker_has_stays_in_flight(
+    spark: SparkSession, letters: System, tmp_path: Path
+) -> None:
+    """As when the master is away, and a slave that is behind stands for it."""
+    shared = {"nameServer": letters.namesrv_address, "group": GROUP}
+    (row, *_) = dlq.dead_letters(spark, DlqJob.parse(shared)).select("brokerName", "queueId").limit(1).collect()
+    with open_ledger(tmp_path / "ledger") as ledger:
+        ledger.select([Origin(LETTERS, row.brokerName, row.queueId, 10_000, "x")])
+        assert ledger.plan("retry", 1) is not None
+    outcome = run_job(dlq.JOB, spark, **shared, ledger=tmp_path / "ledger", where="keys = 'none'")
+    assert (outcome.counts["sent"], outcome.counts["gone meanwhile"]) == (0, 0)
+    assert outcome.failed == [
+        "planned messages that no broker has now: 1; if a master is away, run it again when it is back"
+    ]
+    with open_ledger(tmp_path / "ledger") as ledger:
+        assert ledger.in_flight == 1
+
+
+def test_a_condition_that_spark_cannot_read_is_named(spark: SparkSession, letters: System) -> None:
+    with pytest.raises(ConfigurationError, match=r"option where: .*orgin.*origin"):
+        run_job(dlq.JOB, spark, nameServer=letters.namesrv_address, group=GROUP, where="orgin = 'orders'")
+
+
+def test_times_are_those_that_a_condition_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as there:
+        there.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        assert dlq._utc(datetime.fromtimestamp(0)) == "1970-01-01 00:00:00Z"  # noqa: DTZ006 - as Spark collects it
+    time.tzset()
+
+
 def test_a_run_with_a_rate_tells_how_far_it_is_every_half_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,9 +199,9 @@ def test_a_run_with_a_rate_tells_how_far_it_is_every_half_minute(
     new = [Origin("t", "b", 0, offset, f"id{offset}") for offset in range(130)]
     with open_ledger(tmp_path / "ledger") as ledger:
         ledger.select(new)
-        counts = dlq.redeliver(context, ledger, RedeliveryPlan(len(new)))
+        counts, failed = dlq.redeliver(context, ledger, RedeliveryPlan(len(new)))
     assert told == [0, 60, 120, 130]
-    assert (counts["sent"], counts["gone meanwhile"]) == (130, 0)
+    assert (counts["sent"], counts["gone meanwhile"], failed) == (130, 0, [])
 
 
 def test_a_ledger_serves_one_run_at_a_time(tmp_path: Path) -> None:

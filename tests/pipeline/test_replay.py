@@ -40,7 +40,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(home: Path) -> Iterator[Cluster]:
-    with Cluster(home) as running:
+    with Cluster(home, maxMessageSize=6 << 20) as running:
         yield running
 
 
@@ -68,6 +68,8 @@ def lake(spark: SparkSession, cluster: Cluster, tmp_path_factory: pytest.TempPat
         for number in range(COUNT):
             message = Message("Orders", b"%d" % number, tags=f"T{number % 4}", keys=f"k{number % 5} n{number}")
             message.properties["colour"] = "blue"
+            if number % 3 == 0:
+                message.properties["__SHARDINGKEY"] = f"customer-{number % 7}"
             producer.send(message, queue=queues[number % 2])
     run_archive(spark, nameServer=cluster.namesrv_address, lake=folder, topics="Orders")
     return folder
@@ -86,13 +88,20 @@ def numbers(cluster: Cluster, topic: str) -> list[int]:
     return [int(message.body) for message in received(cluster.namesrv_address, topic)]
 
 
-def test_a_replay_keeps_queues_order_and_properties(spark: SparkSession, cluster: Cluster, lake: Path) -> None:
-    counts = replayed(spark, cluster, lake, "Exact", preserve="exact")
+@pytest.mark.parametrize("preserve", ["exact", "queue"])
+def test_a_replay_keeps_queues_order_and_properties(
+    spark: SparkSession, cluster: Cluster, lake: Path, preserve: str
+) -> None:
+    target = f"Again-{preserve}"
+    counts = replayed(spark, cluster, lake, target, preserve=preserve)
     assert counts == {"messages sent": COUNT, "sent before": 0}
-    found = received(cluster.namesrv_address, "Exact")
-    assert [int(message.body) for message in found] == [*range(0, COUNT, 2), *range(1, COUNT, 2)]
+    found = received(cluster.namesrv_address, target)
     original = received(cluster.namesrv_address, "Orders")
+    if preserve == "queue":  # each in a queue of the target, maybe in the same one
+        found.sort(key=lambda message: int(message.body) % 2)
+    assert [int(message.body) for message in found] == [*range(0, COUNT, 2), *range(1, COUNT, 2)]
     for message, before in zip(found, original, strict=True):
+        assert message.properties.get("__SHARDINGKEY") == before.properties.get("__SHARDINGKEY")
         assert (message.keys, message.tags, message.properties["colour"]) == (before.keys, before.tags, "blue")
         assert message.properties["ORIGIN_MSG_ID"] == before.msg_id != message.msg_id
         assert message.properties["ORIGIN_QUEUE_OFFSET"].endswith(f"/{before.queue_id}/{before.queue_offset}")
@@ -123,6 +132,14 @@ def test_messages_are_chosen_and_changed(spark: SparkSession, cluster: Cluster, 
     assert outcome.counts == {"messages": 0}
 
 
+@pytest.mark.parametrize(("where", "text"), [("keyz = 'k'", ".*keyz.*keys"), ("keys = ", ".*end of input")])
+def test_a_condition_that_spark_cannot_read_is_named(
+    spark: SparkSession, cluster: Cluster, lake: Path, where: str, text: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"option where: {text}"):
+        replayed(spark, cluster, lake, "Orders", where=where)
+
+
 def test_a_dry_run_tells_the_counts_of_each_queue(spark: SparkSession, cluster: Cluster, lake: Path) -> None:
     outcome = run_job(
         replay.JOB, spark, nameServer=cluster.namesrv_address, lake=lake, topics="Orders", dryRun="true", tags="T0,T1"
@@ -138,6 +155,21 @@ def test_a_target_that_is_missing_is_told_before_anything_is_read(
             replay.JOB, spark, nameServer=cluster.namesrv_address, lake=lake, topics="Orders", to="Nowhere",
             where="raise_error('read') IS NULL",
         )  # fmt: skip
+
+
+def test_a_message_as_large_as_its_broker_takes_is_replayed(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.create_topic("Large")
+    cluster.create_topic("LargeAgain")
+    with Producer("senders", cluster.namesrv_address, max_message_size=6 << 20) as producer:
+        producer.send(Message("Large", b"x" * (5 << 20)))  # compressed on the wire and in the log
+    run_archive(spark, nameServer=cluster.namesrv_address, lake=tmp_path / "lake", topics="Large")
+    outcome = run_job(
+        replay.JOB, spark, nameServer=cluster.namesrv_address, lake=tmp_path / "lake", topics="Large", to="LargeAgain"
+    )
+    assert outcome.counts["messages sent"] == 1
+    assert len(received(cluster.namesrv_address, "LargeAgain")[0].body) == 5 << 20
 
 
 def test_a_store_is_replayed_without_a_lake(spark: SparkSession, cluster: Cluster, lake: Path, home: Path) -> None:

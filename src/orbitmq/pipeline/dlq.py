@@ -6,6 +6,8 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -19,8 +21,8 @@ from orbitmq.message.topics import dlq_topic, retry_topic
 from orbitmq.pipeline.datasets import Lineage, topics
 from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.ledger import Chunk, Origin, RedeliveryLedger, open_ledger
-from orbitmq.pipeline.send import SendCounts, send
-from orbitmq.pipeline.shared_options import ExpectedBrokers, connection, expected, ranges
+from orbitmq.pipeline.send import SendCounts, send, where
+from orbitmq.pipeline.shared_options import ExpectedBrokers, cluster, connection, expected, ranges, require_topics
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
 from orbitmq.spark.cluster_options import ClusterOptions
@@ -39,6 +41,7 @@ CHUNK_SECONDS = 30  # with a rate, a chunk takes no longer: progress and ledger 
 SELECTION_SIZE = 10_000  # messages that are selected in one transaction of the ledger
 PARTITION_RECORDS_MAX = 100_000  # the driver has the places of two partitions in memory at once: about 30 MB
 UNKNOWN = "unknown"  # origin
+GOALS = ("retry", "origin")  # of `to`; anything else is a topic
 ROWS_MAX = 100  # of the closing table; the largest groups come first
 
 
@@ -57,7 +60,7 @@ class DlqJob(ExpectedBrokers, ClusterOptions, JobOptions):
         "where",
         "",
         "Condition in Spark SQL that selects messages. Its columns are those of a read, `origin` (the topic a "
-        "message came from), `age` (hours since it became a dead letter) and `redeliveries`.",
+        "message came from), `age` (hours since it became a dead letter) and `redeliveries`. Times are UTC.",
     )
     ledger: str = option(
         "ledger", "", "File that records what was sent, so that no run sends it again. Without it nothing is sent."
@@ -74,21 +77,24 @@ def run(context: JobContext[DlqJob]) -> JobResult:
     for key, value in (("nameServer", options.name_server), ("group", options.group)):
         if not value:
             raise ConfigurationError(f"option {key} is missing")
+    if options.ledger and options.target not in GOALS:  # a message that is planned for a topic is bound to it
+        require_topics(options, [options.target])
     with tasks_shown(context, "read"):
         frame = dead_letters(context.spark(), options)
+        chosen = where(frame, options.where)
         table = triage(frame)
         counts: dict[str, int | str] = {"dead letters": frame.count()}
-    chosen = frame.where(options.where) if options.where else frame
     if not options.ledger:
         read = lineage(options, int(counts["dead letters"]))
         return JobResult({**counts, "chosen": chosen.count()}, table, lineage=read)
     with open_ledger(Path(options.ledger)) as ledger:
         selection = plan_redelivery(chosen, options, ledger)
         counts |= selection.counts
+        failed = selection.failed
         if not options.dry_run:
-            counts |= redeliver(context, ledger, selection)
-    homeless = selection.homeless
-    failed = [f"messages without a known origin topic: {homeless:,}; name a topic with --to"] if homeless else []
+            sent, not_found = redeliver(context, ledger, selection)
+            counts |= sent
+            failed += not_found
     goals = [str(row["origin"]) for row in table if row["origin"] != UNKNOWN] if options.target == "origin" else ()
     moved = lineage(options, int(counts["dead letters"]), int(counts.get("sent", 0)), goals)
     return JobResult(counts, table, failed, moved)
@@ -134,11 +140,16 @@ def triage(frame: DataFrame) -> list[dict[str, int | str]]:
             "attempts": row.reconsumeTimes,
             "redelivered": row.redeliveries,
             "messages": row.messages,
-            "oldest": f"{row.oldest:%Y-%m-%d %H:%M:%S}",
-            "newest": f"{row.newest:%Y-%m-%d %H:%M:%S}",
+            "oldest": _utc(row.oldest),
+            "newest": _utc(row.newest),
         }
         for row in heaps.orderBy(f.desc("messages"), "origin", "reconsumeTimes").limit(ROWS_MAX).collect()
     ]
+
+
+def _utc(moment: datetime) -> str:
+    """A time that Spark has collected, which is naive and local, as `where` takes it."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
 def _property(name: str) -> Column:
@@ -168,12 +179,22 @@ class RedeliveryPlan:
             "to send": self.new,
         }
 
+    @property
+    def failed(self) -> list[str]:
+        text = f"messages whose origin topic is not known or does not exist: {self.homeless:,}; name a topic with --to"
+        return [text] if self.homeless else []
+
 
 def plan_redelivery(chosen: DataFrame, options: DlqJob, ledger: RedeliveryLedger) -> RedeliveryPlan:
     """Select in the ledger which of the chosen messages to send. The driver reads their places partition by partition,
     and holds two of them at most."""
     topic = dlq_topic(options.group)
     worn_out = homeless = 0
+
+    @cache
+    def exists(origin: str) -> bool:
+        return not cluster(options).look_up([origin]).unknown
+
     new: list[Origin] = []
     for row in chosen.select(*PLACE, "msgId", "redeliveries", "origin").toLocalIterator(prefetchPartitions=True):
         message = Origin(topic, row.brokerName, row.queueId, row.queueOffset, row.msgId)
@@ -181,7 +202,9 @@ def plan_redelivery(chosen: DataFrame, options: DlqJob, ledger: RedeliveryLedger
             continue
         if row.redeliveries >= options.redeliveries_max:
             worn_out += 1
-        elif row.origin is None and options.target in ("retry", "origin"):
+        elif options.target in GOALS and (
+            row.origin is None or (options.target == "origin" and not exists(row.origin))
+        ):
             homeless += 1
         else:
             new.append(message)
@@ -192,19 +215,35 @@ def plan_redelivery(chosen: DataFrame, options: DlqJob, ledger: RedeliveryLedger
     return RedeliveryPlan(ledger.selected, ledger.in_flight, ledger.sent, worn_out, homeless)
 
 
-def redeliver(context: JobContext[DlqJob], ledger: RedeliveryLedger, selection: RedeliveryPlan) -> dict[str, int | str]:
-    """Send chunk by chunk. Each is in the ledger before it is sent."""
-    began, sent, done = time.monotonic(), SendCounts(), 0
+def redeliver(
+    context: JobContext[DlqJob], ledger: RedeliveryLedger, selection: RedeliveryPlan
+) -> tuple[dict[str, int | str], list[str]]:
+    """Send chunk by chunk. Each is in the ledger before it is sent. Returns the counts, and what has failed."""
+    began, sent, done, missing = time.monotonic(), SendCounts(), 0, 0
     total = selection.in_flight + selection.new
     with context.progress(f"dead letters of {context.options.group}", "messages") as advance:
         advance(0, total)
         for chunk in chain(ledger.unfinished(), _planned(context.options, ledger)):
-            sent += deliver(context.spark(), context.options, chunk)
-            ledger.finish(chunk)
+            stored = deliver(context.spark(), context.options, chunk)
+            sent += stored
+            left = len(chunk.messages) - stored.messages - stored.skipped
+            if left > (_expired(context.options, chunk) if left else 0):
+                missing += left  # the chunk stays in flight
+            else:
+                ledger.finish(chunk)
             advance(done := done + len(chunk.messages), total)
-    gone = total - sent.messages - sent.skipped
+    gone = total - sent.messages - sent.skipped - missing
     told = {"sent": sent.messages, "found stored": sent.skipped, "gone meanwhile": gone}
-    return {**told, "seconds": f"{time.monotonic() - began:.1f}"}
+    text = f"planned messages that no broker has now: {missing:,}; if a master is away, run it again when it is back"
+    return {**told, "seconds": f"{time.monotonic() - began:.1f}"}, [text] if missing else []
+
+
+def _expired(options: DlqJob, chunk: Chunk) -> int:
+    """How many messages of the chunk their brokers have removed. A slave that stands for its master may lack others."""
+    asked = cluster(options)
+    places = asked.queues(dlq_topic(options.group))
+    first = {queue: low for queue, (low, _) in asked.bounds({q: one.addresses for q, one in places.items()}).items()}
+    return sum(one.offset < first.get(MessageQueue(one.topic, one.broker, one.queue), 0) for one in chunk.messages)
 
 
 def _planned(options: DlqJob, ledger: RedeliveryLedger) -> Iterator[Chunk]:

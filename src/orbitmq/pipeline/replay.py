@@ -13,11 +13,12 @@ from orbitmq.pipeline.archive_stream import MESSAGES
 from orbitmq.pipeline.datasets import Lineage, location, topics
 from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.lake_options import LakeOptions
-from orbitmq.pipeline.send import send
+from orbitmq.pipeline.send import send, where
 from orbitmq.pipeline.shared_options import (
     LossOptions,
     connection,
     losses,
+    require_topics,
     store,
     store_datasets,
     time_ms,
@@ -25,7 +26,6 @@ from orbitmq.pipeline.shared_options import (
 )
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
-from orbitmq.spark.cluster_client import ClusterClient, Retries
 from orbitmq.spark.cluster_options import ClusterOptions, parts
 from orbitmq.spark.lake.source import LakeSource
 from orbitmq.spark.sink_keys import COORDINATES
@@ -35,8 +35,6 @@ from orbitmq.spark.versions import read_batch
 ORIGIN_MSG_ID = "ORIGIN_MSG_ID"
 ORIGIN_QUEUE_OFFSET = "ORIGIN_QUEUE_OFFSET"
 SELECTORS = {"exact": "fixed", "queue": "keyHash", "key": "keyHash", "none": "roundRobin"}
-TIMEOUT_MS = 10_000
-RETRIES = Retries(2, 500)  # to check that the topics exist
 Transform = Callable[[DataFrame], DataFrame]
 
 
@@ -61,7 +59,9 @@ class ReplayJob(LakeOptions, LossOptions, ClusterOptions, JobOptions):
     keys: str = option("keys", "", "Messages with one of these keys, separated by commas.")
     tags: str = option("tags", "", "Messages with one of these tags, separated by commas.")
     where: str = option(
-        "where", "", "Condition in Spark SQL over the columns, such as `queueId = 3 AND length(body) > 9`."
+        "where",
+        "",
+        "Condition in Spark SQL over the columns, such as `queueId = 3 AND length(body) > 9`. Times are UTC.",
     )
     preserve: str = option(
         "preserve",
@@ -113,7 +113,7 @@ def run(context: JobContext[ReplayJob]) -> JobResult:
             for row in rows
         ]
         return JobResult({"messages": sum(int(row["messages"]) for row in table)}, table)
-    _check_target(options)
+    require_topics(options, (options.target,) if options.target else parts(options.topics, ","))
     with tasks_shown(context, "replay"):
         sent = send(ordered(frame, options), connection(options) | sink_options(options))
     counts = {"messages sent": sent.messages, "sent before": sent.skipped}
@@ -151,8 +151,7 @@ def selected(spark: SparkSession, options: ReplayJob) -> DataFrame:
                 functions.split("keys", " "), functions.array(*map(functions.lit, parts(options.keys, ",")))
             )
         )
-    if options.where:
-        frame = frame.where(options.where)
+    frame = where(frame, options.where)
     return transform(frame) if transform else frame
 
 
@@ -182,9 +181,9 @@ def ordered(frame: DataFrame, options: ReplayJob) -> DataFrame:
         frame = frame.withColumn("idempotencyKey", functions.concat_ws("/", functions.lit(options.name), *coordinates))
     if sharding is None:
         return frame.repartition(options.tasks, *coordinates)
-    frame = frame.withColumn("shardingKey", sharding).repartition(options.tasks, "shardingKey")
+    frame = frame.withColumn("queueKey", sharding).repartition(options.tasks, "queueKey")
     order = ("storeTimestamp", *COORDINATES) if options.preserve == "key" else COORDINATES
-    return frame.sortWithinPartitions("shardingKey", *order)
+    return frame.sortWithinPartitions("queueKey", *order)
 
 
 def sink_options(options: ReplayJob) -> dict[str, str]:
@@ -207,14 +206,6 @@ def _check(options: ReplayJob) -> None:
         raise ConfigurationError(f"option rate: {text}")
     if options.input == "store":
         store(options.path, options.broker_name, needs_broker=bool(options.name))
-
-
-def _check_target(options: ReplayJob) -> None:
-    """SourceError when a target topic does not exist: tasks would find out much later."""
-    goals = (options.target,) if options.target else parts(options.topics, ",")
-    found = ClusterClient(options.name_servers, TIMEOUT_MS, RETRIES, options.protection).look_up(goals)
-    for error in found.unknown.values():
-        raise error
 
 
 def _without_origin() -> Column:

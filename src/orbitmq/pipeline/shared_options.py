@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,8 +12,12 @@ from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageQueue
 from orbitmq.pipeline.datasets import Dataset, location
 from orbitmq.runtime.options import Options, option
+from orbitmq.spark.cluster_client import ClusterClient, Retries
 from orbitmq.spark.cluster_options import ClusterOptions
 from orbitmq.spark.stores.options import scan_options
+
+TIMEOUT_MS = 10_000
+RETRIES = Retries(2, 500)
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,17 @@ def losses(options: LossOptions) -> dict[str, str]:
 def connection(options: ClusterOptions) -> dict[str, str]:
     """How the cluster is reached, as options of a data source."""
     return {key: value for key, value in options.pairs().items() if key in ClusterOptions.table() and value}
+
+
+def cluster(options: ClusterOptions) -> ClusterClient:
+    """A client of the cluster, for what a job asks it before its tasks do."""
+    return ClusterClient(options.name_servers, TIMEOUT_MS, RETRIES, options.protection)
+
+
+def require_topics(options: ClusterOptions, names: Iterable[str]) -> None:
+    """SourceError when one of these topics does not exist: tasks would find out much later."""
+    for error in cluster(options).look_up(names).unknown.values():
+        raise error
 
 
 def store(path: str, broker_name: str, *, needs_broker: bool = False) -> dict[str, str]:
