@@ -48,7 +48,8 @@ def fill(name_server: str, topic: str, first: int, count: int) -> None:
         "tags": pa.array([f"T{number % 3}" for number in numbers]),
         "flag": pa.array(list(numbers)),
         "properties": pa.array(
-            [[("colour", "blue"), ("n", str(n))] for n in numbers], pa.map_(pa.string(), pa.string())
+            [[("colour", "blue"), ("n", str(n)), ("__SHARDINGKEY", f"s{n % 5}")] for n in numbers],
+            pa.map_(pa.string(), pa.string()),
         ),
         "queueId": pa.array([number % QUEUES for number in numbers]),
     }
@@ -80,7 +81,8 @@ def content(name_server: str, topic: str) -> dict[int, list[tuple[object, ...]]]
     """What the application put into each queue, in its order."""
     return {
         queue.queue_id: [
-            (m.body, m.keys.split()[0], m.tags, m.flag, m.properties["colour"], m.properties["n"]) for m in messages
+            (m.body, m.keys.split()[0], m.tags, m.flag, *map(m.properties.get, ("colour", "n", "__SHARDINGKEY")))
+            for m in messages
         ]
         for queue, messages in sinks.stored(name_server, topic).items()
     }
