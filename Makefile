@@ -220,7 +220,7 @@ test-pythons: tools java $(AUDIT)/.installed
 	$(BIN)/python -m supply.pythons test -n 3 --dist loadgroup -q $(ROOMS)
 
 # SPARKS="--version 4.1 tests/spark/test_sink.py" is one version, and a part of the tests.
-test-spark-versions: installed tools java
+test-spark-versions: installed tools java platform
 	$(SHIPPED) $(BIN)/python -m supply.sparks $(SPARKS)
 
 # The DAGs and the project of dbt that users copy, and the provider for Airflow, run by Airflow and dbt themselves.
