@@ -6,6 +6,7 @@ A reader takes no more messages than the prefetch count has room for.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from abc import ABC, abstractmethod
@@ -229,6 +230,10 @@ class TopicReader(Reader):
         self._topics: dict[str, int] = {}  # with the time of their declaration, milliseconds since the epoch
         self._turn = 0
         self._returned: deque[MessageExt] = deque()
+        self._held: dict[MessageQueue, asyncio.Task[None]] = {}
+        """Pulls that brokers hold. They outlive a wait, and the channels share them: a broker is not told that a client
+        has given one up, and would keep it.
+        """
         self._news = asyncio.Event()
         """Set when a message was given back, or a topic is new."""
         self._pulling = asyncio.Lock()
@@ -252,8 +257,11 @@ class TopicReader(Reader):
 
     async def _pulled(self, count: int) -> list[MessageExt]:
         for queue in self._in_turn():
-            result = await self._consumer.pull(queue, "*", self._offsets[queue], count)
+            offset = self._offsets[queue]
+            result = await self._consumer.pull(queue, "*", offset, count)
             self._offsets[queue] = result.next_begin_offset
+            if result.next_begin_offset < offset and queue in self._held:  # one that waits for a later message
+                self._held.pop(queue).cancel()
             fresh, _expired = split_expired(result.messages, _now_ms())
             if fresh:
                 return list(fresh)
@@ -265,13 +273,33 @@ class TopicReader(Reader):
         return queues[self._turn :] + queues[: self._turn]
 
     async def wait(self) -> None:
-        """Hold a pull for one message at each queue; the next receive gets it, as the offset stays."""
+        """Have a pull for one message held at each queue; the next receive gets it, as the offset stays. A pull whose
+        offset was passed meanwhile finds a message, too.
+        """
         await self._find_new_queues()
-        pulls = [
-            self._consumer.pull(queue, "*", offset, 1, block=True, timeout=WAIT_S)
-            for queue, offset in self._offsets.items()
-        ]
-        await _first(*pulls, self._news.wait(), asyncio.sleep(WAIT_S))
+        for queue, offset in self._offsets.items():
+            if queue not in self._held or self._held[queue].done():
+                self._held[queue] = asyncio.create_task(self._hold(queue, offset))
+        news = asyncio.create_task(self._news.wait())
+        waits = {news, *self._held.values()}
+        try:
+            done, _ = await asyncio.wait(waits, timeout=WAIT_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            news.cancel()
+        for one in done:
+            if not one.cancelled():
+                one.result()
+
+    async def _hold(self, queue: MessageQueue, offset: int) -> None:
+        """Return when there is a message; without one not at once, for a broker that holds as many as it may responds
+        at once.
+        """
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + PAUSE_S
+        with contextlib.suppress(OrbitMQError):  # the next receive says why
+            if (await self._consumer.pull(queue, "*", offset, 1, block=True)).messages:
+                return
+        await asyncio.sleep(ends - loop.time())
 
     async def _find_new_queues(self) -> None:
         """Of brokers and queues that were added, or of a broker that was away: it may have older messages."""
@@ -288,7 +316,11 @@ class TopicReader(Reader):
         return sum([await self._consumer.max_offset(queue) - offset for queue, offset in list(self._offsets.items())])
 
     async def stop(self) -> None:
-        """The consumer is that of all such queues."""
+        """Wait no more. The consumer is that of all such queues."""
+        held, self._held = self._held.values(), {}
+        for pull in held:
+            pull.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
 
     async def ack(self, message: MessageExt) -> None:
         """The offset says it."""
