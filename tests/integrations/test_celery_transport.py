@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import multiprocessing
 import os
 import resource
 import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +20,8 @@ import pytest
 import orbitmq.integrations.celery
 from orbitmq.client import Message
 from orbitmq.client.sync import Producer, SimpleConsumer
-from orbitmq.errors import ConfigurationError, OrbitMQError
+from orbitmq.client.sync_wrapper import loop_thread
+from orbitmq.errors import ConfigurationError, InvalidStateError, OrbitMQError
 from orbitmq.integrations.celery import link
 from orbitmq.integrations.celery.transport import settings_of
 from orbitmq.testing import Cluster
@@ -428,3 +430,42 @@ def test_a_connection_of_the_parent_says_so_in_a_child(cluster: Cluster, work: C
         child.start()
         assert "belongs to the parent process" in results.get(timeout=WAIT_S)
         child.join()
+
+
+def _use_on_the_loop(address: str, results: Any) -> None:
+    conn = kombu.Connection(f"orbitmq://{address}")
+
+    async def publish() -> None:
+        put(conn, "there", retry=True)
+
+    async def close() -> None:
+        conn.transport.close_connection(conn.connection)
+
+    def refused(work: Coroutine[Any, Any, None]) -> None:
+        try:
+            asyncio.run_coroutine_threadsafe(work, loop_thread().loop).result()
+        except InvalidStateError as error:
+            results.put(str(error))
+
+    refused(publish())  # which would have to open the connection
+    put(conn, "here")
+    refused(publish())
+    refused(close())
+    put(conn, "here")
+    conn.release()
+    results.put("closed")
+
+
+def test_a_coroutine_on_the_clients_loop_cannot_wait_for_it(cluster: Cluster) -> None:
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    child = context.Process(target=_use_on_the_loop, args=(cluster.namesrv_address, results))
+    child.start()
+    try:
+        for _ in range(3):
+            assert "asyncio.to_thread" in results.get(timeout=WAIT_S)
+        assert results.get(timeout=WAIT_S) == "closed"
+    finally:
+        child.kill()  # it may wait for itself
+        child.join()
+    assert cluster.message_count("work") == 2

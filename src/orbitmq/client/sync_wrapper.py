@@ -199,6 +199,15 @@ class _Call(Generic[R]):
             self._undo(self.result)
 
 
+def check_may_wait() -> None:
+    """InvalidStateError on the loop itself, which would wait for ever."""
+    if loop_thread().is_current:
+        raise InvalidStateError(
+            "a coroutine on the client's own loop cannot wait for it; use the asyncio client there, "
+            "or asyncio.to_thread"
+        )
+
+
 def wait(start: Callable[[], Coroutine[object, object, R]], undo: Callable[[R], object] | None = None) -> R:
     """Run the coroutine that `start` returns on the loop and wait for its result. InvalidStateError on the loop itself,
     where it would never end.
@@ -206,9 +215,8 @@ def wait(start: Callable[[], Coroutine[object, object, R]], undo: Callable[[R], 
     What a signal handler raises meanwhile ends the wait, and the coroutine is cancelled. If it already has a result,
     which is lost then, `undo` is called with the result on the loop, before any later call of this thread.
     """
+    check_may_wait()
     thread = loop_thread()
-    if thread.is_current:
-        raise InvalidStateError("a coroutine on the client's own loop cannot wait for it; use the asyncio client there")
     call = _Call(start, undo)
     try:
         thread.call(call.begin)

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from orbitmq.client import Producer, PullConsumer, SimpleConsumer
 from orbitmq.client.settling import settle
-from orbitmq.client.sync_wrapper import loop_thread
+from orbitmq.client.sync_wrapper import check_may_wait, loop_thread
 from orbitmq.errors import ClientError, OrbitMQError
 from orbitmq.integrations.celery.readers import PAUSE_S, Delivery, GroupReader, Prefetch, Reader, TopicReader
 from orbitmq.integrations.celery.routing import Payload, decoded, encoded, eta_of
@@ -85,16 +85,19 @@ class Link:
         os.set_blocking(self._bell, False)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of work on the loop, or its error."""
-        if not self.is_own:
+        """The result of work on the loop, or its error. Errors of `check_usable`."""
+        try:
+            self.check_usable()
+        except OrbitMQError:
             work.close()
-        self.check_own()
+            raise
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def check_own(self) -> None:
-        """ClientError in a child of the process that has opened it."""
+    def check_usable(self) -> None:
+        """ClientError in a child of the process that has opened it, InvalidStateError on the loop itself."""
         if not self.is_own:
             raise ClientError(10003, "this connection belongs to the parent process: open one after the fork")
+        check_may_wait()
 
     @property
     def is_own(self) -> bool:

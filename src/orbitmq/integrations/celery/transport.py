@@ -15,7 +15,7 @@ from kombu.transport import virtual
 from kombu.transport.virtual.exchange import STANDARD_EXCHANGE_TYPES
 
 from orbitmq import __version__
-from orbitmq.errors import ClientError, ConfigurationError, InvalidStateError, PeerError, RemotingError
+from orbitmq.errors import ClientError, ConfigurationError, PeerError, RemotingError
 from orbitmq.integrations.celery.link import Link, Received, Settlement
 from orbitmq.integrations.celery.readers import Prefetch
 from orbitmq.integrations.celery.routing import DIRECT, Payload, level_of, name_of, topic_of, topic_of_exchange
@@ -236,10 +236,8 @@ class Transport(virtual.Transport):  # type: ignore[misc]
     default_port = DEFAULT_PORT
     driver_type = "orbitmq"
     driver_name = "orbitmq"
-    # What a new connection may mend: no wrong option, and no message that is too large.
-    connection_errors = (
-        *virtual.Transport.connection_errors, RemotingError, PeerError, ClientError, InvalidStateError
-    )  # fmt: skip
+    # What a new connection may mend: no wrong option, no message that is too large, and no call on the clients' loop.
+    connection_errors = (*virtual.Transport.connection_errors, RemotingError, PeerError, ClientError)
     implements = virtual.Transport.implements.extend(
         asynchronous=True, exchange_type=frozenset(["direct", "topic", "fanout"]), heartbeats=False
     )
@@ -290,6 +288,8 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         return __version__
 
     def close_connection(self, connection: Any) -> None:
+        if self._link is not None and self._link.is_own:
+            self._link.check_usable()  # before anything is closed
         try:
             super().close_connection(connection)
         finally:
@@ -314,7 +314,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
 
     def _deliver_received(self) -> int:
         link, count = self.link, 0
-        link.check_own()
+        link.check_usable()
         link.hush()
         try:
             while link.received:
