@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
+import logging
 import tomllib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +16,8 @@ import pytest
 
 from orbitmq.client import Producer, SimpleConsumer
 from orbitmq.client.settings import ClientSettings
-from orbitmq.errors import BrokerError, ConfigurationError, MessageIllegal, RemotingError
+from orbitmq.client.settling import PAUSE_S
+from orbitmq.errors import BrokerError, ConfigurationError, InvalidStateError, MessageIllegal, RemotingError
 from orbitmq.integrations.airflow.connection import client_arguments
 from orbitmq.integrations.airflow.messages import (
     BODY_MAX,
@@ -25,9 +28,11 @@ from orbitmq.integrations.airflow.messages import (
     selector_of,
 )
 from orbitmq.integrations.airflow.probe import brokers_of
+from orbitmq.integrations.airflow.settling import SETTLE_S, Settler
 from orbitmq.message.model import Message, MessageExt
 from orbitmq.message.pop import POP_CK
 from orbitmq.testing import Cluster
+from tests.support.loops import LoopFactory, run, settle, turned_loop
 
 ROOT = Path(__file__).parents[2]
 
@@ -195,3 +200,108 @@ async def test_a_probe_finds_brokers_and_sees_whether_they_accept_the_account(tm
         address = cluster.namesrv_address
     with pytest.raises(RemotingError):
         await brokers_of(address, right)
+
+
+class Brokers:
+    """A consumer of brokers, some of which are away."""
+
+    def __init__(self, *away: str) -> None:
+        self.away = set(away)
+        self.acked: list[MessageExt] = []
+        self.given_back: list[tuple[MessageExt, float]] = []
+        self.ended = 0
+        self.is_running = True
+
+    def settler(self) -> Settler:
+        return Settler(self, 60.0, self._end)  # type: ignore[arg-type]
+
+    def _end(self) -> None:
+        self.ended += 1
+
+    def _reach(self, broker: str) -> None:
+        if not self.is_running:
+            raise InvalidStateError("shut down")
+        if broker in self.away:
+            raise RemotingError("away")
+
+    async def ack(self, message: MessageExt) -> None:
+        self._reach(message.broker_name)
+        self.acked.append(message)
+
+    async def change_invisible(self, message: MessageExt, seconds: float) -> None:
+        self._reach(message.broker_name)
+        self.given_back.append((message, seconds))
+
+    async def shutdown(self) -> None:
+        self.is_running = False
+
+
+def stored_at(broker: str) -> MessageExt:
+    return MessageExt("orders", b"", broker_name=broker)
+
+
+def test_messages_of_a_broker_that_is_away_hold_up_no_others_and_are_acknowledged_when_it_is_back(
+    turned_clock: LoopFactory,
+) -> None:
+    async def main() -> None:
+        consumer, first, second, third = Brokers("a"), stored_at("a"), stored_at("b"), stored_at("b")
+        settler = consumer.settler()
+        settler.ack(first)
+        settler.ack(second)
+        settler.redeliver(third, 10.0)
+        await settle()
+        assert (consumer.acked, consumer.given_back, consumer.ended) == ([second], [(third, 10.0)], 2)
+        await turned_loop().turn(50)
+        assert consumer.ended == 2, "it is tried again for the visibility timeout"
+        consumer.away.clear()
+        await turned_loop().turn(PAUSE_S)
+        assert (consumer.acked, consumer.ended) == ([second, first], 3)
+        await settler.close()
+
+    run(main(), turned_clock)
+
+
+def test_an_outage_of_a_broker_is_logged_once(turned_clock: LoopFactory, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def outage(consumer: Brokers, settler: Settler) -> None:
+        consumer.away.add("a")
+        for _ in range(3):
+            settler.ack(stored_at("a"))
+            settler.ack(stored_at("b"))
+            settler.redeliver(stored_at("a"), 10.0)
+        await turned_loop().turn(61)
+        await turned_loop().turn(PAUSE_S)
+        consumer.away.clear()
+
+    async def main() -> None:
+        consumer = Brokers()
+        settler = consumer.settler()
+        await outage(consumer, settler)
+        assert consumer.ended == 9
+        (line,) = caplog.messages
+        assert "event=not_settled broker=a" in line
+        settler.ack(stored_at("a"))
+        await settle()
+        await outage(consumer, settler)
+        assert len(caplog.messages) == 2, "one that follows is another one"
+        await settler.close()
+
+    run(main(), turned_clock)
+
+
+def test_a_trigger_that_stops_waits_some_seconds_for_what_is_not_settled(turned_clock: LoopFactory) -> None:
+    async def main() -> None:
+        consumer = Brokers("a")
+        settler = consumer.settler()
+        settler.ack(stored_at("a"))
+        closing = asyncio.create_task(settler.close())
+        await turned_loop().turn(SETTLE_S - 1)
+        assert consumer.is_running
+        await turned_loop().turn(1)
+        assert not consumer.is_running
+        await turned_loop().turn(PAUSE_S)
+        assert closing.done()
+        assert (consumer.acked, consumer.ended) == ([], 1)
+
+    run(main(), turned_clock)

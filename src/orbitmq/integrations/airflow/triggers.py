@@ -23,6 +23,7 @@ from orbitmq.client.settling import settle
 from orbitmq.errors import BrokerError, ClientError, OrbitMQError, RemotingError
 from orbitmq.integrations.airflow.hooks import RocketMQHook
 from orbitmq.integrations.airflow.messages import payload_of, receipt_of, selector_of
+from orbitmq.integrations.airflow.settling import SETTLE_S, Settler
 from orbitmq.message.config import TAG
 from orbitmq.message.model import MessageExt
 from orbitmq.wire.codes import ResponseCode
@@ -30,10 +31,9 @@ from orbitmq.wire.codes import ResponseCode
 _log = logging.getLogger(__name__)
 
 PAUSE_S: Final = 1.0  # after a request for messages that failed
-SETTLE_S: Final = 5.0  # for an acknowledgement: after that the message is delivered again
 AT_ONCE_S: Final = 0.001  # 0 is not allowed by brokers of RocketMQ
 RETRY_S: Final = 10.0  # until a message is delivered again on which a function has failed
-OUTSTANDING_MAX: Final = 256  # messages whose events are not stored: Airflow fails a watcher for which 1024 wait
+OUTSTANDING_MAX: Final = 256  # messages that are not settled: Airflow fails a watcher for which 1024 wait
 
 
 @dataclass(frozen=True)
@@ -106,14 +106,15 @@ class MessageStream(SharedStreamProducer):  # type: ignore[misc]
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._consumer: simple.SimpleConsumer | None = None
+        self._settler: Settler | None = None
         self._room = asyncio.Semaphore(OUTSTANDING_MAX)
         self._outstanding: set[Delivery] = set()
 
     async def open_stream(self) -> AsyncIterator[tuple[Delivery, Delivery]]:
         """Messages for ever. ConfigurationError, ClientError, RemotingError."""
-        self._consumer = consumer = await self._source.consumer()
+        consumer = await self._source.consumer()
         await consumer.start()
+        self._settler = Settler(consumer, self._source.visibility_timeout, self._room.release)
         while True:
             await self._room.acquire()
             delivery = Delivery(await self._source.next(consumer))
@@ -125,26 +126,23 @@ class MessageStream(SharedStreamProducer):  # type: ignore[misc]
         return id(delivery)
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
-        """Acknowledge what every watcher has seen, and have the rest delivered again."""
-        assert self._consumer is not None, "it has received the messages"
+        """Acknowledge what every watcher has seen, and have the rest delivered again; both later."""
+        assert self._settler is not None, "its consumer has received the messages"
         for delivery, outcome in batch:
             self._outstanding.discard(delivery)
-            self._room.release()
             if outcome.is_clean and 0 < outcome.acked == delivery.seen:
-                await _is_settled(self._consumer.ack, delivery.message)
+                self._settler.ack(delivery.message)
             else:
                 was_given_up = outcome.is_clean and outcome.acked
-                await _redeliver(self._consumer, delivery.message, AT_ONCE_S if was_given_up else RETRY_S)
+                self._settler.redeliver(delivery.message, AT_ONCE_S if was_given_up else RETRY_S)
 
     async def aclose(self) -> None:
         """Give back what is outstanding. Every wait has a limit; errors are logged."""
-        consumer, self._consumer = self._consumer, None
-        if consumer is None or not consumer.is_running:
-            return
-        if self._outstanding:
-            returns = [_redeliver(consumer, one.message, AT_ONCE_S) for one in self._outstanding]
-            await asyncio.wait([asyncio.gather(*returns)], timeout=SETTLE_S)
-        await consumer.shutdown()
+        settler, self._settler = self._settler, None
+        if settler is not None:
+            for one in self._outstanding:
+                settler.redeliver(one.message, AT_ONCE_S)
+            await settler.close()
 
 
 class AwaitMessageTrigger(BaseEventTrigger):  # type: ignore[misc]
