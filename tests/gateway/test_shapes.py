@@ -7,6 +7,7 @@ import re
 import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -256,10 +257,46 @@ async def test_a_stream_ends_when_an_outage_turns_out_to_be_final() -> None:
         raise next(errors)
 
     puller: Any = SimpleNamespace(pull=pull)
-    stream = Tail(puller, tag_subscription("T", "*"), {MessageQueue("T", "broker-a", 0): 7})
+    stream = Tail(puller, tag_subscription("T", "*"), {MessageQueue("T", "broker-a", 0): 7}, {})
     beginning, outage, end = [text async for text in stream.events()]
     assert b"id: broker-a:0:7\n" in beginning
     assert (b'"status":504' in outage, b'"status":404' in end) == (True, True)
+
+
+async def test_a_stream_goes_on_in_a_queue_that_was_away() -> None:
+    """One restart of a broker and two reconnects must not bring the history of its queues again."""
+    a, b = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-b", 0)
+    present, asked = [a, b], list[tuple[MessageQueue, int]]()
+
+    async def queues(_: str) -> list[MessageQueue]:
+        return present
+
+    async def first(_: MessageQueue) -> int:
+        return 7
+
+    async def pull(queue: MessageQueue, offset: int, count: int, *_: object, may_wait: bool = True) -> Any:
+        asked.append((queue, offset))
+        if offset == 1000 and may_wait:
+            return SimpleNamespace(messages=[MessageExt("T", b"x", queue_offset=1000)], next_begin_offset=1001)
+        return await asyncio.sleep(60, SimpleNamespace(messages=[], next_begin_offset=offset))
+
+    link: Any = SimpleNamespace(fetch_queues=queues, min_offset=first, puller=lambda _: SimpleNamespace(pull=pull))
+    last = positions_text({a: 1000, b: 1000})
+    present.remove(b)
+    call = Call(link, bodies.TopicPath(topic="T"), bodies.Tail(), bodies.Nothing(), last, "caller", {})
+    stream = (await tail(call)).events
+    beginning, message = await anext(stream), await anext(stream)
+    await stream.aclose()
+    assert b"id: broker-a:0:1000,broker-b:0:1000\n" in beginning
+    assert b"id: broker-a:0:1001,broker-b:0:1000\n" in message
+    assert {queue for queue, _ in asked} == {a}
+    present.append(b)
+    asked.clear()
+    stream = (await tail(replace(call, last_event_id="broker-a:0:1001,broker-b:0:1000"))).events
+    await anext(stream)
+    await anext(stream)
+    await stream.aclose()
+    assert set(asked) == {(a, 1001), (b, 1000), (b, 1001)}
 
 
 @pytest.mark.parametrize("queues", [1, 8, 60])
@@ -275,7 +312,7 @@ async def test_a_stream_reads_ahead_as_much_of_many_queues_as_of_one(queues: int
 
     puller: Any = SimpleNamespace(pull=pull)
     positions = {MessageQueue("T", "broker-a", number): 0 for number in range(queues)}
-    stream = Tail(puller, tag_subscription("T", "*"), positions).events()
+    stream = Tail(puller, tag_subscription("T", "*"), positions, {}).events()
     await anext(stream)
     await asyncio.sleep(60)
     assert READ_AHEAD / 2 < pulled <= READ_AHEAD

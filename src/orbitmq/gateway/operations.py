@@ -168,8 +168,8 @@ async def change_visibility(call: Call[bodies.GroupPath, bodies.Nothing, bodies.
 async def tail(call: Call[bodies.TopicPath, bodies.Tail, bodies.Nothing]) -> EventStream:
     topic, given = call.path.topic, call.query
     known = positions_of(topic, call.last_event_id) if call.last_event_id else {}
-    positions = await start_positions(call.link, topic, given.start, known)
-    found = Tail(call.link.puller(given.reader), tag_subscription(topic, given.tags), positions)
+    positions, away = await start_positions(call.link, topic, given.start, known)
+    found = Tail(call.link.puller(given.reader), tag_subscription(topic, given.tags), positions, away)
     await found.check()
     call.is_accepted()
     return EventStream(found.events(), given.seconds, _nothing)

@@ -69,12 +69,16 @@ class _Pulled(NamedTuple):
 
 
 class Tail:
-    """A topic as it grows, from a position in each queue on."""
+    """A topic as it grows, from a position in each queue on. Queues that are `away` keep their place in the ids of the
+    events, so that a caller who connects again when they are back goes on there.
+    """
 
-    def __init__(self, puller: Puller, subscription: SubscriptionData, positions: Positions) -> None:
+    def __init__(self, puller: Puller, subscription: SubscriptionData, positions: Positions, away: Positions) -> None:
         self._puller = puller
         self._subscription = subscription
         self._positions = positions
+        # Made once, not for every event: the caller chooses how long it is.
+        self._away = f",{positions_text(away)}" if away else ""
         self._arrived: asyncio.Queue[_Pulled] = asyncio.Queue(PULLS_AHEAD)
         # Each queue has a pull that waits for room, too.
         self._pull_count = max(1, min(PULL_COUNT, READ_AHEAD // (len(positions) + PULLS_AHEAD)))
@@ -90,7 +94,7 @@ class Tail:
         """
         tasks = [asyncio.create_task(self._follow(queue, at)) for queue, at in self._positions.items()]
         try:
-            yield BEGINNING + b"id: %s\n\n" % positions_text(self._positions).encode()
+            yield BEGINNING + b"id: %s\n\n" % self._id().encode()
             while True:
                 try:
                     async with asyncio.timeout(KEEP_ALIVE_SECONDS):
@@ -106,12 +110,15 @@ class Tail:
                 for message in found.messages:
                     self._positions[found.queue] = message.queue_offset + 1
                     data = bodies.Message(**message_fields(message))
-                    yield event("message", data, positions_text(self._positions))
+                    yield event("message", data, self._id())
                 self._positions[found.queue] = found.next_offset
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _id(self) -> str:
+        return positions_text(self._positions) + self._away
 
     async def _follow(self, queue: MessageQueue, offset: int) -> None:
         is_well = True
@@ -129,15 +136,17 @@ class Tail:
                 await self._arrived.put(_Pulled(queue, found.messages, offset))
 
 
-async def start_positions(link: Link, topic: str, start: str, known: Positions) -> Positions:
+async def start_positions(link: Link, topic: str, start: str, known: Positions) -> tuple[Positions, Positions]:
     """Where to begin in each queue of a topic: at `known`, else in all of them at the `start`; a queue that is new
-    since then is read from its first message. ClientError when the topic does not exist, BrokerError, RemotingError.
+    since then is read from its first message. Second, what is known of queues that are away, as while their broker
+    restarts. ClientError when the topic does not exist, BrokerError, RemotingError.
     """
     queues = await link.fetch_queues(topic)
-    missing, present = [queue for queue in queues if queue not in known], frozenset(queues)
     offset_of = link.max_offset if start == "end" and not known else link.min_offset
+    missing = [queue for queue in queues if queue not in known]
     found = await asyncio.gather(*(offset_of(queue) for queue in missing))
-    return {queue: at for queue, at in known.items() if queue in present} | dict(zip(missing, found, strict=True))
+    offsets = known | dict(zip(missing, found, strict=True))
+    return {queue: offsets.pop(queue) for queue in queues}, offsets
 
 
 class Prefetched:
