@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -247,6 +247,25 @@ async def test_a_stream_ends_in_time_and_at_the_end_of_the_gateway() -> None:
     loop.call_later(5, ended.set)
     assert [text async for text in lasting(events(), 3600, ended)] == [b"event"]  # type: ignore[arg-type]
     assert closed == [True, True]
+
+
+@pytest.mark.parametrize("seconds", [25.0, 3600.0])
+async def test_a_stream_with_a_backlog_ends_as_any_other(seconds: float) -> None:
+    """Its next event is always ready: a reader that is behind must not keep its place, nor stop the gateway."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    begun = loop.time()
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        for number in range(1000):
+            yield b"%d" % number
+
+    found = []
+    async for text in lasting(events(), seconds, ended):
+        found.append(text)
+        await asyncio.sleep(1)
+        if loop.time() >= begun + 50:
+            ended.set()
+    assert len(found) == pytest.approx(min(seconds, 50), abs=1)
 
 
 async def test_a_stream_ends_when_an_outage_turns_out_to_be_final() -> None:

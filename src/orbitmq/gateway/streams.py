@@ -257,7 +257,7 @@ async def lasting(
     deadline, ending = loop.time() + seconds, loop.create_task(ended.wait())
     coming: asyncio.Task[bytes] | None = None
     try:
-        while True:
+        while not ended.is_set() and loop.time() < deadline:  # a stream with a backlog never waits
             coming = loop.create_task(_next(events))
             done, _ = await asyncio.wait(
                 {coming, ending}, timeout=max(0.0, deadline - loop.time()), return_when=asyncio.FIRST_COMPLETED
