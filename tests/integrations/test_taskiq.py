@@ -8,15 +8,16 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
-from taskiq import AckableMessage, BrokerMessage
+from taskiq import AckableMessage, BrokerMessage, TaskiqEvents
 from taskiq.acks import AcknowledgeType
 from taskiq.exceptions import SendTaskError
 from taskiq.receiver import Receiver
 
 from orbitmq.client import SimpleConsumer
-from orbitmq.errors import ConfigurationError, MessageIllegal
+from orbitmq.errors import ConfigurationError, InvalidStateError, MessageIllegal
 from orbitmq.integrations.taskiq import OrbitMQBroker
 from orbitmq.message.topics import dlq_topic
 from orbitmq.testing import Cluster
@@ -140,6 +141,33 @@ async def test_a_wrong_setting_is_named() -> None:
         OrbitMQBroker("127.0.0.1:9876", visibility_timeout=0)
     with pytest.raises(ConfigurationError, match="max_reconsume_times"):
         OrbitMQBroker("127.0.0.1:9876", max_redeliveries=-1)
+
+
+async def test_a_broker_may_be_started_again(cluster: Cluster) -> None:
+    async with started(cluster, "Again", visibility_timeout=3600) as broker:
+        await broker.kick(message())
+        await one(broker)
+        await broker.shutdown()
+        await broker.startup()
+        await acknowledge(await one(broker))
+        with pytest.raises(InvalidStateError, match="running"):
+            await broker.startup()
+        await broker.kick(message(b"next"))
+    assert await left(cluster, "Again") == [b"next"]
+
+
+async def test_a_broker_that_could_not_start_may_be_tried_again(cluster: Cluster) -> None:
+    broker = OrbitMQBroker(cluster.namesrv_address, queue="Tried")
+    broker.is_worker_process = True
+    failing = AsyncMock(side_effect=[ConnectionError("no result backend"), None])
+    broker.add_event_handler(TaskiqEvents.WORKER_STARTUP, failing)
+    with pytest.raises(ConnectionError):
+        await broker.startup()
+    assert (broker._producer.is_running, broker._consumer.is_running) == (False, False)
+    await broker.startup()
+    await broker.kick(message())
+    await acknowledge(await one(broker))
+    await broker.shutdown()
 
 
 @pytest.mark.parametrize("when", list(AcknowledgeType)[:3])

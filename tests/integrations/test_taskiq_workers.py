@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from importlib import import_module, reload
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -99,7 +99,6 @@ def test_every_task_runs_though_workers_are_killed(
                     workers[place] = worker(log)
                     kills, next_kill = kills + 1, ran + BETWEEN
             # With an ETA once the others are done: else they would wait for those and not for their time.
-            application = reload(application)  # a client is started once
             asyncio.run(publish(range(COUNT, COUNT + ETAS), have_etas=True))
             for _ in until_done(COUNT + ETAS):
                 pass

@@ -67,21 +67,36 @@ class OrbitMQBroker(AsyncBroker):
         super().__init__()
         if visibility_timeout < AT_ONCE_S:
             raise ConfigurationError(f"visibility_timeout {visibility_timeout} is not allowed; use more than 0 seconds")
-        names = namesrv_addr if namesrv_addr is None or isinstance(namesrv_addr, str) else list(namesrv_addr)
+        self._names = namesrv_addr if namesrv_addr is None or isinstance(namesrv_addr, str) else list(namesrv_addr)
+        self._settings = settings
+        self._redeliveries: _Consumer = {"max_reconsume_times": max_redeliveries}
         self.queue = queue
         self._visibility_s = visibility_timeout
         self._queues = queues
-        self._producer = Producer(queue, names, **settings)
-        consumer: _Consumer = {"max_reconsume_times": max_redeliveries}
-        self._consumer = SimpleConsumer(queue, names, **consumer, **settings)
-        self._consumer.subscribe(queue)
+        self._make_clients()
         self._held: dict[int, MessageExt] = {}
         """What is not acknowledged, by identity."""
         self._receiving: set[asyncio.Task[MessageExt | None]] = set()
 
+    def _make_clients(self) -> None:
+        self._producer = Producer(self.queue, self._names, **self._settings)
+        self._consumer = SimpleConsumer(self.queue, self._names, **self._redeliveries, **self._settings)
+        self._consumer.subscribe(self.queue)
+
     async def startup(self) -> None:
-        """Connect, and create the topic if it is not there. BrokerError, ClientError, RemotingError."""
+        """Connect, and create the topic if it is not there. BrokerError, ClientError, RemotingError; it may be tried
+        again. InvalidStateError if the broker is started already.
+        """
+        if not self._producer.is_running:
+            self._make_clients()  # a client is started once
         await self._producer.start()
+        try:
+            await self._prepare()
+        except BaseException:
+            await self._leave()
+            raise
+
+    async def _prepare(self) -> None:
         try:
             await self._producer.fetch_queues(self.queue)
         except ClientError:
@@ -95,9 +110,13 @@ class OrbitMQBroker(AsyncBroker):
         await super().shutdown()
         if self._receiving:
             await asyncio.wait(self._receiving, timeout=RETURN_S)
-        if self._held:
-            returns = asyncio.gather(*map(self._give_back, list(self._held.values())))
+        held, self._held = self._held, {}
+        if held:
+            returns = asyncio.gather(*map(self._give_back, held.values()))
             await asyncio.wait([returns], timeout=RETURN_S)
+        await self._leave()
+
+    async def _leave(self) -> None:
         await self._consumer.shutdown()
         await self._producer.shutdown()
 
