@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
-from taskiq import AckableMessage, BrokerMessage, TaskiqEvents
+from taskiq import AckableMessage, BrokerMessage, TaskiqEvents, TaskiqMessage, TaskiqMiddleware, TaskiqResult
 from taskiq.acks import AcknowledgeType
 from taskiq.exceptions import SendTaskError
 from taskiq.receiver import Receiver
@@ -185,6 +185,64 @@ async def test_a_worker_runs_each_task(cluster: Cluster, when: AcknowledgeType) 
             await until(lambda: len(ran) == 30)
         assert sorted(ran) == list(range(30))
     assert await left(cluster, queue) == []
+
+
+class Failing(TaskiqMiddleware):
+    """Raises the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def post_execute(self, message: TaskiqMessage, result: TaskiqResult[Any]) -> None:
+        self.calls += 1
+        if self.calls == 1:
+            raise ConnectionError("the service of a middleware is away")
+
+
+def forgive() -> None:
+    """taskiq leaves the error of a middleware to the event loop, which reports it."""
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+
+
+async def test_a_task_whose_middleware_raises_is_delivered_again(cluster: Cluster) -> None:
+    async with started(cluster, "Middleware", visibility_timeout=0.5) as broker:
+        forgive()
+        broker.add_middlewares(failing := Failing())
+
+        @broker.task(task_name="middleware")
+        async def note() -> None: ...
+
+        async with working(broker):
+            await note.kiq()
+            await until(lambda: failing.calls == 2)
+    assert await left(cluster, "Middleware") == []
+
+
+async def test_a_task_whose_middleware_raised_goes_back_when_its_worker_stops(cluster: Cluster) -> None:
+    async with started(cluster, "Raised", visibility_timeout=3600) as broker:
+        forgive()
+        broker.add_middlewares(failing := Failing())
+
+        @broker.task(task_name="raised")
+        async def note() -> None: ...
+
+        async with working(broker):
+            await note.kiq()
+            await until(lambda: failing.calls == 1)
+    assert len(await left(cluster, "Raised")) == 1
+
+
+async def test_a_task_that_taskiq_never_acknowledges_is_a_dead_letter(cluster: Cluster) -> None:
+    async with started(cluster, "Never", visibility_timeout=0.2, max_redeliveries=1) as broker:
+        forgive()
+
+        @broker.task(task_name="never", ack_type="never")
+        async def note() -> None: ...
+
+        async with working(broker):
+            await note.kiq()
+            await until(lambda: cluster.message_count(dlq_topic("Never")) == 1)
 
 
 async def test_a_task_that_no_worker_survives_is_a_dead_letter(cluster: Cluster) -> None:

@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 
@@ -23,6 +23,7 @@ from orbitmq.client import Producer, SimpleConsumer
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.settings import ClientSettings
 from orbitmq.client.settling import settle
+from orbitmq.client.simple import release
 from orbitmq.errors import ClientError, ConfigurationError, MessageIllegal, OrbitMQError
 from orbitmq.message.model import Message, MessageExt
 
@@ -38,6 +39,20 @@ _TAG: Final = re.compile(r"[\w.@:/-]{1,100}")
 
 class _Consumer(TypedDict):
     max_reconsume_times: int
+
+
+class _Delivery(AckableMessage):
+    """A task for taskiq, whose receiver takes `ack` in the asyncio task in which it handles this one. It leaves it
+    without a call when a middleware raises, for example.
+    """
+
+    handled: Callable[[asyncio.Task[Any]], None]
+    """Is called when that asyncio task has ended."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "ack" and (handler := asyncio.current_task()) is not None:
+            handler.add_done_callback(self.handled)
+        return super().__getattribute__(name)
 
 
 class OrbitMQBroker(AsyncBroker):
@@ -135,8 +150,8 @@ class OrbitMQBroker(AsyncBroker):
         )
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
-        """One task after another, each of which is renewed until it is acknowledged. A broker that is away is logged,
-        and queried again.
+        """One task after another, each of which is renewed until it is acknowledged or its handling has ended. A broker
+        that is away is logged, and queried again.
         """
         if not self._consumer.is_running:
             await self._consumer.start()
@@ -158,7 +173,8 @@ class OrbitMQBroker(AsyncBroker):
                 continue
             is_failing = False
             if message is not None:
-                yield AckableMessage(data=message.body, ack=partial(self._ack, message))
+                ack, handled = partial(self._ack, message), partial(self._handled, message)
+                yield _Delivery(data=message.body, ack=ack, handled=handled)
 
     async def _receive(self) -> MessageExt | None:
         """A task that is there: no more than taskiq has room for."""
@@ -174,6 +190,14 @@ class OrbitMQBroker(AsyncBroker):
         except OrbitMQError as error:
             text = "event=task_not_acknowledged queue=%s message=%s error=%s; it is delivered again"
             _log.warning(text, self.queue, message.msg_id, error)
+
+    def _handled(self, message: MessageExt, _: asyncio.Task[Any]) -> None:
+        """What is not acknowledged by now is delivered again when its time is over, or at once if the worker stops."""
+        if id(message) in self._held:
+            release(self._consumer, [message])
+            asyncio.get_running_loop().call_later(self._visibility_s, self._held.pop, id(message), None)
+            text = "event=task_left_unacknowledged queue=%s message=%s; it is delivered again"
+            _log.warning(text, self.queue, message.msg_id)
 
     async def _give_back(self, message: MessageExt) -> None:
         try:
