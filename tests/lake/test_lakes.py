@@ -68,7 +68,6 @@ def test_a_batch_is_published_once(opened: Callable[[], Lake]) -> None:
     again = opened()
     assert again.last_batch(QUERY) == 1
     assert not again.commit(QUERY, 1, written(again, "T", range(3, 5))), "a repetition"
-    assert not again.commit(QUERY, 0, written(again, "T", range(3)))
     assert ids(again) == expected(*range(5))
     assert again.last_batch(OTHER) == -1
     assert again.commit(OTHER, 0, written(again, "T", range(9, 10)))
@@ -346,7 +345,7 @@ def test_a_version_tells_how_far_its_queues_are_archived(opened: Callable[[], La
     first = lake.snapshot()
     more = [point("T", 0, 5), point("T", 2, 1, "broker-b/x")]
     lake.commit(QUERY, 1, written(lake, "T", range(3, 5)), more)
-    assert not lake.commit(QUERY, 1, written(lake, "T", range(3, 5)), [point("T", 0, 99)]), "a repetition"
+    assert not lake.commit(QUERY, 1, written(lake, "T", range(3, 5)), more), "a repetition"
     second = opened().snapshot()
     for known in (lake, opened()):
         assert known.reached(first.version, {"T"}) == [point("T", 0, 3), point("T", 10, 7)]
@@ -356,6 +355,30 @@ def test_a_version_tells_how_far_its_queues_are_archived(opened: Callable[[], La
     assert [file.rows for file in first.files] == [3]
     assert sorted(file.rows for file in opened().snapshot(second.version).files) == [2, 3]
     assert first.schema == second.schema == lake.schema()
+
+
+def test_a_checkpoint_that_is_older_than_the_lake_is_refused(opened: Callable[[], Lake]) -> None:
+    """It may have been restored from a backup. Its next batches are larger, as more messages have arrived."""
+    lake = opened()
+    both = [point("T", 0, 3), point("U", 0, 3)]
+    lake.commit(QUERY, 5, written(lake, "T", range(3)) + written(lake, "U", range(3)), both)
+    lake.commit(QUERY, 6, written(lake, "T", range(3, 5)), [point("T", 0, 5)])
+    before = opened().files()
+    for number, points in (
+        (6, [point("T", 0, 9)]),
+        (6, [point("T", 0, 5), point("U", 0, 9)]),
+        (6, [point("T", 0, 5), point("T", 1, 1)]),
+        (5, [point("T", 0, 9)]),
+        (5, both),
+    ):
+        refused = (
+            f"already has batch 6 of this checkpoint, and cannot add its batch {number}: .* use a new --checkpoint"
+        )
+        with pytest.raises(LakeError, match=refused):
+            opened().commit(QUERY, number, written(lake, "T", range(3, 9)), points)
+    assert not opened().commit(QUERY, 6, written(lake, "T", range(3, 5)), [point("T", 0, 5)]), "a repetition"
+    assert opened().files() == before
+    assert opened().commit(OTHER, 0, written(lake, "T", range(5, 9)), [point("T", 0, 9)]), "the new checkpoint"
 
 
 def test_progress_outlives_what_others_do_to_the_table(opened: Callable[[], Lake]) -> None:

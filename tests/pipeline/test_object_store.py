@@ -141,7 +141,7 @@ def test_writers_that_meet_lose_nothing_and_publish_nothing_twice(store: S3Serve
         lake = opened(options)
         writer_files = [written(lake, topic, number) for number in range(BATCHES)]
         start.wait()
-        return sum(lake.commit(query, number, files) for number, files in enumerate(writer_files))
+        return sum(is_published(lake, query, number, files) for number, files in enumerate(writer_files))
 
     with ThreadPoolExecutor(3) as writers:
         published = list(writers.map(publish, ("one", "two", "one"), "TUT"))
@@ -152,6 +152,16 @@ def test_writers_that_meet_lose_nothing_and_publish_nothing_twice(store: S3Serve
         puts = [request for request, _ in store.requests if request.startswith("PUT") and request.endswith(".json")]
         assert puts
         assert all(request.startswith("PUT-NEW ") for request in puts), "a commit must not replace another one"
+
+
+def is_published(lake: Lake, query: str, batch_id: int, files: list[LakeFile]) -> bool:
+    """By this writer. One that the other has overtaken is refused, and not only told that the batch is there."""
+    try:
+        return lake.commit(query, batch_id, files)
+    except LakeError as error:
+        if "the checkpoint is older than the lake" not in str(error):
+            raise
+        return False
 
 
 def written(lake: Lake, topic: str, offset: int) -> list[LakeFile]:

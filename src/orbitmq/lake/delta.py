@@ -11,7 +11,7 @@ Other engines may write to the table: the log says which files there are and wha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from urllib.parse import unquote
@@ -23,7 +23,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 
 from orbitmq.errors import LakeConflict, LakeError
-from orbitmq.lake.lakes import Snapshot, Versions, changing, repeated
+from orbitmq.lake.lakes import Snapshot, Versions, changing, check_repeated, repeated
 from orbitmq.lake.layout import is_message_file
 from orbitmq.lake.manifest import LakeFile, Reached
 from orbitmq.lake.message_files import read_row_count, read_schema
@@ -71,6 +71,7 @@ class DeltaLake:
             table = self._table() or self._created(schema)
             published = table.transaction_version(query_id)
             if published is not None and published >= batch_id:
+                check_repeated(self._name, published, batch_id, is_reached=_is_reached(table, reached))
                 return False
             if changes(_schema(table), schema, widens=self.widens):
                 self._add_columns(table, schema)
@@ -244,6 +245,12 @@ def _schema(table: DeltaTable) -> pa.Schema:
 def _progress_of(topic: str, broker: str, queue: int) -> str:
     """The name of the transaction whose version is the progress of a queue."""
     return f"orbitmq.archived/{topic}/{broker}/{queue}"
+
+
+def _is_reached(table: DeltaTable, points: Iterable[Reached]) -> bool:
+    """Whether the progress of the table includes these points."""
+    known = ((table.transaction_version(_progress_of(each.topic, each.broker, each.queue)), each) for each in points)
+    return all(at is not None and at >= each.next for at, each in known)
 
 
 def _queues(table: DeltaTable) -> Queues:

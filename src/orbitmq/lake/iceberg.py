@@ -31,7 +31,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from orbitmq.errors import LakeConflict, LakeError
-from orbitmq.lake.lakes import Snapshot, Versions, changing, repeated
+from orbitmq.lake.lakes import Snapshot, Versions, changing, check_repeated, repeated
 from orbitmq.lake.layout import TABLE_FOLDER, is_message_file, is_metadata
 from orbitmq.lake.manifest import LakeFile, Reached
 from orbitmq.lake.message_files import read_schema
@@ -81,7 +81,8 @@ class IcebergLake:
 
         def change() -> bool:
             table = self._table() or self._created(schema)
-            if _last_batch(table, query_id) >= batch_id:
+            if (published := _last_batch(table, query_id)) >= batch_id:
+                check_repeated(self._name, published, batch_id, is_reached=_is_reached(table, reached))
                 return False
             with self._changing(), table.transaction() as changing:
                 if changes(_schema(table), schema, widens=self.widens):
@@ -287,6 +288,12 @@ def _last_batch(table: Table, query_id: str) -> int:
 def _reached(table: Table, topic: str) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = json.loads(table.properties.get(PROGRESS_PROPERTY + topic, "{}"))
     return found
+
+
+def _is_reached(table: Table, points: Iterable[Reached]) -> bool:
+    """Whether the progress of the table includes these points."""
+    known = ((_reached(table, each.topic).get(each.broker, {}).get(str(each.queue), -1), each) for each in points)
+    return all(at >= each.next for at, each in known)
 
 
 def _progress(table: Table, reached: Iterable[Reached]) -> dict[str, str]:

@@ -74,7 +74,8 @@ class Lake(Protocol):
     def commit(self, query_id: str, batch_id: int, files: Sequence[LakeFile], reached: Sequence[Reached] = ()) -> bool:
         """Publish the files of a batch, all or none, with the progress that the archive `reached` by them, and add
         columns to the table that it does not have. The files of a batch have the same columns. False when that batch is
-        published already. LakeError for a column that the table cannot take, see `schemas.changes`."""
+        published already. LakeError when another batch of that number or a later one is, see `check_repeated`, and for
+        a column that the table cannot take, see `schemas.changes`."""
         ...
 
     def replace(self, removed: Sequence[LakeFile], added: Sequence[LakeFile]) -> None:
@@ -135,6 +136,18 @@ def repeated(change: Callable[[], T], tries: int = COMMIT_TRIES) -> T:
         with suppress(LakeConflict):
             return change()
     return change()
+
+
+def check_repeated(table: str, published: int, batch_id: int, *, is_reached: bool) -> None:
+    """Check that a batch is the last one that its query published, repeated after a crash. Its offsets are the same
+    then, so the progress of the table includes them (`is_reached`). LakeError for any other batch: a checkpoint that
+    was restored from a backup counts from an older batch, and its batches have other messages."""
+    if published > batch_id or not is_reached:
+        raise LakeError(
+            f"{table} already has batch {published} of this checkpoint, and cannot add its batch {batch_id}: the "
+            "checkpoint is older than the lake; use a new --checkpoint, and for an archive from brokers also "
+            "--starting-offsets group"
+        )
 
 
 def sweep(lake: Lake, now_ms: int) -> Swept:
