@@ -1,4 +1,4 @@
-"""An archive that stays sweeps its lake now and then, and goes on when it cannot."""
+"""An archive that stays sweeps its lake now and then. No job fails because it cannot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.lake.formats import DELTA, open_lake
-from orbitmq.lake.lakes import SWEEP_INTERVAL_MS, TASK_MS_MAX, Lake, Sweeper
+from orbitmq.lake.lakes import SWEEP_INTERVAL_MS, TASK_MS_MAX, Lake, Sweeper, Swept
 from orbitmq.lake.manifest import LakeFile
 from orbitmq.lake.message_files import LakeWriter
 from orbitmq.lake.storage import StorageLocation
@@ -54,11 +54,37 @@ def test_a_sweep_that_fails_is_told_and_tried_again(
     sweeper = Sweeper(lake, clock)
     clock.advance(AGE_MS)
     with monkeypatch.context() as broken:
-        broken.setattr(StorageLocation, "remove", lambda *_: (tmp_path / "nothing").unlink())
+        broken.setattr(StorageLocation, "files", lambda *_: (tmp_path / "nothing").iterdir())
         sweeper.sweep_if_due()
-    assert "event=sweep_failed error=" in caplog.text
+        assert sweeper.sweep() == Swept(), "at the end of a job"
+    assert caplog.text.count("event=sweep_failed error=") == 2
     sweeper.sweep_if_due()
     assert sweeper.removed == 0, "not at once"
     clock.advance(SWEEP_INTERVAL_MS)
     sweeper.sweep_if_due()
     assert sweeper.removed == 1
+
+
+def test_files_that_cannot_be_removed_are_counted_and_stop_no_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    lake = open_lake(DELTA, StorageLocation(str(tmp_path)), clock.now_ms)
+    lake.commit("query", 0, [written(lake, clock)])
+    first, second, last = sorted(written(lake, clock).path for _ in range(3))
+    sweeper = Sweeper(lake, clock)
+    clock.advance(AGE_MS)
+    remove = StorageLocation.remove
+
+    def refused(place: StorageLocation, path: str) -> None:
+        if path in (first, second):
+            raise PermissionError("access denied")
+        remove(place, path)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(StorageLocation, "remove", refused)
+        assert sweeper.sweep() == Swept([last], 0, 2)
+    (told,) = (record.getMessage() for record in caplog.records if "event=old_files" in record.getMessage())
+    assert f"event=old_files_not_removed files=2 first={tmp_path}/{first} error=access denied; let this" in told
+    assert sweeper.sweep() == Swept([first, second], 0)
+    assert sweeper.removed == 3

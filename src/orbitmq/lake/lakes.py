@@ -51,10 +51,12 @@ class Versions:
 
 @dataclass(frozen=True)
 class Swept:
-    """What a sweep did: the files it removed, and how many it kept that the current version does not have."""
+    """What a sweep did: the files it removed, how many it kept that the current version does not have, and how many it
+    could not remove."""
 
     removed: Sequence[str] = ()
     kept: int = 0
+    stuck: int = 0
 
 
 class Lake(Protocol):
@@ -152,7 +154,7 @@ def check_repeated(table: str, published: int, batch_id: int, *, is_reached: boo
 
 def sweep(lake: Lake, now_ms: int) -> Swept:
     """Remove files that no version has that is kept, and that no task may still publish. Removes nothing when nothing
-    is published: the catalog may be the wrong one."""
+    is published: the catalog may be the wrong one. Files that cannot be removed are logged."""
     listed = [found for found in lake.place.files() if lake.owns(found.path)]
     since_ms = now_ms - lake.keep_ms()
     versions = lake.settle(since_ms)  # after the listing, so that files published meanwhile are known
@@ -162,9 +164,19 @@ def sweep(lake: Lake, now_ms: int) -> Swept:
     gone = [
         found.path for found in old if found.path not in versions.older and found.changed_ms + TASK_MS_MAX <= since_ms
     ]
-    for path in gone:
-        lake.place.remove(path)
-    return Swept(sorted(gone), len(old) - len(gone))
+    removed: list[str] = []
+    stuck: dict[str, Exception] = {}
+    for path in sorted(gone):
+        try:
+            lake.place.remove(path)
+            removed.append(path)
+        except (LakeError, OSError) as error:
+            stuck[path] = error
+    if stuck:
+        first = min(stuck)
+        text = "event=old_files_not_removed files=%d first=%s error=%s; let this account delete files of the lake"
+        LOG.warning(text, len(stuck), lake.place.uri(first), stuck[first])
+    return Swept(removed, len(old) - len(gone), len(stuck))
 
 
 class Sweeper:
@@ -176,16 +188,18 @@ class Sweeper:
         self._clock = clock or SystemClock()
         self._swept_ms = self._clock.now_ms()
 
-    def sweep(self) -> None:
-        """Sweep now. Errors are those of the lake."""
+    def sweep(self) -> Swept:
+        """Sweep now. An error is logged: leftover files stop no job, and the next sweep removes them."""
         self._swept_ms = self._clock.now_ms()
-        self.removed += len(sweep(self._lake, self._swept_ms).removed)
-
-    def sweep_if_due(self) -> None:
-        """Sweep when SWEEP_INTERVAL_MS have passed. An error is logged: leftover files stop no archive."""
-        if self._clock.now_ms() - self._swept_ms < SWEEP_INTERVAL_MS:
-            return
         try:
-            self.sweep()
+            swept = sweep(self._lake, self._swept_ms)
         except (LakeError, OSError) as error:
             LOG.warning("event=sweep_failed error=%s", error)
+            return Swept()
+        self.removed += len(swept.removed)
+        return swept
+
+    def sweep_if_due(self) -> None:
+        """Sweep when SWEEP_INTERVAL_MS have passed."""
+        if self._clock.now_ms() - self._swept_ms >= SWEEP_INTERVAL_MS:
+            self.sweep()

@@ -128,10 +128,12 @@ def run(context: JobContext[ArchiveJob]) -> JobResult:
         _follow(_query(spark, options), advance, sweeper, endless=options.period > 0)
     after = lake.files()
     counts = published(before, after)
-    sweeper.sweep()
-    seconds = f"{time.monotonic() - begun:.1f}"
     moved = _moved(options, before, after, counts)
-    return JobResult({**counts, "old files removed": sweeper.removed, "seconds": seconds}, lineage=moved)
+    stuck = sweeper.sweep().stuck
+    counts["old files removed"] = sweeper.removed
+    if stuck:
+        counts["old files not removed"] = stuck
+    return JobResult({**counts, "seconds": f"{time.monotonic() - begun:.1f}"}, lineage=moved)
 
 
 def published(before: Sequence[LakeFile], after: Sequence[LakeFile]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from orbitmq.errors import LakeConflict, LakeError
 from orbitmq.lake import manifest
 from orbitmq.lake.compaction import Bin, plan
-from orbitmq.lake.lakes import sweep
+from orbitmq.lake.lakes import Sweeper
 from orbitmq.lake.manifest import LakeFile, TaskReport
 from orbitmq.lake.message_files import merged
 from orbitmq.lake.storage import StorageLocation
@@ -17,7 +17,6 @@ from orbitmq.pipeline.datasets import Lineage, location
 from orbitmq.pipeline.executors import Executors
 from orbitmq.pipeline.job import Job, JobContext, JobOptions, JobResult
 from orbitmq.pipeline.lake_options import LakeOptions
-from orbitmq.runtime.clock import SystemClock
 from orbitmq.runtime.options import option
 
 MIB = 1 << 20
@@ -71,7 +70,7 @@ def run(context: JobContext[CompactJob]) -> JobResult:
             except LakeConflict as error:
                 failed.append(f"{found.topic} of {found.day}: {error}; run compact again")
             advance(done, len(bins))
-    swept = sweep(lake, SystemClock().now_ms())
+    swept = Sweeper(lake).sweep()
     counts: dict[str, int | str] = {
         "files replaced": replaced,
         "files made": len(made),
@@ -81,6 +80,8 @@ def run(context: JobContext[CompactJob]) -> JobResult:
         "old files kept": swept.kept,
         "old files removed": len(swept.removed),
     }
+    if swept.stuck:
+        counts["old files not removed"] = swept.stuck
     count, size = sum(file.rows for file in made), sum(file.size for file in made)
     old, new = location(options.lake, count, files=replaced), location(options.lake, count, size, len(made))
     return JobResult(counts, (), failed, Lineage([old], [new]))
