@@ -201,5 +201,5 @@ class SimpleConsumer(Consumer):
 
 
 def release(consumer: SimpleConsumer, messages: list[MessageExt]) -> None:
-    """Renew no more what nobody will settle, such as what a call has received that cannot return it."""
+    """Renew no more what will not be settled, such as what a call has received that cannot return it."""
     consumer._renewals.release(messages)  # noqa: SLF001 - of this module
