@@ -12,7 +12,7 @@ from faststream import AckPolicy
 from faststream.exceptions import IncorrectState, NackMessage, RejectMessage, SetupError, StopConsume
 from faststream.security import BaseSecurity, SASLPlaintext, SASLScram256
 
-from orbitmq.client import MessageIllegal, MessageSelector, PushConsumer, RemotingError
+from orbitmq.client import MessageExt, MessageIllegal, MessageSelector, PushConsumer, RemotingError
 from orbitmq.integrations.faststream import RocketMQBroker, RocketMQMessage, RocketMQResponse
 from orbitmq.integrations.faststream import subscriber as of_subscribers
 from orbitmq.integrations.faststream.config import security_settings
@@ -281,6 +281,27 @@ async def test_messages_of_a_key_are_handled_in_order_though_workers_are_many(
                 await broker.publish(number, topic, sharding_key=key, headers={"key": key})
         await until(lambda: sum(map(len, got.values())) == 20)
     assert got == {"a": list(range(10)), "b": list(range(10))}
+
+
+async def test_batches_of_a_key_share_the_queue_of_its_messages(broker: RocketMQBroker, topic: str) -> None:
+    queues: list[int] = []
+
+    @broker.subscriber(topic)
+    @broker.publisher(f"{topic}-end", batch=True)
+    async def handle() -> RocketMQResponse:
+        return RocketMQResponse(["x", "y"], sharding_key="O-1")
+
+    @broker.subscriber(f"{topic}-end")
+    async def end(message: RocketMQMessage) -> None:
+        assert isinstance(message.raw_message, MessageExt)
+        queues.append(message.raw_message.queue_id)
+
+    async with live(broker):
+        sent = [await broker.publish_batch("x", "y", topic=topic, sharding_key="O-1") for _ in range(3)]
+        sent.append(await broker.publish("x", topic, sharding_key="O-1"))
+        await until(lambda: len(queues) == 14)
+    assert len({one.queue for one in sent}) == 1
+    assert len(set(queues)) == 1
 
 
 @pytest.mark.parametrize("workers", [1, 4])

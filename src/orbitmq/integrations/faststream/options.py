@@ -29,7 +29,7 @@ class SendOptions(TypedDict, total=False):
     keys: str | Iterable[str] | None
     """By which it is found."""
     sharding_key: str | int | bytes | None
-    """Messages with equal keys share a queue: they keep their order. Not in a batch."""
+    """Messages with equal keys share a queue: they keep their order."""
     delay_level: int
     """1 to 18, which any broker knows."""
     deliver_at: datetime | None

@@ -11,6 +11,7 @@ from faststream._internal.types import CustomCallable
 from faststream.exceptions import IncorrectState
 
 from orbitmq.client import Message, MessageExt, Producer, RequestTimeout, SendResult, TooManyRequestsError
+from orbitmq.client.core.selection import queue_of_key
 from orbitmq.integrations.faststream.message import (
     CONTENT_TYPE,
     CORRELATION_ID,
@@ -62,7 +63,9 @@ class RocketMQProducer(ProducerProto[RocketMQPublishCommand]):
 
     async def publish_batch(self, cmd: RocketMQPublishCommand) -> SendResult:
         """Send messages together. The errors of `publish`."""
-        return await self.client.send_batch(await self.batch(cmd))
+        key = cmd.options.get("sharding_key")
+        queue = None if key is None else queue_of_key(await self.client.fetch_publish_queues(cmd.destination), key)
+        return await self.client.send_batch(await self.batch(cmd), queue=queue)
 
     async def message(self, cmd: RocketMQPublishCommand) -> Message:
         """The message for a command."""
