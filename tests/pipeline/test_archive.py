@@ -207,6 +207,24 @@ def test_what_would_be_archived_is_told_without_doing_it(spark: SparkSession, cl
 
 
 @pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({"lake": "~/lake/"}, "/home/me/lake/_checkpoint"),
+        ({"lake": "s3://bucket/~", "checkpoint": "~/progress"}, "/home/me/progress"),
+        ({"lake": "./lake"}, "./lake/_checkpoint"),
+        ({"lake": "hdfs://host/lake/"}, "hdfs://host/lake/_checkpoint"),
+        ({"lake": "~/lake", "checkpoint": "hdfs://host/~/progress"}, "hdfs://host/~/progress"),
+    ],
+)
+def test_a_checkpoint_is_the_same_from_every_folder(
+    given: dict[str, str], place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no `~` begins is left to Spark, as it always was: another place would archive everything again."""
+    monkeypatch.setenv("HOME", "/home/me")
+    assert archive.checkpoint(archive.ArchiveJob.parse(given)) == place
+
+
+@pytest.mark.parametrize(
     ("topics", "told"),
     [
         ("orders,pays", {"subscribe": "orders,pays"}),

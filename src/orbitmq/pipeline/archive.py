@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
@@ -227,11 +228,19 @@ def _query(spark: SparkSession, options: ArchiveJob) -> StreamingQuery:
     source = {**source_options(options), "availableNow": str(not options.period)}
     stream = spark.readStream.format(ArchiveSource.name()).options(**source).load()
     sink = {key: value for key, value in options.pairs().items() if key in LakeSink.OPTIONS.table() and value}
-    checkpoint = options.checkpoint or f"{options.lake.rstrip('/')}/{CHECKPOINT}"
-    writer = stream.writeStream.format(LakeSink.name()).options(**sink).option("checkpointLocation", checkpoint)
+    writer = (
+        stream.writeStream.format(LakeSink.name()).options(**sink).option("checkpointLocation", checkpoint(options))
+    )
     if options.period:
         return writer.trigger(processingTime=f"{options.period} seconds").start()
     return start_until_now(writer)
+
+
+def checkpoint(options: ArchiveJob) -> str:
+    """Where Spark keeps its checkpoint. Spark itself expands no `~`: the same folder would be another one for a run
+    from elsewhere, which would archive everything again."""
+    place = options.checkpoint or f"{options.lake.rstrip('/')}/{CHECKPOINT}"
+    return str(Path(place).expanduser()) if place.startswith("~") else place
 
 
 def _follow(query: StreamingQuery, advance: Advance, sweeper: Sweeper, *, endless: bool) -> None:
