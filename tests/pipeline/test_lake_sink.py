@@ -1,4 +1,5 @@
-"""The progress of an archive is committed to every broker that a name server knows; other queues are logged."""
+"""The progress of an archive is committed to every broker that a name server knows; other queues are logged, and so are
+consumers of its group."""
 
 from __future__ import annotations
 
@@ -7,9 +8,11 @@ import pytest
 from orbitmq.lake.manifest import Reached
 from orbitmq.pipeline.lake_options import ARCHIVE_GROUP
 from orbitmq.pipeline.lake_sink import SinkOptions, commit_progress
+from orbitmq.wire.bodies import ConsumerIdList
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers import UpdateConsumerOffsetHeader
+from orbitmq.wire.objects import encode
 from orbitmq.wire.requests import RequestCode
 from tests.spark.scripted_peer import ScriptedPeer, name_server_script
 
@@ -18,6 +21,11 @@ def agreeable(asked: Command) -> list[Command]:
     """A broker that knows no consumer and does whatever it is asked."""
     is_question = asked.code == RequestCode.GET_CONSUMER_LIST_BY_GROUP
     return [asked.response(ResponseCode.SYSTEM_ERROR if is_question else ResponseCode.SUCCESS, None)]
+
+
+def busy(asked: Command) -> list[Command]:
+    """A broker that has a consumer of every group."""
+    return [asked.response(ResponseCode.SUCCESS, None, None, encode(ConsumerIdList(["10.0.0.7@4711"])))]
 
 
 def point(topic: str, broker: str, following: int) -> Reached:
@@ -48,3 +56,14 @@ def test_unknown_queues_do_not_stop_the_progress_of_others(
         (ARCHIVE_GROUP, "orders", 3), (ARCHIVE_GROUP, "pays", 4),
     }  # fmt: skip
     assert f"event=archive_progress_not_committed group={ARCHIVE_GROUP} queues=1 first={first} " in caplog.text
+
+
+def test_consumers_of_the_group_are_told_with_options_of_the_archive(caplog: pytest.LogCaptureFixture) -> None:
+    with ScriptedPeer(busy) as broker:
+        with ScriptedPeer(name_server_script({"orders": {"broker-a": (1, broker.address)}})) as server:
+            commit_progress(SinkOptions.parse({"nameServer": server.address}), [point("orders", "broker-a", 3)])
+        assert RequestCode.UPDATE_CONSUMER_OFFSET not in {asked.code for asked in broker.requests}
+    (told,) = (record.getMessage() for record in caplog.records if "event=archive_progress" in record.getMessage())
+    assert f"option archiveGroup: group {ARCHIVE_GROUP} has running consumers: 1, such as 10.0.0.7@4711, " in told
+    assert told.endswith("or set --archive-group (and archiveGuardGroup of the brokers) to a group of its own")
+    assert "commitOffsets" not in told

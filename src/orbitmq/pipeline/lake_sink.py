@@ -36,6 +36,7 @@ LOG = logging.getLogger(__name__)
 QUERY_PROPERTY = "sql.streaming.queryId"  # local property of a task; kept after a restart from the checkpoint
 TIMEOUT_MS = 10_000
 RETRIES = Retries(2, 500)  # brokers that are down get the offsets with the next batch
+BUSY = "stop them, or set --archive-group (and archiveGuardGroup of the brokers) to a group of its own"
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,6 @@ def commit_progress(options: SinkOptions, points: Sequence[Reached]) -> None:
             first = f"{strangers[0].topic}/{strangers[0].broker_name}/{strangers[0].queue_id}"
             text = "event=archive_progress_not_committed group=%s queues=%d first=%s error=no name server knows it"
             LOG.warning(text, options.group, len(strangers), first)
-        OffsetReporter(cluster, options.group).report(offsets, places)
+        OffsetReporter(cluster, options.group, "archiveGroup", BUSY).report(offsets, places)
     except SourceError as error:
         LOG.warning("event=archive_progress_not_committed group=%s error=%s", options.group, error)

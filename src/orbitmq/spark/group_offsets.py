@@ -84,11 +84,22 @@ def _running(group: str, channel: Channel) -> list[str]:
 
 
 class OffsetReporter:
-    """Commits the progress of a stream to the brokers of its queues. Failures are logged and do not stop the stream."""
+    """Commits the progress of a stream to the brokers of its queues. Failures are logged and do not stop the stream.
 
-    def __init__(self, cluster: ClusterClient, group: str) -> None:
+    `option` and `remedy` are for the error when consumers of the group are running.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        group: str,
+        option: str = "commitOffsets",
+        remedy: str = "use a groupId for this stream only",
+    ) -> None:
         self._cluster = cluster.brief(retries=NO_RETRIES)  # a broker that is down gets the offsets next time
         self._group = group
+        self._option = option
+        self._remedy = remedy
         self._reported: dict[MessageQueue, int] = {}
         self._enrolled: set[str] = set()
 
@@ -135,8 +146,8 @@ class OffsetReporter:
         if running := _running(self._group, channel):
             raise SourceError(
                 "ORBITMQ_BAD_OPTION",
-                f"option commitOffsets: group {self._group} has {len(running)} running consumers, such as "
-                f"{running[0]}, whose offsets would be overwritten; use a groupId for this stream only",
+                f"option {self._option}: group {self._group} has running consumers: {len(running)}, such as "
+                f"{running[0]}, whose offsets would be overwritten; {self._remedy}",
             )
         client = f"{self._group}@spark"
         consumer = ConsumerData(
