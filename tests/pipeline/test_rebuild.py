@@ -74,6 +74,17 @@ def test_the_job_says_what_it_made(spark: SparkSession, tmp_path: Path, capsys: 
     assert "option path is missing" in capsys.readouterr().err
 
 
+def test_paths_may_begin_with_the_home_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = golden.unpack("crash_crc", tmp_path)
+    (root / "commitlog").rename(tmp_path / "log")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    given = ["--path", f"~/{root.relative_to(tmp_path)}", "--store-path-commit-log", "~/log"]
+    assert main(["rebuild", *given, "--dry-run"]) == 0
+    assert "crashed" in capsys.readouterr().out
+
+
 def test_an_error_in_a_task_is_told_in_a_line_and_leaves_the_old(spark: SparkSession, tmp_path: Path) -> None:
     root = golden.unpack("plain", tmp_path)
     before = contents(root)

@@ -148,7 +148,7 @@ def _run(job: Job[JobOptions], arguments: Sequence[str]) -> int:
 
 def _in_file(file: str | None, job: Job[JobOptions]) -> dict[str, str]:
     """The options of a properties file. ConfigurationError names a key that the job does not have."""
-    pairs = read_properties(Path(file)) if file else {}
+    pairs = read_properties(Path(file).expanduser()) if file else {}
     if unknown := unknown_keys(pairs, job.options):
         raise ConfigurationError(
             f"{file}: the job {job.name} has no option {unknown[0]}; see orbitmq pipeline {job.name} --help"

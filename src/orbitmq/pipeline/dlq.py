@@ -87,7 +87,7 @@ def run(context: JobContext[DlqJob]) -> JobResult:
     if not options.ledger:
         read = lineage(options, int(counts["dead letters"]))
         return JobResult({**counts, "chosen": chosen.count()}, table, lineage=read)
-    with open_ledger(Path(options.ledger)) as ledger:
+    with open_ledger(Path(options.ledger).expanduser()) as ledger:
         selection = plan_redelivery(chosen, options, ledger)
         counts |= selection.counts
         failed = selection.failed

@@ -112,7 +112,7 @@ def run(context: JobContext[MigrateJob]) -> JobResult:
     options = context.options
     _check(options)
     source, target = cluster(options), cluster(options.target)
-    path = Path(options.state)
+    path = Path(options.state).expanduser()
     ends = (";".join(options.name_servers), ";".join(options.target.name_servers))
     migration = load(path, ends) or Migration(uuid.uuid4().hex, ends)
     goals = enlist(migration, options, source, target)
@@ -273,7 +273,7 @@ def leave_out(spark: SparkSession, options: MigrateJob, migration: Migration, so
     lows = {queue: low for queue, (low, _) in _bounds(source, [move.source for move in migration.moves]).items()}
     if any(lows.get(move.source, 0) > move.done for move in migration.moves):
         migration.settle(stored_of(spark, options, migration), lows)
-        migration.save(Path(options.state))
+        migration.save(Path(options.state).expanduser())
 
 
 def stored_of(spark: SparkSession, options: MigrateJob, migration: Migration) -> dict[MessageQueue, int]:
@@ -309,7 +309,7 @@ def copy(
     spark: SparkSession, options: MigrateJob, migration: Migration, goals: Mapping[MessageQueue, int], advance: Advance
 ) -> None:
     """Copy pass by pass. Each is saved in the state before it starts; an unfinished one is repeated under its name."""
-    path, total = Path(options.state), _copied(migration)
+    path, total = Path(options.state).expanduser(), _copied(migration)
     total += sum(max(0, goals.get(move.source, move.done) - move.done) for move in migration.moves)
     advance(_copied(migration), total)
     while migration.pending or migration.plan(goals, options.pass_size):

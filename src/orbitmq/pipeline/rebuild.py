@@ -48,14 +48,15 @@ def run(context: JobContext[RebuildJob]) -> JobResult:
     options = context.options
     if not options.path:
         raise ConfigurationError("option path is missing; set it to the store directory")
-    root, logs = Path(options.path), tuple(map(Path, parts(options.commit_log, ",")))
+    root = Path(options.path).expanduser()
+    logs = tuple(Path(part).expanduser() for part in parts(options.commit_log, ","))
     directory = StoreDirectory(root, logs)
     directory.check()
     if options.dry_run:
         log = directory.log()
         counts = {"state": state_of(Files(), root, logs).value, "files of the log": len(log.starts), "bytes": log.size}
         return JobResult({**counts, "queues now": len(directory.queues())})
-    pairs = read_properties(Path(options.broker_config)) if options.broker_config else {}
+    pairs = read_properties(Path(options.broker_config).expanduser()) if options.broker_config else {}
     codes = entry_codes(parse_delay_levels(BrokerOptions.parse(pairs).message_delay_level))
     settings = StoreOptions.parse(pairs)
     executors = Executors(context.spark().sparkContext, StoreError)

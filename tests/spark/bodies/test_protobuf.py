@@ -169,11 +169,14 @@ def test_text_of_the_older_syntax_may_be_no_text(tmp_path: Path) -> None:
     assert missing == {"s": None, "n": None}
 
 
-def test_descriptors_are_read_as_well_as_sources(schema: BodySchema, tmp_path: Path) -> None:
+def test_descriptors_are_read_as_well_as_sources(
+    schema: BodySchema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
     path = tmp_path / "orders.desc"
     path.write_bytes(schema.descriptors)
-    for name in ("Order", "shop.Order"):
-        found = body_schema(BodyFormat(PROTOBUF, str(path), name))
+    for place, name in ((str(path), "Order"), ("~/orders.desc", "shop.Order")):
+        found = body_schema(BodyFormat(PROTOBUF, place, name))
         assert found is not None
         assert found.type == schema.type
 

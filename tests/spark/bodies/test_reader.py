@@ -8,6 +8,7 @@ import logging
 import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -295,3 +296,11 @@ def test_a_worker_without_the_library_says_what_to_install(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(SourceError, match=r"pip install 'orbitmq\[avro\]'"):
         avro_parser(SMALL, parse_ddl("id INT"))
+
+
+def test_a_file_of_the_home_directory_is_a_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "order.sql").write_text("id BIGINT", encoding="utf-8")
+    found = body_schema(BodyOptions(body_format=JSON, body_schema="~/order.sql"))
+    assert found is not None
+    assert found.type == pa.struct([("id", pa.int64())])

@@ -146,6 +146,15 @@ def test_names_are_not_case_sensitive() -> None:
     assert (found.split_size, found.rows_max, list(found.stores)) == (2048, 5, ["store"])
 
 
+def test_paths_may_begin_with_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    home, logs = Path("/home/me"), (Path("/home/me/log"), Path("/more"))
+    assert options(path="~/a", storePathCommitLog="~/log,/more").stores == {"a": StoreDirectory(home / "a", logs)}
+    assert options(path='{"b": "~/a"}', storePathCommitLog='{"b": "~/log,/more"}').stores == {
+        "b": StoreDirectory(home / "a", logs)
+    }
+
+
 def test_a_log_may_lie_elsewhere(tmp_path: Path) -> None:
     root = golden.unpack("plain", tmp_path)
     whole = [message["physicalOffset"] for message in golden.manifest("plain")["messages"]]

@@ -102,7 +102,7 @@ def _avro(options: BodyFormat) -> BodySchema:
 
 def _protobuf(options: BodyFormat) -> BodySchema:
     try:
-        files = descriptors(Path(options.body_schema))
+        files = descriptors(Path(options.body_schema).expanduser())
     except (OSError, ValueError, ConfigurationError) as error:
         raise bad_option(f"option bodySchema: {error}") from error
     kind = protobuf.arrow_type(protobuf.message_descriptor(files, options.body_message))
@@ -124,7 +124,7 @@ def _text(given: str) -> str:
     if given.lstrip().startswith("{"):
         return given
     try:
-        path = Path(given)
+        path = Path(given).expanduser()
         if any(letter in given for letter in " <") and not path.is_file():
             return given
         if path.stat().st_size > SCHEMA_SIZE_MAX:

@@ -125,14 +125,14 @@ class ScanOptions(RowOptions):
     def stores(self) -> dict[str, StoreDirectory]:
         """The directories by broker name, sorted."""
         if not self.is_table:
-            name = self.broker_name or Path(self.path).resolve().name
-            return {name: StoreDirectory(Path(self.path), _directories(self.commit_log))}
+            root = Path(self.path).expanduser()
+            return {self.broker_name or root.resolve().name: StoreDirectory(root, _directories(self.commit_log))}
         paths = _by_broker("path", self.path)
         logs = _by_broker("storePathCommitLog", self.commit_log) if self.commit_log else {}
         if unknown := logs.keys() - paths.keys():
             raise bad_option(f"option storePathCommitLog names {', '.join(sorted(unknown))}, which path does not name")
         return {
-            name: StoreDirectory(Path(str(path)), _directories(str(logs.get(name, ""))))
+            name: StoreDirectory(Path(str(path)).expanduser(), _directories(str(logs.get(name, ""))))
             for name, path in sorted(paths.items())
         }
 
@@ -159,7 +159,7 @@ def _by_broker(key: str, text: str) -> dict[str, Any]:
 
 
 def _directories(text: str) -> tuple[Path, ...]:
-    return tuple(Path(part) for part in parts(text, ","))
+    return tuple(Path(part).expanduser() for part in parts(text, ","))
 
 
 def scan_options(given: Mapping[str, str]) -> ScanOptions:
