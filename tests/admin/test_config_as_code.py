@@ -156,7 +156,7 @@ def test_a_document_is_doubted_as_a_command_is(running: Cluster) -> None:
     assert written.startswith("queues 2 to 3 of CodeDoubted are written and never read")
     assert "lower the write queues first" in left
     for queues in (0, 5_000_000):
-        with pytest.raises(AdminError, match="CodeDoubted cannot have .* queues: a topic has 1 to 65536"):
+        with pytest.raises(AdminError, match=r"CodeDoubted cannot have .* queues: a topic has 1 to 65536"):
             asked(
                 running.namesrv_address,
                 lambda session, queues=queues: config_as_code.plan_apply(session, _one_topic(queues), lambda _: None),
