@@ -77,14 +77,14 @@ class RangeReader:
             address = usable[self._failures % len(usable)]
             try:
                 with Channel(address, self._settings.timeout_ms, self._settings.protection) as channel:
-                    yield from self._drain(channel, address)
+                    yield from self._drain(channel)
             except BROKEN as error:
                 self._failures += 1
                 self._fetch.restart()
                 if self._failures > len(self._addresses):  # the first address was tried twice
                     raise SourceError("ORBITMQ_BROKER_UNAVAILABLE", f"{self._fetch.current}: {error}") from error
 
-    def _drain(self, channel: Channel, address: str) -> Iterator[list[Piece]]:
+    def _drain(self, channel: Channel) -> Iterator[list[Piece]]:
         """Pull until the ranges are complete; the next pulls are in flight while the caller processes a result."""
         in_flight: dict[int | None, Lane] = {}
         self._send_pulls(channel, in_flight)
@@ -92,7 +92,7 @@ class RangeReader:
             for response, body in channel.receive():
                 lane = in_flight.pop(response.opaque, None)
                 if lane is not None:
-                    self._take(address, lane, response, body)
+                    self._take(channel.address, lane, response, body)
             self._send_pulls(channel, in_flight)  # one write for all: writing costs more than anything else here
             if pieces := self._fetch.ready():
                 yield pieces
