@@ -165,17 +165,17 @@ def sweep(lake: Lake, now_ms: int) -> Swept:
         found.path for found in old if found.path not in versions.older and found.changed_ms + TASK_MS_MAX <= since_ms
     ]
     removed: list[str] = []
-    stuck: dict[str, Exception] = {}
+    stuck: list[tuple[str, Exception]] = []
     for path in sorted(gone):
         try:
             lake.place.remove(path)
             removed.append(path)
         except (LakeError, OSError) as error:
-            stuck[path] = error
+            stuck.append((path, error))
     if stuck:
-        first = min(stuck)
+        first, reason = stuck[0]
         text = "event=old_files_not_removed files=%d first=%s error=%s; let this account delete files of the lake"
-        LOG.warning(text, len(stuck), lake.place.uri(first), stuck[first])
+        LOG.warning(text, len(stuck), lake.place.uri(first), reason)
     return Swept(removed, len(old) - len(gone), len(stuck))
 
 
