@@ -227,15 +227,15 @@ def redeliver(
             stored = deliver(context.spark(), context.options, chunk)
             sent += stored
             left = len(chunk.messages) - stored.messages - stored.skipped
-            if left > (_expired(context.options, chunk) if left else 0):
+            if left and left > _expired(context.options, chunk):
                 missing += left  # the chunk stays in flight
             else:
                 ledger.finish(chunk)
             advance(done := done + len(chunk.messages), total)
     gone = total - sent.messages - sent.skipped - missing
-    told = {"sent": sent.messages, "found stored": sent.skipped, "gone meanwhile": gone}
+    counts = {"sent": sent.messages, "found stored": sent.skipped, "gone meanwhile": gone}
     text = f"planned messages that no broker has now: {missing:,}; if a master is away, run it again when it is back"
-    return {**told, "seconds": f"{time.monotonic() - began:.1f}"}, [text] if missing else []
+    return {**counts, "seconds": f"{time.monotonic() - began:.1f}"}, [text] if missing else []
 
 
 def _expired(options: DlqJob, chunk: Chunk) -> int:
