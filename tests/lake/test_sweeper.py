@@ -84,7 +84,7 @@ def test_files_that_cannot_be_removed_are_counted_and_stop_no_others(
     with monkeypatch.context() as broken:
         broken.setattr(StorageLocation, "remove", refused)
         assert sweeper.sweep() == Swept([last], 0, 2)
-    (told,) = (record.getMessage() for record in caplog.records if "event=old_files" in record.getMessage())
-    assert f"event=old_files_not_removed files=2 first={tmp_path}/{first} error=access denied; let this" in told
+    (logged,) = (record.getMessage() for record in caplog.records if "event=old_files" in record.getMessage())
+    assert f"event=old_files_not_removed files=2 first={tmp_path}/{first} error=access denied; let this" in logged
     assert sweeper.sweep() == Swept([first, second], 0)
     assert sweeper.removed == 3

@@ -63,7 +63,7 @@ def test_consumers_of_the_group_are_told_with_options_of_the_archive(caplog: pyt
         with ScriptedPeer(name_server_script({"orders": {"broker-a": (1, broker.address)}})) as server:
             commit_progress(SinkOptions.parse({"nameServer": server.address}), [point("orders", "broker-a", 3)])
         assert RequestCode.UPDATE_CONSUMER_OFFSET not in {asked.code for asked in broker.requests}
-    (told,) = (record.getMessage() for record in caplog.records if "event=archive_progress" in record.getMessage())
-    assert f"option archiveGroup: group {ARCHIVE_GROUP} has running consumers: 1, such as 10.0.0.7@4711, " in told
-    assert told.endswith("or set --archive-group (and archiveGuardGroup of the brokers) to a group of its own")
-    assert "commitOffsets" not in told
+    (logged,) = (record.getMessage() for record in caplog.records if "event=archive_progress" in record.getMessage())
+    assert f"option archiveGroup: group {ARCHIVE_GROUP} has running consumers: 1, such as 10.0.0.7@4711, " in logged
+    assert logged.endswith("or set --archive-group (and archiveGuardGroup of the brokers) to a group of its own")
+    assert "commitOffsets" not in logged

@@ -155,7 +155,7 @@ def test_writers_that_meet_lose_nothing_and_publish_nothing_twice(store: S3Serve
 
 
 def is_published(lake: Lake, query: str, batch_id: int, files: list[LakeFile]) -> bool:
-    """By this writer. One that the other has overtaken is refused, and not only told that the batch is there."""
+    """Whether this writer publishes the batch: the lake refuses one that the other has overtaken."""
     try:
         return lake.commit(query, batch_id, files)
     except LakeError as error:

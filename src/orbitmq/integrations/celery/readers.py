@@ -231,8 +231,8 @@ class TopicReader(Reader):
         self._turn = 0
         self._returned: deque[MessageExt] = deque()
         self._held: dict[MessageQueue, asyncio.Task[None]] = {}
-        """Pulls that brokers hold. They outlive a wait, and the channels share them: a broker is not told that a client
-        has given one up, and would keep it.
+        """Pulls that brokers hold. They outlive a wait, and the channels share them: a broker keeps one that its client
+        has cancelled.
         """
         self._news = asyncio.Event()
         """Set when a message was given back, or a topic is new."""
