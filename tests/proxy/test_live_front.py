@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ from orbitmq.wire.v2.enums import ClientType, Code, MessageType, Permission, Tra
 from tests.support.five import Five, channel, message
 from tests.support.live import client_of, made_broker, running
 from tests.support.loops import until
+from tests.support.process import free_port
 
 TOPIC, GROUP = "Orders", "billing"
 
@@ -436,13 +438,44 @@ async def test_a_promoted_slave_starts_also_when_its_grpc_port_is_taken(tmp_path
         with pytest.raises(ConfigurationError, match="grpcServerPort"):
             await Broker(options, store).start()
         async with running(Broker(options, store, is_successor=True)) as promoted:
-            topic(promoted, TOPIC, "NORMAL")
-            async with channel(promoted.port) as made:
-                assert (await Five(made).send(TOPIC, b"x")).status.code == Code.OK
-                request = v2.QueryRouteRequest()
-                request.topic.name = TOPIC
-                (queue,) = (await Five(made).call("QueryRoute", request)).message_queues
-                assert queue.broker.endpoints.addresses[0].port == promoted.port
+            await serves_at_its_own_port(promoted)
+
+
+async def serves_at_its_own_port(promoted: Broker) -> None:
+    topic(promoted, TOPIC, "NORMAL")
+    async with channel(promoted.port) as made:
+        assert (await Five(made).send(TOPIC, b"x")).status.code == Code.OK
+        request = v2.QueryRouteRequest()
+        request.topic.name = TOPIC
+        (queue,) = (await Five(made).call("QueryRoute", request)).message_queues
+        assert queue.broker.endpoints.addresses[0].port == promoted.port
+
+
+async def test_of_two_that_have_bound_the_grpc_port_the_second_to_listen_names_it(tmp_path: Path) -> None:
+    port = free_port()
+
+    def late(*, is_successor: bool) -> Broker:
+        options = BrokerOptions(broker_name="b", listen_port=0, grpc_server_port=port)
+        store = StoreOptions(store_path_root_dir=str(tmp_path / "store"))
+        broker = Broker(options, store, is_successor=is_successor)
+        assert broker.front is not None
+        bind = broker.front.bind
+
+        async def bind_both(host: str, port: int) -> int:
+            bound = await bind(host, port)
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind((host, port))
+            other.listen()
+            return bound
+
+        broker.front.bind = bind_both  # type: ignore[method-assign]
+        return broker
+
+    with socket.socket() as other, pytest.raises(ConfigurationError, match=f"grpcServerPort.*:{port}: Address already"):
+        await late(is_successor=False).start()
+    with socket.socket() as other:
+        async with running(late(is_successor=True)) as promoted:
+            await serves_at_its_own_port(promoted)
 
 
 async def test_without_the_option_there_is_no_front(tmp_path: Path) -> None:

@@ -345,7 +345,7 @@ class Broker:
 
     def _parts(self) -> tuple[Stage, ...]:
         """The parts in the order of their start, once the ports are bound; they stop in the reverse order."""
-        delayed, checking = self._delayed, self.transactions.checking
+        delayed, checking, front = self._delayed, self.transactions.checking, self.front
         masters_work = (Stage(checking.start, checking.stop), Stage(delayed.start, delayed.stop),
             Stage(self.timers.start, self.timers.stop), Stage(self.revival.start, self.revival.stop))
         return (
@@ -359,7 +359,7 @@ class Broker:
             Stage(stop=self._end_changes, abandon=self.router.shielded.abandon),
             Stage(self._fence.begin),
             Stage(self._server.serve, self._server.stop, lambda: self._server.stop(0)),
-            *((Stage(self.front.serve, self.front.stop, self.front.abandon),) if self.front is not None else ()),
+            *((Stage(partial(self._serve_front, front), front.stop, front.abandon),) if front is not None else ()),
             Stage(stop=self.held.release_all, abandon=nothing),
             Stage(stop=self._popping.waiting.release_all, abandon=nothing),
             *(masters_work if self.role.is_master else ()),
@@ -418,13 +418,25 @@ class Broker:
         try:
             await front.bind(self.options.listen_address, self.options.grpc_server_port)
         except ConfigurationError as error:
-            if self._is_successor:  # a slave has no such port, and there is no other master; remoting's takes gRPC, too
-                front.port = self.port
-                _log.error("event=grpc_port_taken port=%d error=%s", self.options.grpc_server_port, error)
-                return
-            self._server.release()
-            self.replicas.release()
+            if not self._is_successor:
+                self._server.release()
+                self.replicas.release()
+            self._do_without_grpc_port(front, error)
+
+    async def _serve_front(self, front: Front) -> None:
+        try:
+            await front.serve()
+        except ConfigurationError as error:  # another process has bound the port, too, and listened first
+            self._do_without_grpc_port(front, error)
+            await front.serve()
+
+    def _do_without_grpc_port(self, front: Front, error: ConfigurationError) -> None:
+        """For a promoted slave, which had no such port and is the only master: remoting's takes gRPC, too."""
+        if not self._is_successor:
             raise ConfigurationError(f"option grpcServerPort: {error}") from cause_of(error)
+        front.server.release()
+        front.port = self.port
+        _log.error("event=grpc_port_taken port=%d error=%s", self.options.grpc_server_port, error)
 
     # -------------------------------------------------------------------------------------------- starting and stopping
 
