@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import os
 import signal
 import tempfile
@@ -120,6 +121,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Reports:
     report = yield
+    # pytest adds its handlers to loggers that do not propagate; these two make every handler that they get write JSON.
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):  # of Spark, of queries that fail
+        if isinstance(logger := logging.root.manager.loggerDict.get(name), logging.Logger):
+            logger.propagate = True
     reason = stand_in_refused(call.excinfo.value) if call.excinfo is not None else None
     if reason is not None:
         report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {reason}")
