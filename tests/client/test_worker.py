@@ -454,12 +454,15 @@ def test_no_message_is_lost_when_workers_are_killed(cluster: Cluster, tmp_path: 
     settings: dict[str, Any] = {"group": "killed", "topic": "Killed", "concurrency": 4}
     kills = 0
     with program(cluster, tmp_path, **settings, processes=2) as forked, program(cluster, tmp_path, **settings) as first:
-        alone = first
-        while len(set(alone.noted("done"))) < count:
-            before = len(alone.noted("done"))
-            wait_until(lambda: len(alone.noted("done")) > before, 30, "progress")  # noqa: B023 - called here
-            if kills < 8:
-                victims = sorted(pid for pid in alone.processes() if _lives(pid))
+        alone, done = first, first.noted("done")
+
+        def more() -> list[str]:
+            return found if len(found := alone.noted("done")) > len(done) else []
+
+        while len(set(done)) < count:
+            done = wait_until(more, 60, "progress")
+            victims = sorted(pid for pid in alone.processes() if _lives(pid))
+            if kills < 8 and victims:
                 os.kill(rng.choice(victims), signal.SIGKILL)
                 kills += 1
                 if alone.process.poll() is not None:
