@@ -36,6 +36,10 @@ def work(number):
 
 quick = "spark.driver.memory=512m;spark.driver.extraJavaOptions=" + sys.argv[1]
 with session_of("sample", JobOptions(master="local[1]", spark_conf=quick)) as spark:
+    try:
+        spark().range(1).where("nothing = 1")
+    except Exception as error:
+        print(type(error).__name__)
     print(spark().sparkContext.parallelize([1], 1).map(work).count(), flush=True)
     spark().sparkContext.parallelize([0], 1).map(work).count()
 """
@@ -105,7 +109,7 @@ def test_a_python_that_cannot_be_is_refused_before_the_jvm_starts(monkeypatch: p
 
 
 def test_a_session_is_silent_and_ends_with_one_interrupt(tmp_path: Path) -> None:
-    """Whoever presses Ctrl-C in the middle of a task sees neither Spark's stack traces nor py4j's."""
+    """A query that fails and Ctrl-C in the middle of a task show neither stacks of Spark nor of py4j."""
     out, err = tmp_path / "out", tmp_path / "err"
     with out.open("wb") as to_out, err.open("wb") as to_err:
         child = subprocess.Popen([sys.executable, "-c", SESSION, quick()], stdout=to_out, stderr=to_err, cwd=tmp_path)
@@ -116,7 +120,7 @@ def test_a_session_is_silent_and_ends_with_one_interrupt(tmp_path: Path) -> None
     finally:
         child.kill()
         child.wait()
-    assert out.read_text() == "1\n"
+    assert out.read_text() == "AnalysisException\n1\n"
     lines = err.read_text().splitlines()
     assert lines[:2] == ["event=seen number=1", "event=seen number=0"]
     assert lines[-1] == "KeyboardInterrupt"

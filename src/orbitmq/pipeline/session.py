@@ -116,6 +116,7 @@ def _start(name: str, options: JobOptions) -> SparkSession:
         check_worker_python(os.environ["PYSPARK_PYTHON"])
         launch(settings, is_verbose=LOG_LEVEL in given)
         _be_interrupted_quietly()
+        _log_no_failed_query()
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -135,6 +136,16 @@ def _be_interrupted_quietly() -> None:
             signal.signal(number, signal.default_int_handler)
         logging.getLogger().addFilter(lambda _record: False)
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
+def _log_no_failed_query() -> None:
+    """Spark 4 writes a query that fails to standard error as well, as JSON with its stack; the error of the job says it
+    in one line."""
+    with suppress(ImportError):  # Spark 3.5
+        from pyspark.logger import PySparkLogger
+
+        for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+            PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _given(text: str) -> dict[str, str]:
