@@ -20,8 +20,8 @@ FOLDER/orbitmq_pipeline.py NAME ...`; see [clusters](../spark-cluster.md).
 | 2 | wrong usage or configuration |
 | 130 | interrupted |
 
-Every job takes `-c FILE`, a properties file with options by their keys (`nameServer` for `--name-server`); use it for
-secrets. Flags override it. `-o json` prints the closing table as one JSON object. Further flags of every job:
+Every job takes `-c FILE`, a properties file with options by their keys (`nameServer` for `-n` or `--name-server`); use
+it for secrets. Flags override it. `-o json` prints the closing table as one JSON object. Further flags of every job:
 """
 
 

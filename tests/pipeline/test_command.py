@@ -168,6 +168,12 @@ def test_an_unknown_flag_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--batch-row" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["archive", "audit", "dlq", "migrate", "replay"])
+def test_name_servers_have_the_short_flag_of_other_commands(name: str) -> None:
+    for flag in ("-n", "--name-server"):
+        assert vars(command.parser(job_named(name)).parse_args([flag, "a:1;b:2"]))["nameServer"] == "a:1;b:2"
+
+
 @pytest.mark.parametrize("name", [name for name in JOBS if name != "sample"])
 def test_every_job_tells_what_it_does(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Its help names every option, and its examples are arguments it takes."""

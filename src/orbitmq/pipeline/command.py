@@ -216,6 +216,7 @@ def _add_flag(made: argparse.ArgumentParser, key: str, declared: Option) -> None
     default = "" if declared.default == "" else gettext(" Default: {value}.").format(value=as_text(declared.default))
     choices = list(declared.choices) or None
     made.add_argument(
+        *(["-n"] if key == "nameServer" else []),
         flag(key),
         dest=key,
         metavar=None if choices else "VALUE",
