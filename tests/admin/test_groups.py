@@ -294,6 +294,19 @@ def test_topics_of_a_group_are_removed_where_they_are_and_that_is_looked_at(clus
     asked(cluster.namesrv_address, look)
 
 
+def test_topics_of_a_group_stay_at_brokers_that_are_not_named(cluster: Cluster) -> None:
+    async def look(session: Session) -> None:
+        await made(session, "halved")
+        one, other = await session.masters()
+        for node in (one, other):
+            await create_topic(session.remoting, node.address, TopicConfig("%DLQ%halved", read_queues=1, write_queues=1))
+        plan = await plan_delete(session, "halved", topics=True, brokers=[one.name])
+        assert {step.target for step in plan.steps} == {str(one)}
+        assert [step.subject for step in plan.steps] == ["halved", "%DLQ%halved"], "the other broker keeps its route"
+
+    asked(cluster.namesrv_address, look)
+
+
 def test_groups_of_the_system_stay(cluster: Cluster) -> None:
     async def look(session: Session) -> None:
         with pytest.raises(Conflict, match="belongs to the system"):

@@ -468,7 +468,8 @@ async def plan_delete(
     if who.online and not force:
         members = ", ".join(one.client_id for one in who.members)
         raise Conflict(f"the group {name} is online: {members}", "stop its consumers first, or use --force")
-    gathered = await session.each_node(await _targets(session, brokers), lambda node: _tables(session, node))
+    targets = await _targets(session, brokers)
+    gathered = await session.each_node(targets, lambda node: _tables(session, node))
     plan = Plan(f"delete group {name}", failures=list(gathered.failures), destroys=name)
     plan.warnings = await untouched(session, brokers)
     plan.undo = {"command": UNDO, "group": name, "rules": {}, "offsets": []}
@@ -476,7 +477,7 @@ async def plan_delete(
         _add_deletion(session, plan, node, name, table.get(name), _progress_of(progress, name), offsets=offsets)
     if topics:
         for topic in (retry_topic(name), dlq_topic(name)):
-            await _add_topic(session, plan, topic)
+            await _add_topic(session, plan, topic, targets)
     if not plan.changes and not plan.failures:
         raise await unknown_group(session, name)
     if not offsets and any(_progress_of(progress, name) for _, progress in gathered.responses.values()):
@@ -531,13 +532,13 @@ def _add_deletion(
         ]
 
 
-async def _add_topic(session: Session, plan: Plan, topic: str) -> None:
-    """Delete a derived topic from the brokers first and from the name servers last, because a broker would register a
-    route again that is deleted too early. While a broker does not respond, no route is deleted.
+async def _add_topic(session: Session, plan: Plan, topic: str, targets: Collection[Node]) -> None:
+    """Delete a derived topic from these brokers first and from the name servers last, because a broker would register a
+    route again that is deleted too early. While a broker keeps the topic, or does not respond, no route is deleted.
     """
     tables = await session.each_node(await session.masters(), partial(table_of, session))
     homes = {node: table.topics[topic] for node, table in tables.responses.items() if topic in table.topics}
-    stats = await session.each_node(list(homes), lambda node: session.request(topic_stats, node, topic))
+    stats = await session.each_node([node for node in homes if node in targets], lambda node: session.request(topic_stats, node, topic))
     routes = await session.every_name_server(lambda server: session.request(route, server, topic))
     failures = [*plan.failures, *tables.failures, *stats.failures, *routes.failures]
     plan.failures = list(dict.fromkeys(failures))
@@ -547,6 +548,6 @@ async def _add_topic(session: Session, plan: Plan, topic: str) -> None:
     if left and topic.startswith(DLQ_PREFIX):
         plan.warnings.append(f"{topic} holds {left} messages that are lost with it")
     changes = [deletion(session, node, topic, homes[node]) for node in stats.responses]
-    if not (tables.failures or stats.failures):
+    if not tables.failures and stats.responses.keys() == homes.keys():
         changes += [forgetting(session, server, topic, True) for server, found in routes.responses.items() if found]
     plan.changes += [dataclasses.replace(change, chain=f"delete topic {topic}") for change in changes]
