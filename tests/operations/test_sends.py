@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from orbitmq.errors import BrokerError
+from orbitmq.message.properties import encode_properties
 from orbitmq.operations.sends import send, send_back, send_oneway
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.header import from_ext
@@ -53,6 +55,23 @@ def test_a_oneway_send_expects_no_answer() -> None:
     found = exchange(RequestCode.SEND_MESSAGE_V2, None)
     asyncio.run(send_oneway(found.remoting, ADDRESS, sent(found), found.question.body))
     found.assert_asked_as_java()
+
+
+@pytest.mark.parametrize(
+    ("properties", "code"),
+    [
+        ({"MSG_TYPE": "reply"}, RequestCode.SEND_REPLY_MESSAGE_V2),
+        ({"a": "b", "MSG_TYPE": "reply", "c": "d"}, RequestCode.SEND_REPLY_MESSAGE_V2),
+        ({"MSG_TYPE": "reply-sent"}, RequestCode.SEND_MESSAGE_V2),
+        ({"ORDER_MSG_TYPE": "reply"}, RequestCode.SEND_MESSAGE_V2),
+        ({}, RequestCode.SEND_MESSAGE_V2),
+    ],
+)
+def test_only_the_property_of_replies_makes_one(properties: dict[str, str], code: RequestCode) -> None:
+    found = exchange(RequestCode.SEND_MESSAGE_V2, None)
+    header = msgspec.structs.replace(sent(found), properties=encode_properties(properties))
+    asyncio.run(send_oneway(found.remoting, ADDRESS, header, b"x"))
+    assert found.remoting.asked[0].code == code
 
 
 def test_sending_back() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from orbitmq.message.properties import MSG_TYPE, NAME_END
+from orbitmq.message.properties import MSG_TYPE, NAME_END, REPLY, decode_properties
 from orbitmq.net.connection import Waiter
 from orbitmq.net.remoting import Remoting, RequestInFlight
 from orbitmq.operations.call import LANGUAGE, call, checked, oneway, start_call
@@ -28,7 +28,7 @@ STORED = frozenset(
 )
 """All of these mean that the master has stored the message."""
 
-REPLY_PAIR = MSG_TYPE + NAME_END + "reply"  # in the properties of a reply
+_REPLY_PAIR = MSG_TYPE + NAME_END + REPLY
 DEFAULT_REGION = "DefaultRegion"
 
 
@@ -79,7 +79,8 @@ def send_oneway_nowait(remoting: Remoting, address: str, header: SendMessageV2He
 
 
 def _code(header: SendMessageV2Header) -> RequestCode:
-    if REPLY_PAIR in (header.properties or ""):
+    text = header.properties
+    if text and _REPLY_PAIR in text and decode_properties(text).get(MSG_TYPE) == REPLY:
         return RequestCode.SEND_REPLY_MESSAGE_V2
     return RequestCode.SEND_BATCH_MESSAGE if header.batch else RequestCode.SEND_MESSAGE_V2
 

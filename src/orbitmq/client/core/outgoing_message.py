@@ -28,6 +28,7 @@ from orbitmq.message.properties import (
     PAIR_END,
     PROPERTIES_SIZE_MAX,
     RECONSUME_TIME,
+    REPLY,
     TIMES,
     TRAN_MSG,
     UNIQ_KEY,
@@ -39,7 +40,6 @@ from orbitmq.message.properties import (
 )
 from orbitmq.message.topics import RETRY_PREFIX, check_send_allowed, check_topic
 
-REPLY = "reply"  # the MSG_TYPE of a reply
 _DELAYED = DELAY + NAME_END
 _TIMED = "TIMER_DEL"  # how the name of each property of TIMES begins
 _NO_WAIT = f"{WAIT}{NAME_END}false"

@@ -7,7 +7,6 @@ sent to the reply topic of the same cluster; the broker there pushes it to that 
 from __future__ import annotations
 
 from orbitmq.client.core.arguments import checks_arguments
-from orbitmq.client.core.outgoing_message import REPLY
 from orbitmq.errors import ClientError
 from orbitmq.message.compression import decompress
 from orbitmq.message.model import Message, MessageExt
@@ -16,6 +15,7 @@ from orbitmq.message.properties import (
     CLUSTER,
     CORRELATION_ID,
     MSG_TYPE,
+    REPLY,
     REPLY_TO_CLIENT,
     TTL,
     UNIQ_KEY,

@@ -10,9 +10,8 @@ from typing import Any, Final, TypeAlias
 from faststream.message import AckStatus, StreamMessage, decode_message
 
 from orbitmq.client import Message, MessageExt, create_reply_message, reply_to_client
-from orbitmq.client.core.outgoing_message import REPLY
 from orbitmq.integrations.faststream.options import SendOptions
-from orbitmq.message.properties import MSG_TYPE, RESERVED
+from orbitmq.message.properties import MSG_TYPE, REPLY, RESERVED
 
 CONTENT_TYPE: Final = "content-type"
 CORRELATION_ID: Final = "correlation_id"
