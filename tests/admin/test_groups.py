@@ -299,7 +299,7 @@ def test_topics_of_a_group_stay_at_brokers_that_are_not_named(cluster: Cluster) 
         await made(session, "halved")
         one, other = await session.masters()
         for node in (one, other):
-            await create_topic(session.remoting, node.address, TopicConfig("%DLQ%halved", read_queues=1, write_queues=1))
+            await create_topic(session.remoting, node.address, TopicConfig("%DLQ%halved", 1, 1))
         plan = await plan_delete(session, "halved", topics=True, brokers=[one.name])
         assert {step.target for step in plan.steps} == {str(one)}
         assert [step.subject for step in plan.steps] == ["halved", "%DLQ%halved"], "the other broker keeps its route"

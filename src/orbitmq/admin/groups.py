@@ -538,7 +538,8 @@ async def _add_topic(session: Session, plan: Plan, topic: str, targets: Collecti
     """
     tables = await session.each_node(await session.masters(), partial(table_of, session))
     homes = {node: table.topics[topic] for node, table in tables.responses.items() if topic in table.topics}
-    stats = await session.each_node([node for node in homes if node in targets], lambda node: session.request(topic_stats, node, topic))
+    chosen = [node for node in homes if node in targets]
+    stats = await session.each_node(chosen, lambda node: session.request(topic_stats, node, topic))
     routes = await session.every_name_server(lambda server: session.request(route, server, topic))
     failures = [*plan.failures, *tables.failures, *stats.failures, *routes.failures]
     plan.failures = list(dict.fromkeys(failures))
