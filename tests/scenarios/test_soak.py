@@ -35,7 +35,7 @@ from bench.soak.popping import GRPC, REMOTING
 from bench.soak.report import lines
 
 # Among the first faults: a master that is frozen and replaced, one that dies for good, a worker that is ended.
-SETTINGS = Settings(seed=275, faults=20, seconds=15, hold_max=1.0, pause_max=0.3)
+SETTINGS = Settings(seed=275, faults=20, seconds=30, hold_max=1.0, pause_max=0.3)
 FAULTS_MIN = 6  # of a machine that is so busy that the time is over first
 
 
