@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from orbitmq.client import ConcurrentContext, ConsumeConcurrentlyStatus, ConsumeFromWhere, Message, MessageExt
-from orbitmq.client.sync import Producer, PushConsumer
+from orbitmq.client.sync import Producer, PushConsumer, SimpleConsumer
 from orbitmq.errors import ConfigurationError, SourceError
 from orbitmq.message.topics import retry_topic
 from orbitmq.pipeline import dlq
@@ -26,6 +26,7 @@ from orbitmq.pipeline.ledger import Chunk, Origin, open_ledger
 from orbitmq.pipeline.send import SendCounts
 from tests.spark import sinks
 from tests.spark.conftest import System, create_topic
+from tests.support.java_rocketmq import JavaSystem
 from tests.support.jobs import run_job
 from tests.support.process import wait_until
 
@@ -170,6 +171,40 @@ def test_a_planned_message_that_no_broker_has_stays_in_flight(
     ]
     with open_ledger(tmp_path / "ledger") as ledger:
         assert ledger.in_flight == 1
+
+
+def test_members_that_pop_get_them_where_they_read(spark: SparkSession, letters: System, tmp_path: Path) -> None:
+    """One was rejected as it came first, the other as a retry: of that RocketMQ knows the retry topic as its origin."""
+    if isinstance(letters, JavaSystem):
+        pytest.skip("RocketMQ 4.9 has no POP")
+    group, topic = "popping", "popped-invoices"
+    create_topic(letters, topic)
+
+    def received() -> list[MessageExt]:
+        found: list[MessageExt] = []
+        wait_until(lambda: found.extend(member.receive(timeout=1.0)) or found, 60, "a message")  # type: ignore[func-returns-value]
+        return found
+
+    with (
+        Producer("invoicing", letters.namesrv_address) as producer,
+        SimpleConsumer(group, letters.namesrv_address, invisible_ms=1000) as member,
+    ):
+        member.subscribe(topic)
+        producer.send(Message(topic, b"one"))
+        received()
+        member.reject(*received())
+        producer.send(Message(topic, b"two"))
+        member.reject(*received())
+        shared = {"nameServer": letters.namesrv_address, "group": group, "ledger": tmp_path / "ledger"}
+        outcome = run_job(dlq.JOB, spark, **shared)
+        assert outcome.counts["sent"] == 2
+        assert {row["origin"] for row in outcome.table} == {topic}
+        again: list[MessageExt] = []
+        while len(again) < 2:
+            again += received()
+        assert {(message.topic, message.body) for message in again} == {(topic, b"one"), (topic, b"two")}
+        for message in again:
+            member.ack(message)
 
 
 def test_a_condition_that_spark_cannot_read_is_named(spark: SparkSession, letters: System) -> None:

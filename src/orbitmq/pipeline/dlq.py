@@ -16,6 +16,7 @@ from pyspark.sql import functions as f
 
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageQueue
+from orbitmq.message.pop import FIRST_POP_TIME, pop_retry_topic
 from orbitmq.message.properties import RETRY_TOPIC
 from orbitmq.message.topics import dlq_topic, retry_topic
 from orbitmq.pipeline.datasets import Lineage, topics
@@ -26,6 +27,7 @@ from orbitmq.pipeline.shared_options import ExpectedBrokers, cluster, connection
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
 from orbitmq.spark.cluster_options import ClusterOptions
+from orbitmq.spark.group_offsets import stored_offsets
 from orbitmq.spark.source import TopicSource
 from orbitmq.spark.versions import read_batch
 
@@ -120,9 +122,11 @@ def dead_letters(spark: SparkSession, options: DlqJob, **narrower: str) -> DataF
     read["maxRecordsPerPartition"] = str(PARTITION_RECORDS_MAX)
     hours = (f.unix_millis(f.current_timestamp()) - f.unix_millis("storeTimestamp")) / 3_600_000
     frame = read_batch(spark, TopicSource, read)
+    origin, popped = f.coalesce(_property(RETRY_TOPIC), _property(ORIGIN_5X)), pop_retry_topic("", options.group)
+    was_popped = _property(FIRST_POP_TIME).isNotNull() & origin.startswith(popped)  # it was dead after a retry
     return frame.withColumns(
         {
-            "origin": f.coalesce(_property(RETRY_TOPIC), _property(ORIGIN_5X)),
+            "origin": f.when(was_popped, f.substr(origin, f.lit(len(popped) + 1))).otherwise(origin),
             "age": hours,
             "redeliveries": f.coalesce(_property(REDELIVERIES).cast("int"), f.lit(0)),
         }
@@ -252,17 +256,36 @@ def _planned(options: DlqJob, ledger: RedeliveryLedger) -> Iterator[Chunk]:
         yield chunk
 
 
+def pop_topics(options: DlqJob) -> list[str]:
+    """The retry topics of a group that pops, whose members do not read the one of push consumers. Empty for a group
+    that has consumed from the latter.
+    """
+    asked, retries = cluster(options), retry_topic(options.group)
+    names = asked.topics()
+    found = [name for name in names if name.startswith(pop_retry_topic("", options.group))]
+    if not found or retries not in names:
+        return found
+    places = {queue: one.addresses for queue, one in asked.queues(retries).items()}
+    return [] if any(stored_offsets(asked, options.group, places).values()) else found
+
+
 def deliver(spark: SparkSession, options: DlqJob, chunk: Chunk) -> SendCounts:
     """Send the messages of a chunk, except those that are stored under its name already."""
+    popped = pop_topics(options) if chunk.target == "retry" else []
     frame = dead_letters(spark, options, **_range_of(chunk))
     wanted = spark.createDataFrame(
         [message[1:4] for message in chunk.messages], "brokerName STRING, queueId INT, queueOffset BIGINT"
     )
-    redelivery = f.create_map(f.lit(REDELIVERIES), (f.col("redeliveries") + 1).cast("string"))
-    others = f.map_filter("properties", lambda name, _: name != REDELIVERIES)
+    added = {REDELIVERIES: (f.col("redeliveries") + 1).cast("string")}
+    if popped:  # by which retries of such a group are recognized
+        added[FIRST_POP_TIME] = f.coalesce(
+            _property(FIRST_POP_TIME), f.unix_millis(f.current_timestamp()).cast("string")
+        )
+    redelivery = f.create_map(*chain.from_iterable((f.lit(name), value) for name, value in added.items()))
+    others = f.map_filter("properties", lambda name, _: ~name.isin(*added))
     rows = frame.join(f.broadcast(wanted), list(PLACE), "left_semi").select(
         *PLACE,
-        _topic(options.group, chunk.target).alias("topic"),
+        _topic(options.group, chunk.target, popped).alias("topic"),
         "body", "keys", "tags", "flag",
         f.map_concat(others, redelivery).alias("properties"),
         f.concat_ws("/", f.lit(chunk.name), *PLACE).alias("idempotencyKey"),
@@ -281,10 +304,13 @@ def _range_of(chunk: Chunk) -> dict[str, str]:
     return ranges({queue: (min(found), max(found) + 1) for queue, found in offsets.items()})
 
 
-def _topic(group: str, target: str) -> Column:
+def _topic(group: str, target: str, popped: Sequence[str]) -> Column:
     if target == "origin":
         return f.col("origin")
-    return f.lit(retry_topic(group) if target == "retry" else target)
+    if target != "retry":
+        return f.lit(target)
+    own = f.concat(f.lit(pop_retry_topic("", group)), "origin")
+    return f.when(own.isin(*popped), own).otherwise(f.lit(retry_topic(group)))
 
 
 JOB = Job(
