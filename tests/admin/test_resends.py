@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,19 +16,23 @@ import pytest
 
 from orbitmq.admin import resends
 from orbitmq.admin.plans import Plan, StepOutcome
-from orbitmq.admin.resends import IN_FLIGHT, MARK, STEP, ResendWish
+from orbitmq.admin.resends import IN_FLIGHT, MARK, STEP, ResendWish, _Resend
+from orbitmq.admin.retry_places import RetryPlaces
+from orbitmq.admin.scan import Stretch
 from orbitmq.admin.session import Session
 from orbitmq.client import Message
-from orbitmq.client.sync import Producer
+from orbitmq.client.sync import Producer, SimpleConsumer
 from orbitmq.errors import AdminError, BadArgument, BrokerError, NotFound
-from orbitmq.message.model import MessageExt
+from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.net.remoting import Remoting
 from orbitmq.runtime.clock import SystemClock
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.codes import ResponseCode
 from tests.support.commands import answer, items, orbitmq
+from tests.support.process import wait_until
 
 T = TypeVar("T")
+CLOCK = SystemClock()
 GROUP, DLQ, RETRY = "billing", "%DLQ%billing", "%RETRY%billing"
 COUNT = 2 * STEP + 200
 
@@ -107,7 +112,7 @@ def test_a_failure_says_how_far_it_came_and_how_to_go_on(cluster: Cluster) -> No
     done = planned(cluster, ResendWish(GROUP, to="Copies", rate=1000), made)
     assert [step.outcome for step in done.items] == [StepOutcome.FAILED, StepOutcome.SKIPPED, StepOutcome.SKIPPED]
     assert f"of {COUNT} were sent, then:" in done.failures[0].message
-    assert done.failures[0].hint.startswith("go on with --since 1")
+    assert done.failures[0].hint.startswith(f"go on with --queue {cluster.broker_names[0]}/0 --since 1")
 
 
 async def test_to_go_on_begins_with_the_first_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,13 +148,93 @@ async def test_to_go_on_begins_with_the_first_one_that_failed(monkeypatch: pytes
     monkeypatch.setattr(resends, "QueueScan", Scan)
     unused: Any = None
     outlet: Any = SimpleNamespace(send_packed=send_packed)
-    resend = resends._Resend(unused, ResendWish(GROUP), Plan(""), outlet, RETRY, "mark", len(letters))
+    resend = _Resend(unused, ResendWish(GROUP), Plan(""), outlet, RetryPlaces(GROUP), CLOCK, "mark", len(letters))
     with pytest.raises(
         AdminError, match=f"{IN_FLIGHT - 2} of {len(letters)} were sent, then: .*busy at 1001"
     ) as caught:
-        await resend.part(unused)
-    assert caught.value.hint == "go on with --since 1001"
+        await resend.part(Stretch(unused, MessageQueue(DLQ, "broker-a", 3), 0, len(letters)))
+    assert caught.value.hint == "go on with --queue broker-a/3 --since 1001"
     assert sent == [1000, 1002, 1003, 1004, *range(1006, 1000 + IN_FLIGHT)]
+
+
+def test_a_broker_that_cannot_be_read_on_says_how_far_it_came(cluster: Cluster) -> None:
+    """The time is that of the last one that was sent, which is sent again rather than left out."""
+
+    async def made(plan: Plan) -> Any:
+        plan.report = stop
+        return await plan.make()
+
+    def stop(text: str) -> None:
+        if text.startswith("1 of"):
+            cluster.refuse("pull", topic=DLQ)
+
+    done = planned(cluster, ResendWish(GROUP, to="Copies", rate=200), made)
+    cluster.heal()
+    (failure,) = done.failures
+    assert re.match(rf"\d+ of {COUNT} were sent, then: .*refused", failure.message), failure
+    said = re.fullmatch(rf"go on with --queue {cluster.broker_names[0]}/0 --since (\d+)", failure.hint)
+    assert said is not None
+    at = ("-n", cluster.namesrv_address)
+    (last,) = items("msg", "query", "Copies", "--limit", 1, *at)
+    (letter,) = items("msg", "query", DLQ, "--key", last["keys"][0], "--limit", 1, *at)
+    assert letter["storedAtMs"] == int(said[1])
+
+
+def test_those_of_a_time_are_counted_and_limited_without_the_second_before(cluster: Cluster) -> None:
+    """Brokers find a time to the second only, and all were stored within a second or so."""
+    found = items("msg", "query", DLQ, "--limit", COUNT, "-n", cluster.namesrv_address)
+    times = sorted(one["storedAtMs"] for one in found)
+    since_ms, until_ms = times[COUNT // 2], times[-200]
+    wanted = sum(since_ms <= one <= until_ms for one in times)
+
+    async def total(plan: Plan) -> tuple[int | None, str]:
+        return plan.total, plan.steps[0].subject
+
+    first = sum(one < since_ms for one in times)
+    assert planned(cluster, ResendWish(GROUP, since_ms, until_ms), total)[0] == wanted
+    at_most = ResendWish(GROUP, since_ms, until_ms, limit=10)
+    assert planned(cluster, at_most, total) == (10, f"10 of queue 0 from offset {first}")
+
+
+def test_one_queue_is_chosen(cluster: Cluster) -> None:
+    async def total(plan: Plan) -> int | None:
+        return plan.total
+
+    assert planned(cluster, ResendWish(GROUP, queues=[f"{cluster.broker_names[0]}/0"]), total) == COUNT
+    with pytest.raises(NotFound, match=f"has no queue {cluster.broker_names[0]}/1 to read"):
+        planned(cluster, ResendWish(GROUP, queues=[f"{cluster.broker_names[0]}/1"]), total)
+
+
+def test_members_that_pop_get_them_where_they_read(cluster: Cluster) -> None:
+    """Push consumers read one retry topic, members that pop another: a retry in the former never reaches them."""
+    group, topic = "popping", "Popped"
+    at = ("-n", cluster.namesrv_address)
+    cluster.create_topic(topic, 1)
+
+    def received(consumer: SimpleConsumer) -> list[MessageExt]:
+        found: list[MessageExt] = []
+        wait_until(lambda: found.extend(consumer.receive(timeout=1.0)) or found, 30, "a message")  # type: ignore[func-returns-value]
+        return found
+
+    with (
+        Producer("p", cluster.namesrv_address) as producer,
+        SimpleConsumer(group, cluster.namesrv_address, invisible_ms=1000) as consumer,
+    ):
+        consumer.subscribe(topic)
+        producer.send(Message(topic, b"one", keys="o1"))
+        received(consumer)
+        (again,) = received(consumer)  # its retry topic is there now
+        consumer.reject(again)
+        printed = orbitmq("msg", "resend", "--from-dlq", group, "--yes", *at).stderr
+        assert "the members of popping pop: what is sent to them cannot be taken back" in printed
+        (resent,) = received(consumer)
+        assert (resent.topic, resent.body, MARK in resent.properties) == (topic, b"one", True)
+        consumer.ack(resent)
+        (letter,) = items("msg", "query", "%DLQ%popping", *at)
+        orbitmq("msg", "resend", letter["offsetMsgId"], "--yes", *at)
+        (resent,) = received(consumer)
+        assert resent.body == b"one"
+        consumer.ack(resent)
 
 
 def test_a_failure_of_one_queue_is_none_of_another(cluster: Cluster) -> None:

@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 from orbitmq.admin.bodies import real_topic, unique_id
 from orbitmq.admin.messages import by_offset_id
 from orbitmq.admin.plans import Change, Plan, Step
+from orbitmq.admin.retry_places import RetryPlaces, retry_places
 from orbitmq.admin.search import record
 from orbitmq.admin.session import Node, Session
 from orbitmq.client.core.identity import address_bytes, client_address
@@ -48,7 +49,7 @@ from orbitmq.message.properties import (
     WAIT,
     encode_properties,
 )
-from orbitmq.message.topics import DLQ_PREFIX, retry_topic
+from orbitmq.message.topics import DLQ_PREFIX
 from orbitmq.operations import membership, sends
 from orbitmq.runtime.clock import Clock
 from orbitmq.wire.bodies import ConsumeResult
@@ -260,7 +261,7 @@ async def plan_resend(
     if to is not None and group is not None:
         raise BadArgument("a message can be sent to a topic or to a group, not to both", "use --to or --group")
     plan = Plan(f"send {len(names)} messages again" if len(names) != 1 else f"send {names[0]} again")
-    outlet = Outlet(session, clock)
+    outlet, places = Outlet(session, clock), dict[str, RetryPlaces]()
     for name in names:
         message = await record(session, name, clock.now_ms(), topic=topic)
         if client is not None and group is not None:
@@ -268,9 +269,12 @@ async def plan_resend(
             continue
         dead_of = message.topic.removeprefix(DLQ_PREFIX) if message.topic.startswith(DLQ_PREFIX) else None
         receiver = group or (dead_of if to is None else None)
-        destination = to or (retry_topic(receiver) if receiver else real_topic(message))
+        if receiver is not None and receiver not in places:
+            places[receiver] = await retry_places(session, receiver)
+        retries = None if receiver is None else places[receiver]
+        destination = to or (real_topic(message) if retries is None else retries.place(message, clock.now_ms()))
         await session.route(destination)
-        plan.changes.append(_copied(session, outlet, message, destination, as_retry=receiver is not None))
+        plan.changes.append(_copied(session, outlet, message, destination, retries, clock))
     return plan
 
 
@@ -293,16 +297,20 @@ async def _direct(session: Session, message: MessageExt, group: str, client: str
     return Change(Step(client, "consume directly", message.msg_id, None, ConsumeResult.CR_SUCCESS.name), make)
 
 
-def _copied(session: Session, outlet: Outlet, message: MessageExt, destination: str, *, as_retry: bool) -> Change:
+def _copied(
+    session: Session, outlet: Outlet, message: MessageExt, destination: str, retries: RetryPlaces | None, clock: Clock
+) -> Change:
     """Holds no bodies: a plan waits for confirmation, with many large messages. Each is read when it is sent."""
     offset_id, unique = message.offset_msg_id, unique_id(message)
 
     async def make() -> None:
         stored = await _stored(session, offset_id, unique)
-        packed = again(stored, destination, as_retry=as_retry)
-        await outlet.send_packed(packed if as_retry else outlet.renamed(packed), stored)
+        if retries is not None:
+            retries.place(stored, clock.now_ms())
+        packed = again(stored, destination, as_retry=retries is not None)
+        await outlet.send_packed(packed if retries is not None else outlet.renamed(packed), stored)
 
-    how = "deliver as a retry" if as_retry else "send a copy"
+    how = "deliver as a retry" if retries is not None else "send a copy"
     return Change(Step(message.broker_name, how, message.msg_id, message.topic, destination), make)
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -17,8 +17,18 @@ from orbitmq.admin import offsets
 from orbitmq.admin.message_send import Outlet, again
 from orbitmq.admin.plans import Change, Plan, Step
 from orbitmq.admin.results import Gathered
-from orbitmq.admin.scan import MessageFilter, QueueScan, Stretch, limits, readable_queues, stretches
+from orbitmq.admin.retry_places import RetryPlaces, retry_places
+from orbitmq.admin.scan import (
+    MessageFilter,
+    QueueScan,
+    Stretch,
+    at_queue_offset,
+    limits,
+    readable_queues,
+    stretches,
+)
 from orbitmq.admin.session import Session, nearest
+from orbitmq.admin.targets import parsed_queues
 from orbitmq.errors import AdminError, BadArgument, NotFound, OrbitMQError
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.topics import DLQ_PREFIX, dlq_topic, retry_topic
@@ -51,6 +61,8 @@ class ResendWish:
     """Messages a second; None sends as fast as brokers take them."""
     limit: int | None = None
     """The oldest ones, of each queue."""
+    queues: Sequence[str] = ()
+    """`broker/id` each; empty for all."""
 
 
 @dataclass(slots=True)
@@ -61,7 +73,9 @@ class _Resend:
     wish: ResendWish
     plan: Plan
     outlet: Outlet
-    destination: str
+    retries: RetryPlaces | None
+    """None sends copies to a topic."""
+    clock: Clock
     mark: str
     total: int = 0
     sent: int = 0
@@ -70,6 +84,8 @@ class _Resend:
     """When the next report is due, by the loop's clock."""
     unsent: list[tuple[int, OrbitMQError]] = field(default_factory=list)
     """Store time and error of those of a part that could not be sent."""
+    reached: dict[MessageQueue, int] = field(default_factory=dict)
+    """Store time of the last one read of each queue."""
 
     async def part(self, part: Stretch) -> None:
         """Send one part of a queue. AdminError says how much of it was sent, and how to go on."""
@@ -79,6 +95,7 @@ class _Resend:
         try:
             async for message in scan:
                 if wanted.takes(message):
+                    self.reached[part.queue] = message.store_timestamp
                     await self._turn()
                     if len(sending) >= IN_FLIGHT:
                         done, sending = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
@@ -92,17 +109,26 @@ class _Resend:
             raise
         if self.unsent:
             store_timestamp, error = min(self.unsent, key=lambda one: one[0])
-            text = f"{self.sent} of {self.total} were sent, then: {error}"
-            raise AdminError(text, f"go on with --since {store_timestamp}") from error
+            raise self._stopped(part.queue, store_timestamp, str(error)) from error
         if scan.failures:
-            raise AdminError(f"{scan.failures[0].target}: {scan.failures[0].message}", scan.failures[0].hint)
+            failure = scan.failures[0]
+            since_ms = self.reached.get(part.queue, self.wish.since_ms)
+            raise self._stopped(part.queue, since_ms, f"{failure.target}: {failure.message}")
+
+    def _stopped(self, queue: MessageQueue, since_ms: int | None, reason: str) -> AdminError:
+        """Other queues go on: a time to go on from is one of the queue."""
+        since = "" if since_ms is None else f" --since {since_ms}"
+        return AdminError(
+            f"{self.sent} of {self.total} were sent, then: {reason}",
+            f"go on with --queue {queue.broker_name}/{queue.queue_id}{since}",
+        )
 
     async def _send(self, message: MessageExt) -> None:
-        as_retry = self.wish.to is None
         message.properties[MARK] = self.mark
-        packed = again(message, self.destination, as_retry=as_retry)
+        destination = self.retries.place(message, self.clock.now_ms()) if self.retries else str(self.wish.to)
+        packed = again(message, destination, as_retry=self.retries is not None)
         try:
-            await self.outlet.send_packed(packed if as_retry else self.outlet.renamed(packed), message)
+            await self.outlet.send_packed(packed if self.retries else self.outlet.renamed(packed), message)
         except OrbitMQError as error:
             self.unsent.append((message.store_timestamp, error))
             return
@@ -135,19 +161,24 @@ async def plan_resend_all(session: Session, wish: ResendWish, clock: Clock) -> P
     """Send the dead letters of a group again. NotFound if it has none, BadArgument for a rate that is not above 0."""
     if wish.rate is not None and wish.rate <= 0:
         raise BadArgument("a rate is a number of messages a second above 0")
-    topic, destination = dlq_topic(wish.group), wish.to or retry_topic(wish.group)
+    topic = dlq_topic(wish.group)
     found = await _stretches(session, wish, topic)
-    await session.route(destination)
+    retries = None if wish.to else await retry_places(session, wish.group)
+    is_popped = retries is not None and bool(retries.pop_topics)
+    if not is_popped:
+        await session.route(wish.to or retry_topic(wish.group))
     parts = [part for one in found.responses.values() for part in _cut(one, wish.limit)]
     mark = f"{clock.now_ms()}-{os.getpid()}"
     plan = Plan("", failures=found.failures)
-    resend = _Resend(session, wish, plan, Outlet(session, clock), destination, mark)
+    resend = _Resend(session, wish, plan, Outlet(session, clock), retries, clock, mark)
     resend.total = plan.total = sum(part.end - part.begin for part in parts)
     plan.title = f"send {resend.total:,} dead letters of {wish.group} to {wish.to or 'it'} again"
     plan.changes = [_change(resend, part, topic) for part in parts]
     plan.warnings.append("dead letters stay where they are: if you repeat this, give --since")
-    if wish.to is None:
-        queues = (await limits(session, await readable_queues(session, destination))).items
+    if is_popped:
+        plan.warnings.append(f"the members of {wish.group} pop: what is sent to them cannot be taken back")
+    elif retries is not None:
+        queues = (await limits(session, await readable_queues(session, retry_topic(wish.group)))).items
         ends = [[one.queue.broker_name, one.queue.queue_id, one.end] for one in queues]
         plan.undo = {"command": UNDO, "group": wish.group, "mark": mark, "ends": ends}
     return plan
@@ -163,7 +194,39 @@ async def _stretches(session: Session, wish: ResendWish, topic: str) -> Gathered
             f"groups with dead letters: {', '.join(groups[:10])}" if groups else None
         )
         raise NotFound(f"the group {wish.group} has no dead letters", hint) from error
-    return Gathered({one.queue: one for one in found.items if one.end > one.begin}, found.failures)
+    wanted = parsed_queues(wish.queues)
+    missing = wanted - {(one.queue.broker_name, one.queue.queue_id) for one in found.items}
+    if missing and not found.failures:
+        name, number = min(missing)
+        raise NotFound(f"topic {topic} has no queue {name}/{number} to read", f"orbitmq topic route {topic}")
+    chosen = [one for one in found.items if not wanted or (one.queue.broker_name, one.queue.queue_id) in wanted]
+    exact = await session.each({one: str(one) for one in chosen}, lambda one: _exact(session, one, wish))
+    held = {one.queue: one for one in exact.responses.values() if one.end > one.begin}
+    return Gathered(held, [*found.failures, *exact.failures])
+
+
+async def _exact(session: Session, one: Stretch, wish: ResendWish) -> Stretch:
+    """The part of the queue whose store times are wanted: brokers find it to the second."""
+
+    async def first(stored_ms: int) -> int:
+        low, high = one.begin, one.end
+        while low < high:
+            middle = (low + high) // 2
+            if await stored_before(middle, stored_ms):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    async def stored_before(offset: int, stored_ms: int) -> bool:
+        try:
+            return (await at_queue_offset(session, one.queue, offset)).store_timestamp < stored_ms
+        except NotFound:  # it has expired
+            return True
+
+    begin = one.begin if wish.since_ms is None else await first(wish.since_ms)
+    end = one.end if wish.until_ms is None else await first(wish.until_ms + 1)
+    return replace(one, begin=begin, end=max(begin, end))
 
 
 def _cut(one: Stretch, limit: int | None) -> list[Stretch]:
@@ -174,7 +237,7 @@ def _cut(one: Stretch, limit: int | None) -> list[Stretch]:
 def _change(resend: _Resend, part: Stretch, topic: str) -> Change:
     how = "deliver as retries" if resend.wish.to is None else "send copies"
     subject = f"{part.end - part.begin:,} of queue {part.queue.queue_id} from offset {part.begin}"
-    step = Step(str(part.node), how, subject, topic, resend.destination)
+    step = Step(str(part.node), how, subject, topic, str(resend.retries or resend.wish.to))
     return Change(step, lambda: resend.part(part), chain=str(part.queue))  # a time to go on from is one of a queue
 
 

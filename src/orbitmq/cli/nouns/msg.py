@@ -396,6 +396,10 @@ async def resend(
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, metavar="N", help="The oldest N of each queue of dead letters.")
     ] = None,
+    queues: Annotated[
+        list[str] | None,
+        typer.Option("--queue", metavar="BROKER/ID", help="Only this queue of dead letters; repeatable."),
+    ] = None,
 ) -> Plan:
     """Send stored messages again. A dead letter goes to its group, any other to its topic, unless you say where.
 
@@ -416,14 +420,14 @@ async def resend(
 
     clock = SystemClock()
     if dead_of is None:
-        if not names or (since, until, rate, limit) != (None,) * 4:
+        if not names or (since, until, rate, limit, queues) != (None,) * 5:
             raise BadArgument("give ids, or all dead letters of a group", "orbitmq msg resend --from-dlq GROUP")
         return await message_send.plan_resend(session, names, clock, topic=topic, to=to, group=group, client=client)
     if names or (topic, group, client) != (None,) * 3:
         raise BadArgument("--from-dlq takes no ids, --topic, --group or --client", "choose with --since and --until")
     since_ms, until_ms = (None if text is None else moment_ms(text, clock.now_ms()) for text in (since, until))
     return await resends.plan_resend_all(
-        session, resends.ResendWish(dead_of, since_ms, until_ms, to, rate, limit), clock
+        session, resends.ResendWish(dead_of, since_ms, until_ms, to, rate, limit, queues or ()), clock
     )
 
 
