@@ -9,6 +9,7 @@ from orbitmq.admin.results import Result
 from orbitmq.admin.session import Node, Session
 from orbitmq.errors import AdminError, BrokerError
 from orbitmq.operations.pops import in_flight
+from orbitmq.wire.bodies_pop import InFlightList
 from orbitmq.wire.codes import ResponseCode
 
 
@@ -30,20 +31,29 @@ async def in_flight_messages(session: Session, group: str, topic: str | None, li
     it; others are named.
     """
     gathered = await each_master(session, lambda node: _at(session, node, group, topic, limit))
-    items = [one for found in gathered.responses.values() for one in found]
+    items = [one for node, found in gathered.responses.items() for one in _messages(node, found)]
     result = Result(sorted(items, key=lambda one: one.redelivered_at_ms)[:limit], failures=gathered.failures)
-    if len(items) > limit:
-        result.warnings.append(f"there are more than {limit}; --limit shows more of them")
+    messages = sum(found.messages for found in gathered.responses.values())
+    if messages > len(result.items):
+        result.warnings.append(f"{messages} messages are in flight; {len(result.items)} of them are shown")
+    result.warnings += [
+        f"{node.name} has just started and does not know yet all that is in flight"
+        for node, found in gathered.responses.items()
+        if not found.is_complete
+    ]
     return result
 
 
-async def _at(session: Session, node: Node, group: str, topic: str | None, limit: int) -> list[InFlightMessage]:
+async def _at(session: Session, node: Node, group: str, topic: str | None, limit: int) -> InFlightList:
     try:
-        found = await session.request(in_flight, node, group, topic, limit=limit)
+        return await session.request(in_flight, node, group, topic, limit=limit)
     except BrokerError as error:
         if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise
         raise AdminError("brokers of RocketMQ do not list what is in flight", "") from error
+
+
+def _messages(node: Node, found: InFlightList) -> list[InFlightMessage]:
     return [
         InFlightMessage(
             broker_name=node.name, topic=one.topic, queue_id=one.queue_id, queue_offset=offset,

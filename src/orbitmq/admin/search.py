@@ -310,8 +310,8 @@ async def _passed(session: Session, retries: Sequence[MessageExt], topic: str | 
         offset = (await consumer_offsets(session, queue, [group])).responses.get(group)
         passed[group] = None if offset is None else offset > one.queue_offset
         if passed[group]:
-            again = await in_flight_until(session, queue, one.queue_offset, [group])
-            passed[group] = again.responses.get(group) is None
+            redelivery = (await in_flight_until(session, queue, one.queue_offset, [group])).responses.get(group)
+            passed[group] = None if redelivery is None or redelivery.problem else redelivery.due_ms is None
     return passed
 
 

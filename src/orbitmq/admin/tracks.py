@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -27,7 +28,7 @@ GROUPS_MAX = 200
 """Limit of groups for one message: each costs a request to every broker of the topic."""
 
 IN_FLIGHT_LIMIT = 1000
-"""Checkpoints that are looked at; of a group with more in flight some are not found."""
+"""Checkpoints that are looked at, the most that a broker lists. Of a group with more some are not found."""
 
 
 class TrackKind(StrEnum):
@@ -77,6 +78,15 @@ class Evidence:
     offset: int | None = None
     problem: str | None = None
     redelivered_ms: int | None = None
+
+
+class Redelivery(NamedTuple):
+    """Whether a message is in flight."""
+
+    due_ms: int | None = None
+    """When it is redelivered; None if it is not in flight."""
+    problem: str | None = None
+    """Why that is not known."""
 
 
 def track_of(evidence: Evidence, message: MessageExt) -> Track:
@@ -155,9 +165,12 @@ async def tracks(session: Session, message: MessageExt) -> Result[Track]:
         problem = f"not reported by {', '.join(silent)}" if silent else None
         if group not in offsets.responses:
             problem = f"the offset is not reported by {queue.broker_name}"
+        redelivery = again.responses.get(group, Redelivery())
+        if group in passed and group not in again.responses:
+            problem = f"what is in flight is not reported by {queue.broker_name}"
         return Evidence(
-            group, [one for one in known if one is not None], offsets.responses.get(group), problem,
-            again.responses.get(group),
+            group, [one for one in known if one is not None], offsets.responses.get(group),
+            problem or redelivery.problem, redelivery.due_ms,
         )  # fmt: skip
 
     items = [track_of(known, message) for known in map(evidence, groups) if not _is_no_group(known, message.topic)]
@@ -189,20 +202,23 @@ async def consumer_offsets(session: Session, queue: MessageQueue, groups: Sequen
 
 async def in_flight_until(
     session: Session, queue: MessageQueue, queue_offset: int, groups: Sequence[str]
-) -> Gathered[str, int | None]:
-    """When a message is redelivered to each group that has it in flight; None to others, and at brokers of
-    RocketMQ, which do not say so.
+) -> Gathered[str, Redelivery]:
+    """When a message is redelivered to each group that has it in flight. Brokers of RocketMQ do not report it: not in
+    flight.
     """
     node = await session.node(queue.broker_name)
 
-    async def ask(group: str) -> int | None:
+    async def ask(group: str) -> Redelivery:
         try:
             found = await session.request(in_flight, node, group, queue.topic, limit=IN_FLIGHT_LIMIT)
         except BrokerError as error:
             if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                return None
+                return Redelivery()
             raise
         ours = [one for one in found.checkpoints if (one.topic, one.queue_id) == (queue.topic, queue.queue_id)]
-        return next((one.due_ms for one in ours if queue_offset in one.offsets), None)
+        due_ms = next((one.due_ms for one in ours if queue_offset in one.offsets), None)
+        if due_ms is None and not found.lists_all:
+            return Redelivery(problem=f"{queue.broker_name} lists only a part of what is in flight")
+        return Redelivery(due_ms)
 
     return await session.each({group: f"{node}: what {group} has in flight" for group in groups}, ask)

@@ -129,3 +129,8 @@ class InFlightList(Struct, frozen=True):
     messages: int
     is_complete: bool
     checkpoints: list[InFlightMessages]
+
+    @property
+    def lists_all(self) -> bool:
+        """Whether a message that is not listed is not in flight."""
+        return self.is_complete and sum(len(one.offsets) for one in self.checkpoints) >= self.messages
