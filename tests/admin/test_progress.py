@@ -241,6 +241,15 @@ def test_the_worst_queue_is_known_when_all_are() -> None:
     assert _maxima(group(queue(0, 10, 4), aged, reading(QueueFacts(QUEUE), NOW_MS))) == (None, None, None, None)
 
 
+def test_a_delay_is_known_only_if_that_of_every_queue_with_a_lag_is() -> None:
+    consumed, expired, fresh = queue(0, 10, 10), queue(1, 30, 4, low=20), queue(2, 10, None)
+    for odd in (expired, fresh):
+        assert odd.lag_messages
+        assert group(consumed, odd).delay_ms is None
+        assert group(consumed, odd).latency_ms is None
+    assert (group(consumed).delay_ms, group(consumed, queue(1, 10, 4)).delay_ms) == (0, 7)
+
+
 def test_an_unknown_queue_makes_the_sum_unknown() -> None:
     unknown = reading(QueueFacts(QUEUE), NOW_MS)
     found = group(queue(0, 10, 4), unknown)

@@ -302,9 +302,9 @@ def summary(
         produce_tps=rates.produced if whole else None,
         drain_seconds=drain_seconds(lag, consumed, rates.produced),
         skew=skew(known) if of_all else None,
-        delay_ms=_largest(one.delay_ms for one in of_all),
+        delay_ms=_worst(one.delay_ms for one in of_all),
         last_consumed_age_ms=_largest(one.last_consumed_age_ms for one in of_all),
-        latency_ms=_largest(one.latency_ms for one in of_all),
+        latency_ms=_worst(one.latency_ms for one in of_all),
         unowned_queues=None if at is None else sorted(label(one) for one in counted if one.client_id is None),
         idle_clients=None if at is None else sorted(one.client_id for one in who.members if one.client_id not in busy),
         unread_queues=sorted(unread),
@@ -319,6 +319,12 @@ def _is_retry(topic: str) -> bool:
 def _sum(counts: Iterable[int | None], *, whole: bool) -> int | None:
     found = list(counts)
     return None if not whole or None in found else sum(one for one in found if one is not None)
+
+
+def _worst(times: Iterable[int | None]) -> int | None:
+    """The largest; None when one is not known, such as the delay of a queue whose next message has expired."""
+    found = list(times)
+    return None if None in found else _largest(found)
 
 
 def _largest(times: Iterable[int | None]) -> int | None:
