@@ -107,6 +107,19 @@ async def test_a_broker_that_does_not_respond_is_critical_also_if_it_is_a_slave(
     assert (checked.state, "does not respond" in checked.message) == ("CRITICAL", True)
 
 
+@pytest.mark.parametrize(("name", "state"), [("broker-a:1", "OK"), (SLAVE.address, "OK"), ("broker-a", "CRITICAL")])
+async def test_a_slave_is_not_blamed_for_a_master_that_was_not_looked_up(
+    monkeypatch: pytest.MonkeyPatch, name: str, state: str
+) -> None:
+    """A name alone stands for a slave only if there is no master."""
+
+    async def brokers(*_: object) -> tuple[ClusterEvidence, list[Failure]]:
+        return ClusterEvidence([SLAVE], {SLAVE: WELL}, {}, []), []
+
+    monkeypatch.setattr(checks, "_brokers", brokers)
+    assert (await checks.broker(cast("Session", None), Limits(200, 1000), name)).state == state
+
+
 async def test_a_master_that_is_gone_is_critical_also_if_its_slave_responds(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = replace(MASTER, seen_at_ms=1)
 
