@@ -9,11 +9,12 @@ from glob import escape
 
 from msgspec import Struct
 
-from orbitmq.admin import cluster, groups, messages, topics
+from orbitmq.admin import cluster, groups, messages
 from orbitmq.admin.clients import membership, unknown_group
 from orbitmq.admin.results import Result, failure_of
 from orbitmq.admin.session import Session
 from orbitmq.errors import AdminError, ConfigurationError, OrbitMQError
+from orbitmq.operations.routes import route
 
 EVERY_SECONDS = 0.5
 """Between two looks: soon enough for a script."""
@@ -50,16 +51,24 @@ async def _up(session: Session, name: str, _number: int | None) -> bool:
     return any(row.address == node.address and row.answers for row in found.items)
 
 
-async def _topic_exists(session: Session, name: str, _number: int | None) -> bool:
-    """Each name server knows it, so that every client finds it."""
-    found = await topics.listed(session, everything=True)
-    if found.partial:
+async def _known(session: Session, topic: str) -> list[bool]:
+    """Of each name server, whether it has a route to the topic in the session's cluster."""
+    found = await session.every_name_server(lambda server: session.request(route, server, topic))
+    if found.failures:
         raise AdminError("not every name server responds")
-    return any(row.topic == name for row in found.items)
+    return [
+        one is not None and any(session.cluster in (None, broker.cluster) for broker in one.broker_datas)
+        for one in found.responses.values()
+    ]
 
 
-async def _topic_missing(session: Session, name: str, number: int | None) -> bool:
-    return not await _topic_exists(session, name, number)
+async def _topic_exists(session: Session, name: str, _number: int | None) -> bool:
+    """So that every client finds it."""
+    return all(await _known(session, name))
+
+
+async def _topic_missing(session: Session, name: str, _number: int | None) -> bool:
+    return not any(await _known(session, name))
 
 
 async def _members(session: Session, name: str) -> int:
