@@ -246,6 +246,13 @@ def test_the_worst_comes_first_and_every_reason_has_a_command() -> None:
         assert all(one.remedy for one in diagnose(evidence))
 
 
+def test_a_tag_that_is_rare_is_no_fault_of_the_group() -> None:
+    evidence = healthy()
+    wants("rare", *["usual"] * 128)(evidence)
+    (one,) = diagnose(evidence)
+    assert (one.rule, one.severity) == ("filter-matches-nothing", Severity.WARNING)
+
+
 def test_a_stack_is_cut_to_the_threads_that_listen() -> None:
     stack = "main\n at a\n\nConsumeMessageThread_1\n at Listener.consume\n\nother\n at b"
     assert excerpt(stack) == "ConsumeMessageThread_1\n at Listener.consume"

@@ -69,7 +69,7 @@ TABLE: dict[str, tuple[tuple[Severity, str], tuple[Severity, str]]] = {
     "topic-not-readable": ((CRITICAL, "topic-not-readable"), (CRITICAL, "topic-not-readable")),
     "locked-by-a-dead-member": ((UNKNOWN, "unowned-queues"), (CRITICAL, "unowned-queues")),
     "more-members-than-queues": ((WARNING, "more-clients-than-queues"), (WARNING, "more-clients-than-queues")),
-    "filter-matches-nothing": ((CRITICAL, "filter-matches-nothing"), (CRITICAL, "filter-matches-nothing")),
+    "filter-matches-nothing": ((WARNING, "filter-matches-nothing"), (WARNING, "filter-matches-nothing")),
     "paused-lite-pull": ((WARNING, "suspended"), (CRITICAL, "suspended")),
     "never-polls": ((UNKNOWN, "too-early"), (CRITICAL, "no-progress")),
     "broadcasting": ((WELL, "broadcast"), (WELL, "broadcast")),

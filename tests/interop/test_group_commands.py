@@ -183,15 +183,18 @@ def test_reasons_are_found_by_what_consumers_and_brokers_say(world: World) -> No
         LitePullConsumer("gc-polling", world.system.namesrv_address) as polling,
     ):
         polling.subscribe(TOPIC)
-        for group, reason in (("gc-failing", "listener-fails"), ("gc-picky", "filter-matches-nothing")):
+        for group, severity, reason in (
+            ("gc-failing", Severity.CRITICAL, "listener-fails"),
+            ("gc-picky", Severity.WARNING, "filter-matches-nothing"),
+        ):
 
-            def told(group: str = group, reason: str = reason) -> bool:
+            def told(group: str = group, severity: Severity = severity, reason: str = reason) -> bool:
                 answer = asked(world.system.namesrv_address, lambda session: why(session, group), timeout_ms=30_000)
                 worst = answer.items[0]
-                return (worst.severity, worst.rule) == (Severity.CRITICAL, reason)
+                return (worst.severity, worst.rule) == (severity, reason)
 
             wait_until(told, PATIENCE_S, f"{reason} to be told of {group}")
-            assert reason in _told(world, group)
+            assert reason in _told(world, group, code=8 if severity is Severity.CRITICAL else 0)
 
 
 def _told(world: World, group: str, code: int = 8) -> list[str]:

@@ -165,7 +165,7 @@ def filtered(e: GroupEvidence) -> Iterator[Finding]:
         if one.expression_type != TAG or SUBSCRIBE_ALL in wants or not sample or wants & set(sample):
             continue
         tags = [f"{tag or '(none)'} x{count}" for tag, count in Counter(sample).most_common(5)]
-        yield critical(
+        yield warning(  # a rare tag may just not be among the newest
             e,
             "filter-matches-nothing",
             f"{e.group} subscribes to {one.topic} with {one.expression}, and none of its newest {len(sample)} "
