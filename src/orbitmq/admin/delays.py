@@ -27,6 +27,7 @@ from orbitmq.wire.bodies import PendingTimer, PendingTimers
 from orbitmq.wire.codes import ResponseCode
 
 PAGE: Final = 200  # timer messages asked for at once
+PAGE_MAX: Final = 1000  # the most that a broker lists at once
 
 
 class DelayQueue(Struct, frozen=True, rename="camel", kw_only=True):
@@ -73,26 +74,35 @@ async def timers(session: Session, limit: int, topic: str | None = None) -> Resu
     them; others are named.
     """
     gathered = await each_master(session, lambda node: _timers(session, node, limit, topic))
-    items = [one for found in gathered.responses.values() for one in found]
-    return Result(sorted(items, key=lambda one: one.due_at_ms)[:limit], failures=gathered.failures)
+    items = [one for found in gathered.responses.values() for one in found.items]
+    warnings = [one for found in gathered.responses.values() for one in found.warnings]
+    return Result(sorted(items, key=lambda one: one.due_at_ms)[:limit], warnings, gathered.failures)
 
 
-async def _timers(session: Session, node: Node, limit: int, topic: str | None) -> list[Timer]:
+async def _timers(session: Session, node: Node, limit: int, topic: str | None) -> Result[Timer]:
     found: dict[int, Timer] = {}  # by place: pages overlap in the messages of one time
-    begin = 0
+    warnings: list[str] = []
+    begin, size = 0, PAGE
     while len(found) < limit:
-        page = await _page(session, node, begin, PAGE)
+        page = await _page(session, node, begin, size)
         if page is None:
             raise AdminError("brokers of RocketMQ do not list timer messages", "orbitmq msg find ID")
         fresh = [one for one in page.timers if one.physical_offset not in found]
         for one, timer in zip(fresh, await _read(session, node, fresh), strict=True):
             if topic in (None, timer.topic):
                 found[one.physical_offset] = timer
-        if len(page.timers) < PAGE:
+        if len(page.timers) < size:
             break
         last = page.timers[-1].due_ms
-        begin = last if page.timers[0].due_ms < last else last + 1  # of more with one time only the first are shown
-    return list(found.values())[:limit]
+        if page.timers[0].due_ms < last:
+            begin, size = last, PAGE
+        elif size < PAGE_MAX:
+            size = PAGE_MAX
+        else:  # a page begins at a time, so what else is due then cannot be listed
+            begin, size = last + 1, PAGE
+            if len(found) < limit:
+                warnings = [f"{node.name} lists {PAGE_MAX} messages of one time at most; {page.waiting} wait there"]
+    return Result(list(found.values())[:limit], warnings)
 
 
 async def _page(session: Session, node: Node, begin_ms: int, limit: int) -> PendingTimers | None:
