@@ -112,3 +112,9 @@ def test_the_file_is_changed_without_losing_the_owners_words(file: Path) -> None
     assert set(told) == {"far", "near"}
     assert (told["near"]["inUse"], told["near"]["secret"], told["near"]["readonly"]) == (True, "env OPS", True)
     assert "there is no context gone" in orbitmq("context", "use", "gone", code=3).stderr
+
+
+def test_a_mapping_that_is_none_is_refused(file: Path) -> None:
+    before = file.read_text()
+    assert "use FROM=TO" in orbitmq("context", "add", "odd", "-n", "h:1", "--map-addr", "10.0.0.1:10911", code=2).stderr
+    assert file.read_text() == before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tomlkit
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from orbitmq.admin.results import Result
 from orbitmq.cli import output
-from orbitmq.cli.contexts import FILE_BYTES_MAX, load, parse, path_of
+from orbitmq.cli.contexts import FILE_BYTES_MAX, address_pair, load, parse, path_of
 from orbitmq.cli.exit_codes import one_line_errors
 from orbitmq.errors import NotFound
 from orbitmq.runtime.files import replace_text
@@ -65,8 +65,12 @@ def use(name: str) -> None:
     _edit("context use", change)
 
 
-def add(name: str, table: dict[str, Any]) -> None:
+def add(name: str, table: dict[str, Any], mapped: Sequence[str] = ()) -> None:
+    """`mapped` are the values of --map-addr."""
+
     def change(document: tomlkit.TOMLDocument) -> None:
+        if mapped:
+            table["mapAddr"] = dict(map(address_pair, mapped))
         parse(name, table, path_of())
         document.setdefault("current", name)
         contexts = document.setdefault("contexts", tomlkit.table(is_super_table=True))

@@ -99,7 +99,7 @@ def choose(
     if not chosen.access_key:
         access_key, secret = _account_of(environment)
         chosen = replace(chosen, access_key=access_key, secret=secret)
-    addresses = {**chosen.addresses, **dict(map(_pair, mapped))}
+    addresses = {**chosen.addresses, **dict(map(address_pair, mapped))}
     return replace(chosen, cluster=cluster or chosen.cluster, addresses=addresses)
 
 
@@ -231,7 +231,8 @@ def _account_of(environment: Mapping[str, str]) -> tuple[str, str]:
         raise ConfigurationError(f"{path}: {error}") from error
 
 
-def _pair(text: str) -> tuple[str, str]:
+def address_pair(text: str) -> tuple[str, str]:
+    """FROM=TO of --map-addr."""
     from_, equals, to = text.partition("=")
     if not equals:
         raise ConfigurationError(f"--map-addr {text}: use FROM=TO, for example 172.17.0.2:10911=127.0.0.1:10911")

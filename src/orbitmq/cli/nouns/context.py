@@ -83,9 +83,8 @@ def add(
         "secretKey": {"env": secret_env} if secret_env else {"file": secret_file} if secret_file else None,
         "protected": protected or None, "readonly": readonly or None, "tls": {} if tls else None,
         "remember": remember,
-        "mapAddr": dict(pair.split("=", 1) for pair in mapped or () if "=" in pair) or None,
     }  # fmt: skip
-    context_file.add(name, {key: value for key, value in table.items() if value is not None})
+    context_file.add(name, {key: value for key, value in table.items() if value is not None}, mapped or ())
 
 
 @app.command("remove")
