@@ -122,6 +122,12 @@ INT32, INT64, STRING, BYTES, DOUBLE = 5, 3, 9, 12, 1
 NEW_DEFAULT = {"default": 0}
 
 
+def named(more: dict[str, Any] | None = None, **beside: Any) -> Schema:
+    """A field that is defined elsewhere, with what is demanded beside the reference."""
+    node = {"properties": {"a": {"$ref": "#/$defs/A", **beside}}, "$defs": {"A": STR}}
+    return Schema(SchemaKind.JSON, json.dumps({"type": "object", **node, **(more or {})}))
+
+
 def reasons(new: Schema, old: Schema, mode: Compatibility = Compatibility.BACKWARD) -> list[str]:
     check(new)
     check(old)
@@ -211,6 +217,50 @@ def reasons(new: Schema, old: Schema, mode: Compatibility = Compatibility.BACKWA
             ),
             ["u.c: is required, and is new"],
         ),
+        (
+            json_schema(m={"patternProperties": {"^x": INT}, "additionalProperties": False}),
+            json_schema(m={"additionalProperties": False}),
+            ["m{}: is not allowed any more"],
+        ),
+        (
+            json_schema(m={"patternProperties": {"^x": INT}, "additionalProperties": False}),
+            json_schema(m={"additionalProperties": STR}),
+            ["m{}: is string, and was integer"],
+        ),
+        (
+            json_schema(m={"type": "object", "patternProperties": {"^x": INT}}),
+            json_schema(m={"type": "object"}),
+            [],
+        ),
+        (
+            json_schema(n=INT),
+            json_schema(n={"oneOf": [INT, NUM]}),
+            ["n: fits 2 choices of a oneOf, which allows one only"],
+        ),
+        (json_schema(n=INT), json_schema(n={"anyOf": [INT, NUM]}), []),
+        (json_schema(n=INT), json_schema(n={"oneOf": [INT, STR]}), []),
+        (json_schema(n={"oneOf": [INT, NUM]}), json_schema(n={"oneOf": [INT, NUM]}, m=STR), []),
+        (json_schema(n={"type": ["integer", "number"]}), json_schema(n={"oneOf": [NUM, STR]}), []),
+        (
+            json_schema(n=INT),
+            json_schema(n={"anyOf": [INT, STR], "oneOf": [STR, NULL]}),
+            ["n: was integer, which is no choice now"],
+        ),
+        (
+            json_schema(n={"anyOf": [INT, STR], "oneOf": [STR, NULL]}),
+            json_schema(n={"anyOf": [INT, STR], "oneOf": [STR, NULL]}, note=STR),
+            [],
+        ),
+        (named(), named(maxLength=5), ["a: has maxLength 5, and had none"]),
+        (named(maxLength=5), named(maxLength=5, title="new"), []),
+        (named(maxLength=5), named(maxLength=9), []),
+        (named(), named({"$schema": "http://json-schema.org/draft-07/schema#"}, maxLength=5), []),
+        (
+            json_schema(a={"contains": INT, "minContains": 0}),
+            json_schema(a={"contains": INT}),
+            ["a: has another minContains"],
+        ),
+        (json_schema(a={"contains": INT, "minContains": 1}), json_schema(a={"contains": INT}), []),
         (json_schema(s={"type": ["string", "null"]}), json_schema(s={"anyOf": [STR, NULL]}), []),
         (json_schema(s={"type": ["string", "null"]}), json_schema(s={"anyOf": [INT, NULL]}), [
             "s: was string, which is no choice now"

@@ -28,6 +28,7 @@ _COMPARED: Final = frozenset(
     ("type", "enum", "const", "properties", "required", "additionalProperties", "items", "prefixItems",
      "additionalItems", "allOf", *LOWER, *UPPER, *SAME)
 )  # fmt: skip
+CHOICES: Final = ("anyOf", "oneOf")
 _ANYTHING: Final[dict[str, Any]] = {}
 DEPTH_MAX: Final = 64  # of references to references; more is a circle
 
@@ -61,7 +62,7 @@ def _check(node: Any, root: Any, path: str) -> None:
             raise SchemaIllegal(f"no JSON Schema: {where} is the type {kind!r}; use {', '.join(sorted(TYPES))}")
     if "$ref" in node:
         resolved(node, root)
-    for part in ("properties", "$defs", "definitions"):
+    for part in ("properties", "patternProperties", "$defs", "definitions"):
         inside = node.get(part, {})
         if not isinstance(inside, dict):
             raise SchemaIllegal(f"no JSON Schema: {part} {where} is no object")
@@ -88,9 +89,15 @@ def _check(node: Any, root: Any, path: str) -> None:
 
 def resolved(node: Any, root: Any) -> Any:
     """What a reference stands for. SchemaIllegal for one that leads nowhere, or outside the schema."""
+    return _followed(node, root)[-1]
+
+
+def _followed(node: Any, root: Any) -> list[Any]:
+    """The nodes from a reference to what it stands for. Each but the last is a reference."""
+    nodes = [node]
     for _ in range(DEPTH_MAX):
         if not isinstance(node, dict) or "$ref" not in node:
-            return node
+            return nodes
         reference = str(node["$ref"])
         if reference != "#" and not reference.startswith("#/"):
             raise SchemaIllegal(f"the reference {reference} leads outside the schema; put its definition into $defs")
@@ -103,6 +110,7 @@ def resolved(node: Any, root: Any) -> Any:
         if not isinstance(found, dict | bool):
             raise SchemaIllegal(f"the reference {reference} leads to no schema")
         node = found
+        nodes.append(node)
     raise SchemaIllegal("a reference leads to itself")
 
 
@@ -125,52 +133,89 @@ class _Comparison:
         self._reader = reader
         self._writer = writer
         self._pairs = Pairs()
-        self._merged: dict[tuple[int, int], Any] = {}
-        """Id of a node and place of a branch -> both together. It keeps what was made here, so no id is used twice."""
+        self._merged: dict[tuple[int, str, int], Any] = {}
+        """Id of a node, keyword, and place of a branch -> both together. It keeps what was made here, so no id is used
+        twice."""
 
-    def differences(self, reader: Any, writer: Any, path: str) -> Iterator[Difference]:
-        reader, writer = resolved(reader, self._reader), resolved(writer, self._writer)
+    def differences(self, reader: Any, writer: Any, path: str, *, of_one: bool = False) -> Iterator[Difference]:
+        """`of_one` says that the writer's node is a branch of its oneOf: its other branches leave out some bodies."""
+        *references, reader = _followed(reader, self._reader)
+        for node in references:
+            if beside := self._beside(node, "$ref", self._reader):
+                yield from self.differences(beside, writer, path, of_one=of_one)
+        writer = self._with_siblings(writer)
         if reader is True or reader == {} or writer is False:
             return
         if reader is False:
             yield Difference(path, "is not allowed any more")
             return
         written = _ANYTHING if writer is True else writer
-        pair = id(reader), id(written)
-        yield from self._pairs.compared(pair, partial(self._compared, reader, written, path))
+        pair = id(reader), id(written), of_one
+        yield from self._pairs.compared(pair, partial(self._compared, reader, written, path, of_one=of_one))
 
-    def _compared(self, reader: Any, writer: Any, path: str) -> Iterator[Difference]:
-        theirs, mine = branches_of(writer), branches_of(reader)
-        if theirs is None and mine is not None and isinstance(writer.get("type"), list):
-            theirs = [{"type": kind} for kind in writer["type"]]
+    def _compared(self, reader: Any, writer: Any, path: str, *, of_one: bool) -> Iterator[Difference]:
+        mine = [keyword for keyword in CHOICES if isinstance(reader.get(keyword), list)]
+        theirs = next((keyword for keyword in CHOICES if isinstance(writer.get(keyword), list)), None)
+        if theirs is None and mine and isinstance(writer.get("type"), list):
+            theirs = "type"
         if theirs is not None:
-            for place in range(len(theirs)):
-                yield from self.differences(reader, self._branch(writer, theirs, place), path)
+            of_one = of_one or theirs == "oneOf"
+            for place in range(len(writer[theirs])):
+                yield from self.differences(reader, self._branch(writer, theirs, place), path, of_one=of_one)
             return
-        if mine is not None:
-            yield from self._one_of(mine, writer, path)
+        for keyword in mine:
+            yield from self._choice(reader[keyword], writer, path, alone=keyword == "oneOf" and not of_one)
         yield from self._single(reader, writer, path)
 
-    def _branch(self, node: Any, branches: list[Any], place: int) -> Any:
-        """A branch with what its node demands besides."""
-        branch = resolved(branches[place], self._writer)
-        beside = {keyword: each for keyword, each in node.items() if keyword in _COMPARED}
-        if not beside or not isinstance(branch, dict):
-            return branch
-        if (id(node), place) not in self._merged:
-            merged = beside | branch
-            if "properties" in beside and "properties" in branch:
-                merged["properties"] = beside["properties"] | branch["properties"]
-            merged["required"] = [*beside.get("required", ()), *branch.get("required", ())]
-            self._merged[id(node), place] = merged
-        return self._merged[id(node), place]
+    def _beside(self, node: Any, keyword: str, root: Any) -> Any:
+        """What a node demands besides a keyword. Up to draft 7 nothing counts beside a reference."""
+        if (id(node), keyword, -1) not in self._merged:
+            ignored = keyword == "$ref" and "draft-0" in str(root.get("$schema", ""))
+            choices = [one for one in CHOICES if one != keyword]
+            counted = {one: each for one, each in node.items() if one in _COMPARED or one in choices}
+            self._merged[id(node), keyword, -1] = _ANYTHING if ignored else counted
+        return self._merged[id(node), keyword, -1]
 
-    def _one_of(self, branches: list[Any], writer: Any, path: str) -> Iterator[Difference]:
+    def _with_siblings(self, writer: Any) -> Any:
+        """What a reference of the writer stands for, with what is demanded beside it."""
+        *references, found = _followed(writer, self._writer)
+        for node in reversed(references):
+            found = self._together(node, "$ref", 0, found)
+        return found
+
+    def _branch(self, node: Any, keyword: str, place: int) -> Any:
+        """A branch with what its node demands besides."""
+        branch = {"type": node["type"][place]} if keyword == "type" else node[keyword][place]
+        return self._together(node, keyword, place, self._with_siblings(branch))
+
+    def _together(self, node: Any, keyword: str, place: int, other: Any) -> Any:
+        """What a node demands besides a keyword, and `other`, which the keyword stands for."""
+        beside = self._beside(node, keyword, self._writer)
+        if not beside or not isinstance(other, dict):
+            return other
+        if (id(node), keyword, place) not in self._merged:
+            merged = other | beside if keyword == "$ref" else beside | other
+            if keyword != "type" and "type" in beside and "type" in other:
+                types = sorted(_common(_types(beside), _types(other)))
+                merged["type"] = types[0] if len(types) == 1 else types
+            if "properties" in beside and "properties" in other:
+                merged["properties"] = beside["properties"] | other["properties"]
+            merged["required"] = [*beside.get("required", ()), *other.get("required", ())]
+            self._merged[id(node), keyword, place] = merged if merged.get("type") != [] else False
+        return self._merged[id(node), keyword, place]
+
+    def _choice(self, branches: list[Any], writer: Any, path: str, *, alone: bool) -> Iterator[Difference]:
+        """One branch must allow it; if `alone`, no other one."""
         tries = []
         for branch in branches:
             tries.append(self._pairs.tried(partial(self.differences, branch, writer, path)))
-            if not tries[-1]:
+            if not tries[-1] and not alone:
                 return
+        fitting = sum(not found for found in tries)
+        if fitting:
+            if fitting > 1:
+                yield Difference(path, f"fits {fitting} choices of a oneOf, which allows one only")
+            return
         alike = [
             found
             for branch, found in zip(branches, tries, strict=True)
@@ -216,7 +261,9 @@ class _Comparison:
         for keyword in SAME:
             if keyword == "format" and "string" not in _types(writer):
                 continue  # of numbers it is a remark
-            if keyword in reader and reader[keyword] != writer.get(keyword):
+            was = writer.get(keyword)
+            needs_one = keyword == "minContains" and "contains" in reader and was == 0  # without the keyword it is 1
+            if reader[keyword] != was if keyword in reader else needs_one:
                 yield Difference(path, f"has another {keyword}")
 
     def _object(self, reader: Any, writer: Any, path: str) -> Iterator[Difference]:
@@ -236,6 +283,9 @@ class _Comparison:
                 yield Difference(joined(path, name), "is gone, and other fields are not allowed")
             else:
                 yield from self.differences(others, each, joined(path, name))
+        if "patternProperties" not in reader:
+            for each in writer.get("patternProperties", {}).values():
+                yield from self.differences(others, each, f"{path}{{}}")
         if is_free or isinstance(rest, Mapping):
             for name in (name for name in mine if name not in theirs):
                 yield from self.differences(mine[name], rest, joined(path, name))
@@ -272,6 +322,15 @@ def _types(node: Any) -> frozenset[str]:
         return frozenset(found if isinstance(found, list) else [found])
     values = _values(node)
     return TYPES if values is None else frozenset(_type_of(each) for each in values)
+
+
+def _common(some: frozenset[str], others: frozenset[str]) -> frozenset[str]:
+    """The types that both allow: an integer is a number."""
+    return frozenset(
+        kind
+        for kind in some | others
+        if all(kind in each or (kind == "integer" and "number" in each) for each in (some, others))
+    )
 
 
 def _type_of(value: Any) -> str:
