@@ -199,6 +199,24 @@ def test_what_waits_is_there_after_the_next_start(tmp_path: Path) -> None:
     run(scenario(), TurnedLoop)
 
 
+def test_an_outbox_may_have_one_producer_after_another(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "outbox", raises=False)
+
+    async def scenario(body: bytes, status: SendStatus, found: int) -> None:
+        async with fake_system() as system, Producer("g", system.address, outbox=outbox, retry_times=0) as producer:
+            assert (len(outbox), outbox.stored) == (found, 0)
+            if status is SendStatus.STORED_LOCALLY:
+                system.answers[SEND] = refuse(UNAVAILABLE)
+            await until(lambda: outbox.delivered == found)
+            assert (await producer.send(Message("T", body), sharding_key="k")).status is status
+            stored = [unit.body for units in system.messages.values() for unit in units]
+            assert stored == ([] if status is SendStatus.STORED_LOCALLY else [b"kept", body])
+
+    run(scenario(b"kept", SendStatus.STORED_LOCALLY, 0))
+    run(scenario(b"sent", SendStatus.SEND_OK, 1))
+    assert not outbox
+
+
 def test_one_outbox_has_one_producer(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with scene(tmp_path):

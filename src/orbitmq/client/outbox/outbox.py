@@ -146,16 +146,21 @@ class Outbox:
         self._raises = raises
         self._clock = clock or SystemClock()
         self._chance = Random()  # noqa: S311 - spreads load, keeps no secret
-        self._losses = Losses(on_loss)
-        self._backlog = Backlog()
-        self._unwritten: dict[int, OutboxRecord] = {}  # taken, not yet on disk
-        self._evicted: deque[int] = deque()  # given up, not reported yet
+        self._on_loss = on_loss
         self._file: OutboxFile | None = None
         self._closing = False
         self._resend: Resend | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        """Forget the last producer: the directory holds what waits, and its loop may have ended."""
+        self._losses = Losses(self._on_loss)
+        self._backlog = Backlog()
+        self._unwritten: dict[int, OutboxRecord] = {}  # taken, not yet on disk
+        self._evicted: deque[int] = deque()  # given up, not reported yet
         self._sending = 0
-        self._background = Background(f"outbox {path}")
+        self._background = Background(f"outbox {self.path}")
         self._news = asyncio.Event()
         self.stored = 0
         """Messages kept since the outbox was opened."""
@@ -179,10 +184,11 @@ class Outbox:
             raise InvalidStateError(
                 f"the outbox {self.path} has a producer already; create one outbox for each producer"
             )
-        self._loop = asyncio.get_running_loop()
-        deliver = self._loop.call_soon_threadsafe
+        loop = asyncio.get_running_loop()
+        deliver = loop.call_soon_threadsafe
         file = await asyncio.to_thread(OutboxFile, self.path, bytes_max=self.limits.bytes_max, deliver=deliver)
-        self._file, self._resend, self._closing = file, resend, False
+        self._clear()
+        self._loop, self._file, self._resend, self._closing = loop, file, resend, False
         self._losses.open()
         for number, data, history in await asyncio.to_thread(lambda: list(file.read_all())):
             self._found(file, number, data, decode_history(history) if history else AttemptHistory())
