@@ -20,7 +20,7 @@ import pytest
 
 from orbitmq.client import Message, MessageQueue, Producer, SendStatus, sync
 from orbitmq.client.outbox import Outbox, OutboxEntry, OutboxLimits
-from orbitmq.client.outbox.file import NUMBER, OutboxFile
+from orbitmq.client.outbox.file import NUMBER, OutboxFile, _Write
 from orbitmq.client.outbox.record import Loss, LossReason
 from orbitmq.client.outbox.sync import Outbox as SyncOutbox
 from orbitmq.errors import BrokerError, ClientError, ConfigurationError, OrbitMQError, StoreLocked
@@ -382,6 +382,47 @@ def test_a_disk_that_takes_nothing_is_told(tmp_path: Path, monkeypatch: pytest.M
             assert [(loss.reason, loss.keys) for loss in at.losses] == [(LossReason.WRITE_ERROR, "k1")]
 
     run(scenario())
+
+
+async def test_a_send_that_is_cancelled_holds_up_no_other_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, commit = threading.Event(), OutboxFile._commit
+
+    def slow(*args: Any) -> None:
+        disk.wait(DEADLINE_SECONDS)
+        commit(*args)
+
+    async with scene(tmp_path, durable=True) as at:
+        at.down()
+        monkeypatch.setattr(OutboxFile, "_commit", slow)
+        sends = [asyncio.create_task(at.keep(b"0"))]
+        await until(lambda: len(at.outbox) == 1)  # its write is the first transaction, the others share the second
+        sends += [asyncio.create_task(at.keep(b"%d" % number)) for number in range(1, 3)]
+        await until(lambda: len(at.outbox) == 3)
+        purge = asyncio.create_task(at.outbox.purge("other"))
+        sends.append(asyncio.create_task(at.keep(b"3")))
+        await until(lambda: len(at.outbox) == 4)
+        sends[1].cancel()
+        purge.cancel()
+        disk.set()
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            results = await asyncio.gather(*sends, purge, return_exceptions=True)
+        cancelled = [isinstance(result, asyncio.CancelledError) for result in results]
+        assert cancelled == [False, True, False, False, True]
+        assert len(at.outbox) == 4, "a cancelled send is kept all the same"
+
+
+def test_a_write_whose_callback_fails_holds_up_no_other(tmp_path: Path) -> None:
+    called: list[Exception | None] = []
+
+    def fail(_: Exception | None) -> None:
+        raise RuntimeError("a bug")
+
+    file = OutboxFile(tmp_path, bytes_max=1 << 20, deliver=lambda tell: tell())
+    file._call_back([_Write(0, None, None, 0, done) for done in (fail, called.append)], None)
+    assert called == [None]
+    file.close()
 
 
 def test_a_callback_that_fails_or_hangs_holds_up_nobody(tmp_path: Path) -> None:

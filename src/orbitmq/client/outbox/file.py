@@ -184,7 +184,10 @@ class OutboxFile:
 
         def tell() -> None:
             for done in callbacks:
-                done(error)
+                try:
+                    done(error)
+                except Exception:  # the other writes have callers, too
+                    _log.exception("event=outbox_callback_failed path=%s", self.path)
 
         if callbacks:
             self._deliver(tell)

@@ -335,7 +335,7 @@ class Outbox:
     ) -> None:
         """A write has succeeded or failed. A message that is in flight just then may still be sent."""
         kept = self._unwritten.pop(waiting.sequence)
-        written.set_result(failure)
+        _give(written, failure)
         if failure is not None and self._backlog.find(waiting.sequence) is waiting and not waiting.is_in_flight:
             self._backlog.remove(waiting.sequence)
             self._losses.tell(kept.lost(LossReason.WRITE_ERROR, str(failure)))
@@ -482,14 +482,20 @@ class Outbox:
             and (before_ms is None or waiting.first_failed_ms < before_ms)
             and not waiting.is_in_flight
         ]
-        removed = asyncio.get_running_loop().create_future()
+        removed: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         for number in unwanted:
             self._backlog.remove(number)
             file.remove(number)
-        file.barrier(removed.set_result)
+        file.barrier(lambda failure: _give(removed, failure))
         if (failure := await removed) is not None:
             raise StoreError(f"the outbox {self.path} cannot be written: {failure}")
         return len(unwanted)
+
+
+def _give(outcome: asyncio.Future[Exception | None], failure: Exception | None) -> None:
+    """The outcome of a write, unless the caller has cancelled."""
+    if not outcome.done():
+        outcome.set_result(failure)
 
 
 def _entry(waiting: BacklogEntry) -> OutboxEntry:
