@@ -96,6 +96,23 @@ def test_many_portions_come_back_with_their_answer(listener: Listener) -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("kind", ["coroutine", "function"])
+async def test_a_listener_may_change_the_list_that_it_gets(kind: str) -> None:
+    def function(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+        messages.clear()
+        return SUCCESS
+
+    async def coroutine(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+        return function(messages, context)
+
+    finished = Finished()
+    workers = made(coroutine if kind == "coroutine" else function, finished)
+    workers.submit(call())
+    await until(lambda: finished)
+    assert [message.body for message in finished[0].messages] == [b"x"], "what is committed or delivered again"
+    await workers.close(1)
+
+
 def test_a_failing_listener_answers_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def fail(messages: Any, context: Any) -> Any:
         raise ValueError("listener is broken")

@@ -253,7 +253,8 @@ class ThreadWorkers(ListenerWorkers):
         try:
             self._prepare(call)
             if call.messages:
-                call.status = self._checked(self._listener(call.messages, call.context), call.context)
+                given = list(call.messages)  # a listener may change its list, and the offset must not depend on that
+                call.status = self._checked(self._listener(given, call.context), call.context)
         except BaseException as error:  # otherwise the thread would end and its call never finish
             call.error = error
             _log.warning("event=listener_failed queue=%s", call.held.queue, exc_info=True)
@@ -334,7 +335,8 @@ class TaskWorkers(ListenerWorkers):
         try:
             self._prepare(call)
             if call.messages:
-                call.status = self._checked(await self._listener(call.messages, call.context), call.context)
+                given = list(call.messages)  # a listener may change its list, and the offset must not depend on that
+                call.status = self._checked(await self._listener(given, call.context), call.context)
         except BaseException as error:
             if not is_failure(error):
                 raise
