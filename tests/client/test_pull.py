@@ -137,6 +137,20 @@ def test_offsets_of_any_queue_are_kept_and_stored() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("way", ["lag", "fetch_offset"])
+async def test_offsets_that_were_only_looked_at_are_not_stored(way: str) -> None:
+    async with fake_system() as system:
+        system.offsets["g", "T", 0] = 0
+        async with pulling(system) as consumer:
+            if way == "lag":
+                await consumer.lag("T")
+            else:
+                assert await consumer.fetch_offset(Q[0]) == 0
+            system.offsets["g", "T", 0] = 500  # by another member
+            await consumer.store_offsets()
+        assert system.offsets == {("g", "T", 0): 500}
+
+
 def test_a_broadcasting_one_keeps_its_offsets_here(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with fake_system() as system:

@@ -170,8 +170,13 @@ class PullConsumer(Consumer):
         await self._offsets.commit(self._offsets_to_store())
 
     def _offsets_to_store(self) -> Collection[MessageQueue]:
-        """All queues whose offset the application set, held or not."""
-        return self._offsets.table.queues()
+        """All queues whose offset the application set, held or not. The file of a BROADCASTING consumer is replaced as
+        a whole, so it gets those that it had.
+        """
+        table = self._offsets.table
+        if self._message_model is MessageModel.BROADCASTING:
+            return table.queues()
+        return [queue for queue in table.queues() if table.is_own(queue)]
 
     # ------------------------------------------------------------------------------------------------------ lifecycle
 

@@ -80,3 +80,8 @@ def test_the_beginning_is_stored_though_it_was_only_learned() -> None:
     table = OffsetTable()
     table.learn(Q, 0)
     assert table.own([Q]) == {Q: 0}
+    assert not table.is_own(Q)
+    table.learn(Q, 9)
+    assert table.own([Q]) == {}, "another member has advanced it"
+    table.set(Q, 9)
+    assert table.is_own(Q)

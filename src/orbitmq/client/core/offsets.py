@@ -49,12 +49,9 @@ class OffsetTable:
             known.own = True
 
     def learn(self, queue: MessageQueue, offset: int) -> None:
-        """Note the stored `offset`; a higher known one stays. A broker returns 0 for a queue without offset, too; 0 is
-        stored then, as by Java's client, or a group with an idle queue could not be reset.
-        """
+        """Note the stored `offset`; a higher known one stays."""
         known = self._known.setdefault(queue, _Known(offset))
         known.offset = max(offset, known.offset)
-        known.own = known.own or known.offset == 0
 
     def set(self, queue: MessageQueue, offset: int) -> None:
         """Set `offset` even if it is lower: the application or an operator has reset it."""
@@ -76,12 +73,18 @@ class OffsetTable:
         """The known offsets of `queues`."""
         return {queue: self._known[queue].offset for queue in queues if queue in self._known}
 
+    def is_own(self, queue: MessageQueue) -> bool:
+        """Whether this consumer advanced or set the offset of `queue`."""
+        known = self._known.get(queue)
+        return known is not None and known.own
+
     def own(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
-        """The offsets of `queues` that this consumer advanced or set. An offset it only read belongs to another member,
-        which may have committed since: storing it again would undo that.
+        """The offsets of `queues`, which this consumer reads, that it advanced or set. An offset it only read belongs
+        to another member, which may have committed since: storing it again would undo that. But a broker returns 0 for
+        a queue without offset, too; 0 is stored, as by Java's client, or a group with an idle queue could not be reset.
         """
         known = {queue: self._known[queue] for queue in queues if queue in self._known}
-        return {queue: one.offset for queue, one in known.items() if one.own}
+        return {queue: one.offset for queue, one in known.items() if one.own or one.offset == 0}
 
 
 def encode_file(offsets: Mapping[MessageQueue, int]) -> str:
