@@ -139,9 +139,9 @@ def test_pulls_ask_as_java_asks_and_carry_the_offset() -> None:
     run(scenario())
 
 
-def pulls(system: FakeSystem) -> list[PullMessageHeader]:
+def pulls(system: FakeSystem, topic: str = "T") -> list[PullMessageHeader]:
     found = [c.header(PullMessageHeader) for c in system.asked if c.code == RequestCode.PULL_MESSAGE]
-    return [header for header in found if header.topic == "T"]
+    return [header for header in found if header.topic == topic]
 
 
 def test_the_offset_waits_for_the_oldest_message() -> None:
@@ -664,8 +664,7 @@ def test_broadcasting_reads_everything_and_keeps_its_offsets_here(tmp_path: Path
 
 
 def test_a_function_is_called_on_threads() -> None:
-    import threading
-
+    
     names: list[str] = []
 
     def listener(messages: Any, context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
@@ -943,6 +942,28 @@ def test_a_store_of_the_application_keeps_the_offsets() -> None:
             assert system.count(RequestCode.UPDATE_CONSUMER_OFFSET) == 0
 
     run(scenario())
+
+
+async def test_an_offset_that_was_only_looked_at_is_not_committed_when_the_queue_is_assigned() -> None:
+    async with fake_system() as system:
+        called = asyncio.Event()
+
+        async def listener(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+            called.set()
+            await asyncio.Event().wait()
+            return SUCCESS
+
+        system.topics["U"] = 1
+        for _ in range(4):
+            system.put("U", 0, b"x")
+        system.offsets["g", "U", 0] = 4
+        async with push(system, listener, await_termination_ms=0) as consumer:
+            (lag,) = await consumer.lag("U")
+            assert lag.consumer_offset == 4
+            system.offsets["g", "U", 0] = 2  # an operator reset it
+            consumer.subscribe("U")
+            await called.wait()
+            assert {pull.commit_offset for pull in pulls(system, "U")} == {2}
 
 
 def test_what_is_given_up_while_the_consumer_shuts_down_is_stored() -> None:

@@ -363,7 +363,11 @@ class Consumer(Client):
             )  # fmt: skip
 
     async def _stored_offset(self, queue: MessageQueue) -> int | None:
+        table = self._offsets.table
+        is_known = queue in table
         offset = await self._offsets.stored(queue)
+        if not is_known and queue not in self._held and not table.is_own(queue):
+            table.forget(queue)  # when the queue is assigned, this may be wrong, and would be committed
         return offset if offset >= 0 else None
 
     # --------------------------------------------------------------------------------------------------- lifecycle
