@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -664,7 +665,8 @@ def test_broadcasting_reads_everything_and_keeps_its_offsets_here(tmp_path: Path
 
 
 def test_a_function_is_called_on_threads() -> None:
-    
+    import threading
+
     names: list[str] = []
 
     def listener(messages: Any, context: ConcurrentContext) -> ConsumeConcurrentlyStatus:
@@ -825,6 +827,35 @@ def test_a_consumer_whose_name_servers_do_not_answer_says_so_once(caplog: pytest
             assert caplog.text.count("event=no_name_server_answers") == 1
 
     run(scenario())
+
+
+async def test_a_start_that_is_cancelled_leaves_no_thread_and_calls_no_listener_any_more() -> None:
+    async with fake_system() as system:
+        for _ in range(3):
+            system.put("T", 0, b"x")
+        assigned, begun, gate, calls = asyncio.Event(), threading.Event(), threading.Event(), list[int]()
+
+        def listener(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+            calls.append(1)
+            begun.set()
+            gate.wait(20)
+            return SUCCESS
+
+        async def hang(_: object) -> None:
+            assigned.set()
+            await asyncio.Event().wait()
+
+        consumer = push(system, listener, consume_threads=1)
+        consumer.on_assigned(hang)
+        starting = asyncio.create_task(consumer.start())
+        await assigned.wait()
+        await until(begun.is_set)
+        (thread,) = [thread for thread in threading.enumerate() if thread.name == "g-0"]
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        gate.set()
+        await until(lambda: not thread.is_alive())
+        assert len(calls) == 1
 
 
 def test_a_listener_is_needed_and_set_before_the_start() -> None:

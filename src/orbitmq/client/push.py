@@ -380,6 +380,14 @@ class PushConsumer(ReadingConsumer):
             await self._traces.close()
         await self._end_consuming(instance)
 
+    async def _leave(self, instance: Instance) -> None:
+        if self._workers is not None:  # a start that failed must leave no threads
+            self._workers.dismiss()
+        for held in self._held.values():
+            held.drop()
+        await self._retries.stop()
+        await super()._leave(instance)
+
     async def _abandon(self, instance: Instance) -> None:
         self._running_workers.dismiss()
         await super()._abandon(instance)
