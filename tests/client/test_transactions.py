@@ -19,6 +19,7 @@ from orbitmq.client import (
     TransactionProducer,
     sync,
 )
+from orbitmq.client import producer as producer_module
 from orbitmq.client.core.trace import TransactionEnded, decode_trace
 from orbitmq.client.core.transaction_end import EndContext
 from orbitmq.client.sync_wrapper import run as run_on_the_loop
@@ -201,6 +202,49 @@ def test_the_two_halves_can_be_taken_apart() -> None:
             await until(lambda: ends(system))
 
     run(scenario())
+
+
+class Gated(Script):
+    """Its local transaction takes until the gate opens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def execute(self, message: Message, argument: Any) -> Any:
+        self.begun.set()
+        await self.gate.wait()
+        return COMMIT
+
+
+async def test_shutdown_waits_for_transactions_in_progress() -> None:
+    async with fake_system() as system:
+        listener = Gated()
+        producer = TransactionProducer("payers", system.address, listener=listener)
+        await producer.start()
+        sending = asyncio.create_task(producer.send_in_transaction(Message("Orders", b"x")))
+        await listener.begun.wait()
+        closing = asyncio.create_task(producer.shutdown())
+        await settle()
+        assert not closing.done()
+        listener.gate.set()
+        await closing
+        assert (await sending).local_state is COMMIT
+        assert [end.commit_or_rollback for end in ends(system)] == [TRANSACTION_COMMIT]
+
+
+async def test_a_transaction_that_outlives_its_producer_has_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_module, "CLOSE_S", 0.01)
+    async with fake_system() as system:
+        listener = Gated()
+        producer = TransactionProducer("payers", system.address, listener=listener)
+        await producer.start()
+        sending = asyncio.create_task(producer.send_in_transaction(Message("Orders", b"x")))
+        await listener.begun.wait()
+        await producer.shutdown()
+        listener.gate.set()
+        assert (await sending).local_state is COMMIT
+        assert ends(system) == []
 
 
 def test_a_broker_that_cannot_be_told_is_no_failure() -> None:
@@ -544,6 +588,23 @@ def test_the_work_is_done_in_the_thread_that_sends(system: FakeSystem) -> None:
         wait_until(lambda: len(ends(system)) == 2, 20, "the end")
         assert remarks(system)[1] == "the listener failed: ValueError: no money"
         assert producer.listener is listener
+
+
+def test_shutdown_waits_for_transactions_of_threads(system: FakeSystem) -> None:
+    class Closing(Script):
+        """Another thread shuts the producer down while the local transaction runs."""
+
+        def execute(self, message: Message, argument: Any) -> Any:
+            closing.start()
+            wait_until(lambda: not producer.core.is_running, 20, "the shutdown")
+            return COMMIT
+
+    producer = sync.TransactionProducer("payers", system.address, listener=Closing())
+    closing = threading.Thread(target=producer.shutdown)
+    producer.start()
+    assert producer.send_in_transaction(Message("Orders", b"x")).local_state is COMMIT
+    closing.join(20)
+    wait_until(lambda: [end.commit_or_rollback for end in ends(system)] == [TRANSACTION_COMMIT], 20, "the end")
 
 
 def test_the_example_of_the_documentation_works(system: FakeSystem) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, Unpack, cast
 from uuid import uuid4
 
 from orbitmq.client.background import Background
@@ -578,8 +578,7 @@ class Producer(Client):
         await self._background.stop()
         if self._batcher is not None:
             self._batcher.hurry()
-        unfinished = {*self._in_flight, *(attempt.result for attempt in self._attempts)}
-        if unfinished:
+        if unfinished := self._unfinished():
             _, late = await asyncio.wait(unfinished, timeout=CLOSE_S)
             for one in late:
                 one.cancel()
@@ -592,6 +591,10 @@ class Producer(Client):
         if self._traces is not None:
             await self._traces.close()
         await instance.dismiss(self.group, consumer=False)
+
+    def _unfinished(self) -> set[asyncio.Future[Any]]:
+        """What shutdown waits for, and then cancels."""
+        return {*self._in_flight, *(attempt.result for attempt in self._attempts)}
 
     async def _abandon(self, instance: Instance) -> None:
         await super()._abandon(instance)

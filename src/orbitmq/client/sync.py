@@ -280,14 +280,15 @@ class TransactionProducer(Producer, Client[transactions.TransactionProducer[A_co
         execute, given = self.core.listener.execute, cast("A_contra", argument)  # the overloads see to it
         if inspect.iscoroutinefunction(execute):
             return wait(partial(self.core.send_in_transaction, message, given, timeout=timeout))
-        half = wait(partial(self.core.prepare, message, timeout=timeout))
-        if not half.is_safe:
-            return wait(partial(self.core.finish, half, LocalTransactionState.ROLLBACK_MESSAGE))
-        try:
-            state, remark = transactions.checked(execute(half.message, given))
-        except Exception as error:
-            state, remark = transactions.failed(error)
-        return wait(partial(self.core.finish, half, state, remark))
+        with transactions.transaction(self.core):
+            half = wait(partial(self.core.prepare, message, timeout=timeout))
+            if not half.is_safe:
+                return wait(partial(self.core.finish, half, LocalTransactionState.ROLLBACK_MESSAGE))
+            try:
+                state, remark = transactions.checked(execute(half.message, given))
+            except Exception as error:
+                state, remark = transactions.failed(error)
+            return wait(partial(self.core.finish, half, state, remark))
 
     prepare = blocking(transactions.TransactionProducer.prepare)
     finish = blocking(transactions.TransactionProducer.finish)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import copy
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, Unpack, cast, overload
 
 from orbitmq.client.background import one_round
+from orbitmq.client.base import ClientState
 from orbitmq.client.core.arguments import checks_arguments
 from orbitmq.client.core.hooks import each
 from orbitmq.client.core.model import LocalTransactionState, SendResult, SendStatus, TransactionSendResult
@@ -124,6 +127,10 @@ class TransactionProducer(Producer, Generic[A_contra]):
         self._checks: asyncio.Queue[TransactionCheck] = asyncio.Queue(limits["check_queue"])
         self._checkers: list[asyncio.Task[None]] = []
         self._end_hooks: list[EndTransactionHook] = []
+        self._in_progress: set[concurrent.futures.Future[None]] = set()
+        """Transactions whose decision is not sent yet, of any thread."""
+        self._ending: Instance | None = None
+        """Takes the last decisions, while shutdown waits for them."""
 
     @property
     def listener(self) -> TransactionListener[A_contra]:
@@ -148,13 +155,30 @@ class TransactionProducer(Producer, Generic[A_contra]):
         broker.
 
         The local transaction does not run when the message was not stored, which raises as `send` does, or not stored
-        safely, which is a rollback. A decision that does not reach the broker does no harm: it checks later.
+        safely, which is a rollback. A decision that does not reach the broker does no harm: it checks later. `shutdown`
+        waits for it, up to 30 s.
         """
-        half = await self.prepare(message, timeout=timeout)
-        if not half.is_safe:
-            return await self.finish(half, LocalTransactionState.ROLLBACK_MESSAGE)
-        state, remark = await _outcome(lambda: _called(self._listener.execute, half.message, argument))
-        return await self.finish(half, state, remark)
+        with self._transaction():
+            half = await self.prepare(message, timeout=timeout)
+            if not half.is_safe:
+                return await self.finish(half, LocalTransactionState.ROLLBACK_MESSAGE)
+            state, remark = await _outcome(lambda: _called(self._listener.execute, half.message, argument))
+            return await self.finish(half, state, remark)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Around a transaction, in any thread: shutdown waits for its end."""
+        end = concurrent.futures.Future[None]()
+        end.set_running_or_notify_cancel()  # a shutdown that waits no longer must not cancel it
+        self._in_progress.add(end)
+        try:
+            yield
+        finally:
+            self._in_progress.discard(end)
+            end.set_result(None)
+
+    def _unfinished(self) -> set[asyncio.Future[Any]]:
+        return super()._unfinished() | {asyncio.wrap_future(end) for end in self._in_progress.copy()}
 
     @checks_arguments
     async def prepare(self, message: Message, *, timeout: float | None = None) -> HalfMessage:
@@ -180,11 +204,14 @@ class TransactionProducer(Producer, Generic[A_contra]):
     ) -> TransactionSendResult:
         """Send the decision about a half message to the broker. `remark` is for its log.
 
-        Raises nothing when the broker cannot be reached: it checks later. InvalidStateError unless the producer is
-        running.
+        Raises nothing when the broker cannot be reached, or the producer has been shut down: the broker checks later.
+        InvalidStateError before start.
         """
-        result, instance = half.result, self._instance
+        result = half.result
+        if self._state is not ClientState.CLOSED:
+            self._check_running()
         try:
+            instance = self._ending or self._instance
             header = EndTransactionHeader(
                 producer_group=self.group,
                 tran_state_table_offset=result.queue_offset,
@@ -220,7 +247,8 @@ class TransactionProducer(Producer, Generic[A_contra]):
         from_check: bool,
     ) -> None:
         if self._end_hooks:
-            now_ms = self._instance.clock.now_ms()
+            assert self._shared is not None, "there are no decisions before start"
+            now_ms = self._shared.clock.now_ms()
             context = EndContext(self.group, message, msg_id, transaction_id, address, state, from_check, now_ms)
             each(self._end_hooks, lambda hook, seen: hook(seen), context)
 
@@ -274,12 +302,24 @@ class TransactionProducer(Producer, Generic[A_contra]):
     async def _join(self, instance: Instance) -> None:
         await instance.add_decider(self.group)
 
+    async def _end(self, instance: Instance) -> None:
+        self._ending = instance
+        try:
+            await super()._end(instance)
+        finally:
+            self._ending = None
+
     async def _leave(self, instance: Instance) -> None:
         instance.transaction_checks.producers.pop(self.group, None)
         for task in self._checkers:
             task.cancel()
         await asyncio.gather(*self._checkers, return_exceptions=True)
         await super()._leave(instance)
+
+
+def transaction(producer: TransactionProducer[A_contra]) -> AbstractContextManager[None]:
+    """For threads: what `send_in_transaction` does is inside of it."""
+    return producer._transaction()  # noqa: SLF001 - not for applications
 
 
 async def _outcome(work: Callable[[], Awaitable[object]]) -> tuple[LocalTransactionState, str | None]:
