@@ -575,6 +575,16 @@ class Producer(Client):
         await instance.beat()
 
     async def _end(self, instance: Instance) -> None:
+        try:
+            await self._finish_sends()
+        finally:  # a shutdown that is cancelled must not keep the directory locked
+            if self._outbox is not None:
+                await self._outbox.close()
+        if self._traces is not None:
+            await self._traces.close()
+        await instance.dismiss(self.group, consumer=False)
+
+    async def _finish_sends(self) -> None:
         await self._background.stop()
         if self._batcher is not None:
             self._batcher.hurry()
@@ -586,11 +596,6 @@ class Producer(Client):
             await self._batcher.finish(CLOSE_S)
         if self._sender is not None:
             await self._sender.finish(CLOSE_S)
-        if self._outbox is not None:
-            await self._outbox.close()
-        if self._traces is not None:
-            await self._traces.close()
-        await instance.dismiss(self.group, consumer=False)
 
     def _unfinished(self) -> set[asyncio.Future[Any]]:
         """What shutdown waits for, and then cancels."""

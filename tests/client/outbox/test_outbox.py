@@ -23,7 +23,7 @@ from orbitmq.client.outbox import Outbox, OutboxEntry, OutboxLimits
 from orbitmq.client.outbox.file import NUMBER, OutboxFile, _Write
 from orbitmq.client.outbox.record import Loss, LossReason
 from orbitmq.client.outbox.sync import Outbox as SyncOutbox
-from orbitmq.errors import BrokerError, ClientError, ConfigurationError, OrbitMQError, StoreLocked
+from orbitmq.errors import BrokerError, ClientError, ConfigurationError, OrbitMQError, StoreError, StoreLocked
 from orbitmq.net.connection import Connection
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.wire.codes import ResponseCode
@@ -227,6 +227,69 @@ def test_one_outbox_has_one_producer(tmp_path: Path) -> None:
             pass
 
     run(scenario())
+
+
+async def _resend(*_: object) -> None:
+    raise AssertionError("nothing waits")
+
+
+@pytest.mark.parametrize("step", ["__init__", "read_all"])
+async def test_an_opening_that_is_cancelled_unlocks_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    begun, disk, usual, close = threading.Event(), threading.Event(), getattr(OutboxFile, step), OutboxFile.close
+    closed: list[OutboxFile] = []
+
+    def slow(*args: Any, **kwargs: Any) -> Any:
+        begun.set()
+        disk.wait(DEADLINE_SECONDS)
+        return usual(*args, **kwargs)
+
+    outbox = Outbox(tmp_path)
+    monkeypatch.setattr(OutboxFile, step, slow)
+    monkeypatch.setattr(OutboxFile, "close", lambda file: (close(file), closed.append(file))[0])
+    opening = asyncio.create_task(outbox.open(_resend))
+    await until(begun.is_set)
+    opening.cancel()
+    await settle()
+    disk.set()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    await until(lambda: closed)
+    monkeypatch.undo()
+    await outbox.open(_resend)
+    await outbox.close()
+
+
+async def test_an_opening_that_fails_unlocks_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise StoreError("a broken disk")
+
+    outbox = Outbox(tmp_path)
+    monkeypatch.setattr(OutboxFile, "read_all", fail)
+    with pytest.raises(StoreError, match="a broken disk"):
+        await outbox.open(_resend)
+    monkeypatch.undo()
+    await outbox.open(_resend)
+    await outbox.close()
+
+
+async def test_a_shutdown_that_is_cancelled_unlocks_the_directory(tmp_path: Path) -> None:
+    async with fake_system() as system:
+        outbox = Outbox(tmp_path)
+        producer = Producer("g", system.address, outbox=outbox)
+        await producer.start()
+        await producer.send(Message("T", b"first"))
+        system.answers[SEND] = silence()
+        send = producer.send_async(Message("T", b"silent"))
+        closing = asyncio.create_task(producer.shutdown())
+        await settle()
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        send.cancel()
+        async with Producer("g", system.address, outbox=Outbox(tmp_path)):
+            pass
 
 
 # ------------------------------------------------------------------------------------------------------------- losses

@@ -8,6 +8,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -186,17 +187,30 @@ class Outbox:
             )
         loop = asyncio.get_running_loop()
         deliver = loop.call_soon_threadsafe
-        file = await asyncio.to_thread(OutboxFile, self.path, bytes_max=self.limits.bytes_max, deliver=deliver)
+        make = partial(OutboxFile, self.path, bytes_max=self.limits.bytes_max, deliver=deliver)
+        making = loop.run_in_executor(None, make)
+        try:
+            file = await asyncio.shield(making)
+        except asyncio.CancelledError:
+            making.add_done_callback(_close_unused)  # the thread cannot be stopped
+            raise
         self._clear()
         self._loop, self._file, self._resend, self._closing = loop, file, resend, False
         self._losses.open()
+        try:
+            await self._load(file)
+        except BaseException:
+            await self.close()
+            raise
+        self._background.spawn(self._send_what_is_due())
+
+    async def _load(self, file: OutboxFile) -> None:
         for number, data, history in await asyncio.to_thread(lambda: list(file.read_all())):
             self._found(file, number, data, decode_history(history) if history else AttemptHistory())
         if (missing := file.accepted - file.settled) > 0:
             text = f"{missing} messages were accepted and not written before the process ended"
             self._losses.tell(Loss(LossReason.UNCLEAN_SHUTDOWN, text, count=missing))
             await asyncio.to_thread(file.settle)
-        self._background.spawn(self._send_what_is_due())
 
     def _found(self, file: OutboxFile, number: int, data: bytes, history: AttemptHistory) -> None:
         try:
@@ -224,10 +238,12 @@ class Outbox:
             return
         self._closing = True
         self._news.set()
-        await self._background.finish(CLOSE_SECONDS)
-        # not before: messages sent meanwhile must be removed from the disk, or they are sent once more
-        self._file = None
-        left = await asyncio.to_thread(file.close)
+        try:
+            await self._background.finish(CLOSE_SECONDS)
+        finally:
+            # not before: messages sent meanwhile must be removed from the disk, or they are sent once more
+            self._file = None
+            left = await asyncio.to_thread(file.close)
         if left:
             self._losses.tell(
                 Loss(LossReason.WRITE_ERROR, f"the disk did not finish {left} writes in time", count=left)
@@ -496,6 +512,12 @@ def _give(outcome: asyncio.Future[Exception | None], failure: Exception | None) 
     """The outcome of a write, unless the caller has cancelled."""
     if not outcome.done():
         outcome.set_result(failure)
+
+
+def _close_unused(making: asyncio.Future[OutboxFile]) -> None:
+    """A callback of the future of files that are not wanted any more."""
+    if not making.cancelled() and making.exception() is None:
+        making.result().close()
 
 
 def _entry(waiting: BacklogEntry) -> OutboxEntry:
