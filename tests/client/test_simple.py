@@ -183,6 +183,20 @@ async def test_messages_are_received_while_a_broker_has_no_master(monkeypatch: p
             assert await consumer.receive(timeout=0) == []
 
 
+async def test_messages_are_received_while_another_topic_does_not_exist(cluster: Cluster) -> None:
+    cluster.create_topic("Present", 1)
+    async with (
+        Producer("p", cluster.namesrv_address) as producer,
+        SimpleConsumer("partly", cluster.namesrv_address) as consumer,
+    ):
+        consumer.subscribe("Absent")
+        with pytest.raises(ClientError, match="Absent"):
+            await consumer.receive(timeout=0)
+        consumer.subscribe("Present")
+        await producer.send(Message("Present", b"x"))
+        assert bodies(await consumer.receive(timeout=20)) == [b"x"]
+
+
 async def test_messages_of_a_broker_are_received_while_another_one_is_away() -> None:
     with Cluster(brokers=2) as cluster:
         away, living = cluster.broker_names

@@ -13,7 +13,7 @@ from orbitmq.client.deliveries import ALL_QUEUES, FROM_FIRST, FROM_LAST, WAIT_MA
 from orbitmq.client.instance import Instance
 from orbitmq.client.renewals import Renewals
 from orbitmq.client.settings import SimpleSettings, complete
-from orbitmq.errors import ConfigurationError, InvalidStateError
+from orbitmq.errors import ConfigurationError, InvalidStateError, OrbitMQError
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.pop import MAX_MESSAGES
 from orbitmq.wire.bodies import ConsumeFromWhere, ConsumeType, MessageModel
@@ -101,7 +101,8 @@ class SimpleConsumer(Consumer):
         hours; one that hangs keeps its message.
 
         A call that is cancelled has received nothing. ConfigurationError for wrong numbers, InvalidStateError without
-        a subscription, BrokerError, ClientError, RemotingError when no broker can be asked.
+        a subscription, BrokerError, ClientError, RemotingError when no broker can be asked. A topic that does not exist
+        is passed over, unless there is no other.
         """
         deliveries = self._running_deliveries
         invisible_ms = self._settings["invisible_ms"] if invisible is None else round(invisible * 1000)
@@ -128,11 +129,19 @@ class SimpleConsumer(Consumer):
         await deliveries.any_messages(await self._sources(), min(WAIT_MAX_MS, wait_ms))
 
     async def _sources(self) -> list[Source]:
-        """The topics at their brokers; each call begins with another one."""
+        """The topics at their brokers; each call begins with another one. A topic without a route is passed over; its
+        error is raised if there is no other.
+        """
         deliveries = self._running_deliveries
-        found = [one for subscription in self._subscriptions.values() for one in await deliveries.sources(subscription)]
+        found: list[Source] = []
+        failure: OrbitMQError | None = None
+        for subscription in list(self._subscriptions.values()):
+            try:
+                found += await deliveries.sources(subscription)
+            except OrbitMQError as error:
+                failure = failure or error
         if not found:
-            raise InvalidStateError(f"{self._name()} has subscribed no topic")
+            raise failure or InvalidStateError(f"{self._name()} has subscribed no topic")
         self._turn = (self._turn + 1) % len(found)
         return found[self._turn :] + found[: self._turn]
 
