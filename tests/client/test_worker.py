@@ -40,7 +40,7 @@ from orbitmq.message.properties import DEAD_LETTER_REASON
 from orbitmq.message.topics import dlq_topic
 from orbitmq.testing import Cluster
 from tests.client.worker_program import block, work
-from tests.support.loops import until
+from tests.support.loops import settle, until
 from tests.support.process import free_port, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -195,6 +195,17 @@ async def test_a_second_signal_ends_the_grace(cluster: Cluster) -> None:
     ending.signal()
     async with asyncio.timeout(30):
         assert await running == UNFINISHED
+
+
+async def test_the_last_message_may_end_just_when_the_worker_does(cluster: Cluster) -> None:
+    worker = Worker(plan(cluster, "Last", print), Ending())
+    last = asyncio.create_task(settle(0))
+    worker._tasks.add(last)
+    last.add_done_callback(worker._ended)
+    await asyncio.sleep(0)
+    assert last.done()
+    assert worker._tasks, "its callback runs in the next round of the loop"
+    await worker._finish()
 
 
 async def test_a_coroutine_that_takes_too_long_fails(cluster: Cluster) -> None:

@@ -171,8 +171,8 @@ class Worker:
 
     async def _finish(self) -> None:
         """Wait for the messages in progress, then give back the rest."""
-        if self._tasks:
-            await first(asyncio.wait(self._tasks, timeout=self._plan.grace), self._ending.at_once.wait())
+        if tasks := set(self._tasks):  # a copy: it may be empty by the time that the wait begins
+            await first(asyncio.wait(tasks, timeout=self._plan.grace), self._ending.at_once.wait())
         rest = set(self._tasks)
         self._returned = len(rest)
         for task in rest:
