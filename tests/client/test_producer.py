@@ -604,6 +604,20 @@ def test_requests_wait_for_their_turn_within_their_time() -> None:
     run(scenario(), IdleLoop)
 
 
+@pytest.mark.parametrize("code", [RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.HEART_BEAT])
+def test_a_request_ends_in_time_while_its_topic_is_looked_up(code: RequestCode) -> None:
+    async def scenario() -> None:
+        async with fake_system() as system, Producer("g", system.address) as producer:
+            system.topics["T"] = 1
+            system.answers[code] = silence()
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(TooManyRequestsError, match=r"brokers of topic T knew this client, so nothing was sent"):
+                await producer.request(Message("T", b"x"), timeout=0.5)
+            assert asyncio.get_running_loop().time() - began < 1
+
+    run(scenario(), IdleLoop)
+
+
 def test_a_burst_goes_through_whole_that_a_broker_needs_longer_for_than_one_send_may_take() -> None:
     """As 45,000 sends at once with the usual settings at a broker that stores 10,000 in a second; each is sent once."""
     sends, a_second = 4500, 1000

@@ -362,8 +362,18 @@ class Producer(Client):
             with self._around([request]) as (sent,):
                 packed = outgoing(sent, self._new_id, self._packing)
                 if instance.routes.publish(packed.topic) is None:
-                    await self.fetch_publish_queues(message.topic)
-                    await instance.beat()  # only a broker that knows this client can deliver the reply
+                    limit = asyncio.timeout_at(ends)
+                    try:
+                        async with limit:
+                            await self.fetch_publish_queues(message.topic)
+                            await instance.beat()  # only a broker that knows this client can deliver the reply
+                    except TimeoutError:
+                        if not limit.expired():  # a RemotingTimeout is one, too
+                            raise
+                        raise TooManyRequestsError(
+                            f"timed out before the brokers of topic {message.topic} knew this client, so nothing was "
+                            "sent; increase the timeout"
+                        ) from None
                 deliver = partial(sender.send, packed, target=target)
                 await self._in_turn(deliver, len(packed.body), self._usual_rules, ends)
                 try:
