@@ -147,6 +147,10 @@ class Outbox:
         self._raises = raises
         self._clock = clock or SystemClock()
         self._chance = Random()  # noqa: S311 - spreads load, keeps no secret
+        self.stored = 0
+        """Messages kept since the outbox was opened."""
+        self.delivered = 0
+        """Messages sent from the outbox since it was opened."""
         self._on_loss = on_loss
         self._file: OutboxFile | None = None
         self._closing = False
@@ -163,10 +167,7 @@ class Outbox:
         self._sending = 0
         self._background = Background(f"outbox {self.path}")
         self._news = asyncio.Event()
-        self.stored = 0
-        """Messages kept since the outbox was opened."""
-        self.delivered = 0
-        """Messages sent from the outbox since it was opened."""
+        self.stored = self.delivered = 0
 
     @property
     def lost(self) -> Counter[LossReason]:
