@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
@@ -245,9 +245,14 @@ async def test_an_opening_that_is_cancelled_unlocks_the_directory(
         disk.wait(DEADLINE_SECONDS)
         return usual(*args, **kwargs)
 
+    def close_and_note(file: OutboxFile) -> int:
+        left = close(file)
+        closed.append(file)
+        return left
+
     outbox = Outbox(tmp_path)
     monkeypatch.setattr(OutboxFile, step, slow)
-    monkeypatch.setattr(OutboxFile, "close", lambda file: (close(file), closed.append(file))[0])
+    monkeypatch.setattr(OutboxFile, "close", close_and_note)
     opening = asyncio.create_task(outbox.open(_resend))
     await until(begun.is_set)
     opening.cancel()
@@ -485,6 +490,19 @@ def test_a_write_whose_callback_fails_holds_up_no_other(tmp_path: Path) -> None:
     file = OutboxFile(tmp_path, bytes_max=1 << 20, deliver=lambda tell: tell())
     file._call_back([_Write(0, None, None, 0, done) for done in (fail, called.append)], None)
     assert called == [None]
+    file.close()
+
+
+def test_what_was_accepted_is_written_although_the_loop_is_closed(tmp_path: Path) -> None:
+    def closed(_: Callable[[], None]) -> None:
+        raise RuntimeError("Event loop is closed")
+
+    file = OutboxFile(tmp_path, bytes_max=1 << 20, deliver=closed)
+    for number in (1, 2):
+        file._write([_Write(number, b"x", None, 1, lambda _: None)])
+    assert file.close() == 0
+    file = OutboxFile(tmp_path, bytes_max=1 << 20, deliver=closed)
+    assert [number for number, _, _ in file.read_all()] == [1, 2]
     file.close()
 
 

@@ -190,7 +190,8 @@ class OutboxFile:
                     _log.exception("event=outbox_callback_failed path=%s", self.path)
 
         if callbacks:
-            self._deliver(tell)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the writes that follow still count
+                self._deliver(tell)
 
     def settle(self) -> None:
         """Mark all assigned numbers as settled. Call it before anything is queued."""
