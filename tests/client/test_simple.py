@@ -183,7 +183,9 @@ async def test_messages_are_received_while_a_broker_has_no_master(monkeypatch: p
             assert await consumer.receive(timeout=0) == []
 
 
-async def test_messages_are_received_while_another_topic_does_not_exist(cluster: Cluster) -> None:
+async def test_messages_are_received_while_another_topic_does_not_exist(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     cluster.create_topic("Present", 1)
     async with (
         Producer("p", cluster.namesrv_address) as producer,
@@ -195,6 +197,7 @@ async def test_messages_are_received_while_another_topic_does_not_exist(cluster:
         consumer.subscribe("Present")
         await producer.send(Message("Present", b"x"))
         assert bodies(await consumer.receive(timeout=20)) == [b"x"]
+    assert caplog.text.count("event=topic_passed_over topic=Absent") == 1, "not at each receive"
 
 
 async def test_messages_of_a_broker_are_received_while_another_one_is_away() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Unpack
@@ -17,6 +18,8 @@ from orbitmq.errors import ConfigurationError, InvalidStateError, OrbitMQError
 from orbitmq.message.model import MessageExt, MessageQueue
 from orbitmq.message.pop import MAX_MESSAGES
 from orbitmq.wire.bodies import ConsumeFromWhere, ConsumeType, MessageModel
+
+_log = logging.getLogger(__name__)
 
 DEAD_MAX: Final = 1000  # as many as are in progress at a time; those that are tried no more go first
 
@@ -66,6 +69,8 @@ class SimpleConsumer(Consumer):
         self._renewals = Renewals(self._change_invisible)
         self._dead: dict[int, MessageExt] = {}
         """Dead letters, by identity, whose acknowledgement has failed: `reject` may be tried again."""
+        self._passed_over: set[str] = set()
+        """Topics without a route, which is logged."""
 
     @checks_arguments
     def subscribe(self, topic: str, expression: Selector = "*") -> None:
@@ -129,8 +134,8 @@ class SimpleConsumer(Consumer):
         await deliveries.any_messages(await self._sources(), min(WAIT_MAX_MS, wait_ms))
 
     async def _sources(self) -> list[Source]:
-        """The topics at their brokers; each call begins with another one. A topic without a route is passed over; its
-        error is raised if there is no other.
+        """The topics at their brokers; each call begins with another one. One that cannot be looked up is passed over
+        and logged; its error is raised if there is no other.
         """
         deliveries = self._running_deliveries
         found: list[Source] = []
@@ -138,8 +143,12 @@ class SimpleConsumer(Consumer):
         for subscription in list(self._subscriptions.values()):
             try:
                 found += await deliveries.sources(subscription)
+                self._passed_over.discard(subscription.topic)
             except OrbitMQError as error:
                 failure = failure or error
+                if subscription.topic not in self._passed_over:  # once, not at each receive
+                    _log.warning("event=topic_passed_over topic=%.300s error=%s", subscription.topic, error)
+                self._passed_over.add(subscription.topic)
         if not found:
             raise failure or InvalidStateError(f"{self._name()} has subscribed no topic")
         self._turn = (self._turn + 1) % len(found)
