@@ -247,6 +247,20 @@ async def test_a_transaction_that_outlives_its_producer_has_a_result(monkeypatch
         assert ends(system) == []
 
 
+async def test_a_transaction_may_shut_its_producer_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_module, "CLOSE_S", 3600)  # it waits for no end of its own
+
+    class Last(Script):
+        async def execute(self, message: Message, argument: Any) -> Any:
+            await producer.shutdown()
+            return COMMIT
+
+    async with fake_system() as system, asyncio.timeout(60):
+        producer = TransactionProducer("payers", system.address, listener=Last())
+        await producer.start()
+        assert (await producer.send_in_transaction(Message("Orders", b"x"))).local_state is COMMIT
+
+
 def test_a_broker_that_cannot_be_told_is_no_failure() -> None:
     async def scenario() -> None:
         async with (
@@ -605,6 +619,22 @@ def test_shutdown_waits_for_transactions_of_threads(system: FakeSystem) -> None:
     assert producer.send_in_transaction(Message("Orders", b"x")).local_state is COMMIT
     closing.join(20)
     wait_until(lambda: [end.commit_or_rollback for end in ends(system)] == [TRANSACTION_COMMIT], 20, "the end")
+
+
+def test_a_transaction_of_a_thread_may_shut_its_producer_down(
+    system: FakeSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the handler of a signal does that interrupts it."""
+    monkeypatch.setattr(producer_module, "CLOSE_S", 3600)  # it waits for no end of its own
+
+    class Last(Script):
+        def execute(self, message: Message, argument: Any) -> Any:
+            producer.shutdown()
+            return COMMIT
+
+    producer = sync.TransactionProducer("payers", system.address, listener=Last())
+    producer.start()
+    assert producer.send_in_transaction(Message("Orders", b"x")).local_state is COMMIT
 
 
 def test_the_example_of_the_documentation_works(system: FakeSystem) -> None:

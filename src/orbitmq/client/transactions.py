@@ -9,6 +9,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, Unpack, cast, overload
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from orbitmq.client.outbox import Outbox
 
 _log = logging.getLogger(__name__)
+
+_own: ContextVar[concurrent.futures.Future[None] | None] = ContextVar("transaction", default=None)
+"""The transaction that the caller is in."""
 
 _DECISIONS = {
     LocalTransactionState.COMMIT_MESSAGE: TRANSACTION_COMMIT,
@@ -171,14 +175,18 @@ class TransactionProducer(Producer, Generic[A_contra]):
         end = concurrent.futures.Future[None]()
         end.set_running_or_notify_cancel()  # a shutdown that waits no longer must not cancel it
         self._in_progress.add(end)
+        token = _own.set(end)
         try:
             yield
         finally:
+            _own.reset(token)
             self._in_progress.discard(end)
             end.set_result(None)
 
     def _unfinished(self) -> set[asyncio.Future[Any]]:
-        return super()._unfinished() | {asyncio.wrap_future(end) for end in self._in_progress.copy()}
+        """All but the transaction that shuts the producer down, or in which a signal handler does."""
+        others = self._in_progress - {_own.get()}
+        return super()._unfinished() | {asyncio.wrap_future(end) for end in others}
 
     @checks_arguments
     async def prepare(self, message: Message, *, timeout: float | None = None) -> HalfMessage:
