@@ -148,6 +148,8 @@ async def test_offsets_that_were_only_looked_at_are_not_stored(way: str) -> None
                 assert await consumer.fetch_offset(Q[0]) == 0
             system.offsets["g", "T", 0] = 500  # by another member
             await consumer.store_offsets()
+            assert Q[0] not in consumer._offsets.table, "when the queue is assigned, 0 would be stored"
+            assert await consumer.fetch_offset(Q[0]) == 500
         assert system.offsets == {("g", "T", 0): 500}
 
 

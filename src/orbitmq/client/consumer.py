@@ -334,7 +334,7 @@ class Consumer(Client):
         for name in self._subscriptions if topic is None else (self._namespace.wrap(topic),):
             if self._instance.routes.subscribed(name) or not name.startswith(RETRY_PREFIX):
                 queues += await self._instance.routes.find_subscribed(name)
-        lags = await lag_of(self._instance, self.group, queues, self._stored_offset)
+        lags = await lag_of(self._instance, self.group, queues, self._lag_offset)
         return [replace(one, queue=self._namespace.unwrap_queue(one.queue)) for one in lags]
 
     @checks_arguments
@@ -362,13 +362,20 @@ class Consumer(Client):
                 self.group, difference.topic, dict(difference.members),
             )  # fmt: skip
 
-    async def _stored_offset(self, queue: MessageQueue) -> int | None:
+    async def _lag_offset(self, queue: MessageQueue) -> int | None:
+        offset = await self._stored_offset(queue)
+        return offset if offset >= 0 else None
+
+    async def _stored_offset(self, queue: MessageQueue) -> int:
+        """The stored offset, -1 without one. That of a queue which is not held is not kept: when the queue is assigned
+        it may be wrong, and would be committed.
+        """
         table = self._offsets.table
         is_known = queue in table
         offset = await self._offsets.stored(queue)
         if not is_known and queue not in self._held and not table.is_own(queue):
-            table.forget(queue)  # when the queue is assigned, this may be wrong, and would be committed
-        return offset if offset >= 0 else None
+            table.forget(queue)
+        return offset
 
     # --------------------------------------------------------------------------------------------------- lifecycle
 

@@ -339,7 +339,7 @@ class LitePullConsumer(ReadingConsumer):
         self._check_running()
         queue = self._namespace.wrap_queue(queue)
         known = self._offsets.table.read(queue)
-        return known if known >= 0 else await self._offsets.stored(queue)
+        return known if known >= 0 else await self._stored_offset(queue)
 
     @checks_arguments
     async def seek(self, queue: MessageQueue, offset: int) -> None:

@@ -160,7 +160,7 @@ class PullConsumer(Consumer):
         self._check_running()
         queue = self._namespace.wrap_queue(queue)
         known = -1 if from_store else self._offsets.table.read(queue)
-        return known if known >= 0 else await self._offsets.stored(queue)
+        return known if known >= 0 else await self._stored_offset(queue)
 
     async def store_offsets(self) -> None:
         """Store now the offsets that were set. BrokerError, ClientError, RemotingError when that is not confirmed;
