@@ -242,6 +242,7 @@ class Outbox:
         try:
             await self._background.finish(CLOSE_SECONDS)
         finally:
+            await self._background.stop()  # if this is cancelled, sends may still be in progress
             # not before: messages sent meanwhile must be removed from the disk, or they are sent once more
             self._file = None
             left = await asyncio.to_thread(file.close)
