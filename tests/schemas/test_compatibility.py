@@ -128,6 +128,12 @@ def named(more: dict[str, Any] | None = None, **beside: Any) -> Schema:
     return Schema(SchemaKind.JSON, json.dumps({"type": "object", **node, **(more or {})}))
 
 
+def defined(definition: dict[str, Any], *, note: bool = False, **beside: Any) -> Schema:
+    more = {"note": STR} if note else {}
+    node = {"properties": {"a": {"$ref": "#/$defs/A", **beside}, **more}, "$defs": {"A": definition}}
+    return Schema(SchemaKind.JSON, json.dumps({"type": "object", **node}))
+
+
 def reasons(new: Schema, old: Schema, mode: Compatibility = Compatibility.BACKWARD) -> list[str]:
     check(new)
     check(old)
@@ -250,6 +256,20 @@ def reasons(new: Schema, old: Schema, mode: Compatibility = Compatibility.BACKWA
             json_schema(n={"anyOf": [INT, STR], "oneOf": [STR, NULL]}),
             json_schema(n={"anyOf": [INT, STR], "oneOf": [STR, NULL]}, note=STR),
             [],
+        ),
+        *((json_schema(n=node), json_schema(n=node, m=STR), []) for node in (
+            {"anyOf": [NULL, {"oneOf": [INT, NUM]}]}, {"oneOf": [STR, {"oneOf": [INT, NUM]}]},
+        )),
+        *((defined(one, **beside), defined(one, note=True, **beside), []) for one, beside in (
+            ({"type": "string", "pattern": "^a"}, {"pattern": "b$"}),
+            ({"type": "object", "properties": {"x": STR}}, {"properties": {"x": {"maxLength": 3}}}),
+            ({"allOf": [STR]}, {"allOf": [{"maxLength": 3}]}),
+            ({"type": "object", "minProperties": 1}, {"minProperties": 0}),
+        )),
+        (
+            defined({"type": "string", "pattern": "^a"}, pattern="b$"),
+            defined({"type": "string", "pattern": "^c"}, pattern="b$"),
+            ["a: has another pattern"],
         ),
         (named(), named(maxLength=5), ["a: has maxLength 5, and had none"]),
         (named(maxLength=5), named(maxLength=5, title="new"), []),

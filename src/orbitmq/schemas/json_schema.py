@@ -139,6 +139,8 @@ class _Comparison:
 
     def differences(self, reader: Any, writer: Any, path: str, *, of_one: bool = False) -> Iterator[Difference]:
         """`of_one` says that the writer's node is a branch of its oneOf: its other branches leave out some bodies."""
+        if self._is_apart(reader, writer, path, of_one=of_one):
+            return
         *references, reader = _followed(reader, self._reader)
         for node in references:
             if beside := self._beside(node, "$ref", self._reader):
@@ -153,6 +155,19 @@ class _Comparison:
         pair = id(reader), id(written), of_one
         yield from self._pairs.compared(pair, partial(self._compared, reader, written, path, of_one=of_one))
 
+    def _is_apart(self, reader: Any, writer: Any, path: str, *, of_one: bool) -> bool:
+        """Whether both are references with more beside, and each part allows its counterpart. Merged, the parts of the
+        writer may hide what one of them demands.
+        """
+        if not all(isinstance(node, dict) and "$ref" in node for node in (reader, writer)):
+            return False
+        mine, theirs = self._beside(reader, "$ref", self._reader), self._beside(writer, "$ref", self._writer)
+        targets = _followed(reader, self._reader)[1], _followed(writer, self._writer)[1]
+        return bool(mine and theirs) and not any(
+            self._pairs.tried(partial(self.differences, one, other, path, of_one=of_one))
+            for one, other in (targets, (mine, theirs))
+        )
+
     def _compared(self, reader: Any, writer: Any, path: str, *, of_one: bool) -> Iterator[Difference]:
         mine = [keyword for keyword in CHOICES if isinstance(reader.get(keyword), list)]
         theirs = next((keyword for keyword in CHOICES if isinstance(writer.get(keyword), list)), None)
@@ -164,7 +179,7 @@ class _Comparison:
                 yield from self.differences(reader, self._branch(writer, theirs, place), path, of_one=of_one)
             return
         for keyword in mine:
-            yield from self._choice(reader[keyword], writer, path, alone=keyword == "oneOf" and not of_one)
+            yield from self._choice(reader[keyword], writer, path, alone=keyword == "oneOf", of_one=of_one)
         yield from self._single(reader, writer, path)
 
     def _beside(self, node: Any, keyword: str, root: Any) -> Any:
@@ -204,12 +219,14 @@ class _Comparison:
             self._merged[id(node), keyword, place] = merged if merged.get("type") != [] else False
         return self._merged[id(node), keyword, place]
 
-    def _choice(self, branches: list[Any], writer: Any, path: str, *, alone: bool) -> Iterator[Difference]:
-        """One branch must allow it; if `alone`, no other one."""
+    def _choice(
+        self, branches: list[Any], writer: Any, path: str, *, alone: bool, of_one: bool
+    ) -> Iterator[Difference]:
+        """One branch must allow it; if `alone`, no other one, unless the writer's node is `of_one`."""
         tries = []
         for branch in branches:
-            tries.append(self._pairs.tried(partial(self.differences, branch, writer, path)))
-            if not tries[-1] and not alone:
+            tries.append(self._pairs.tried(partial(self.differences, branch, writer, path, of_one=of_one)))
+            if not tries[-1] and (of_one or not alone):
                 return
         fitting = sum(not found for found in tries)
         if fitting:
