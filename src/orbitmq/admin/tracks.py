@@ -203,8 +203,8 @@ async def consumer_offsets(session: Session, queue: MessageQueue, groups: Sequen
 async def in_flight_until(
     session: Session, queue: MessageQueue, queue_offset: int, groups: Sequence[str]
 ) -> Gathered[str, Redelivery]:
-    """When a message is redelivered to each group that has it in flight. Brokers of RocketMQ do not report it: not in
-    flight.
+    """When a message is redelivered to each group that has it in flight. Brokers of RocketMQ do not report it, nor does
+    a slave that stands in for its master: not in flight.
     """
     node = await session.node(queue.broker_name)
 
@@ -217,7 +217,7 @@ async def in_flight_until(
             raise
         ours = [one for one in found.checkpoints if (one.topic, one.queue_id) == (queue.topic, queue.queue_id)]
         due_ms = next((one.due_ms for one in ours if queue_offset in one.offsets), None)
-        if due_ms is None and not found.lists_all:
+        if due_ms is None and node.is_master and not found.lists_all(IN_FLIGHT_LIMIT):
             return Redelivery(problem=f"{queue.broker_name} lists only a part of what is in flight")
         return Redelivery(due_ms)
 

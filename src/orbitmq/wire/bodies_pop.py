@@ -130,7 +130,8 @@ class InFlightList(Struct, frozen=True):
     is_complete: bool
     checkpoints: list[InFlightMessages]
 
-    @property
-    def lists_all(self) -> bool:
-        """Whether a message that is not listed is not in flight."""
-        return self.is_complete and sum(len(one.offsets) for one in self.checkpoints) >= self.messages
+    def lists_all(self, limit: int) -> bool:
+        """Whether a message that is not listed is not in flight, if up to `limit` were asked for. `messages` may count
+        some that were delivered after those that are listed.
+        """
+        return self.is_complete and len(self.checkpoints) < limit
