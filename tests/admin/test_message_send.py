@@ -148,7 +148,8 @@ def test_a_plan_keeps_no_messages_and_reads_them_again_when_it_is_made(monkeypat
     async def routed(_session: Session, _topic: str) -> None:
         return None
 
-    async def send(_outlet: Outlet, packed: Outgoing, _message: MessageExt) -> None:
+    async def send(_outlet: Outlet, packed: Outgoing, _message: MessageExt, *, home: None) -> None:
+        assert home is None, "only retries of POP have one"
         sent.append(packed.body)
 
     sent: list[bytes] = []

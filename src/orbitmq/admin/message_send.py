@@ -110,16 +110,21 @@ class Outlet:
         *,
         ordering_key: str | None = None,
         queue: tuple[str, int] | None = None,
+        home: str | None = None,
     ) -> Sent:
-        """The same with an encoded body; `message` is passed to the queue selector."""
-        queues, masters, turn = await self._known(packed.topic)
-        if queue is not None:
-            chosen = MessageQueue(packed.topic, *queue)
-            if chosen not in queues:
-                raise NotFound(f"topic {packed.topic} has no queue {queue[1]} to be written at {queue[0]}")
+        """The same with an encoded body; `message` is passed to the queue selector. `home` is the broker of a retry
+        topic, which it makes itself, with one queue, if it does not exist yet.
+        """
+        session = self._session
+        if home is not None:
+            chosen, address = MessageQueue(packed.topic, home, 0), (await session.node(home)).address
         else:
-            chosen = hash_selector(queues, message, ordering_key) if ordering_key else turn.select(queues)
-        session, address = self._session, masters[chosen.broker_name].address
+            queues, masters, turn = await self._known(packed.topic)
+            if queue is None:
+                chosen = hash_selector(queues, message, ordering_key) if ordering_key else turn.select(queues)
+            elif (chosen := MessageQueue(packed.topic, *queue)) not in queues:
+                raise NotFound(f"topic {packed.topic} has no queue {queue[1]} to be written at {queue[0]}")
+            address = masters[chosen.broker_name].address
         header = packed.header(PRODUCER_GROUP, chosen, self._clock.now_ms())
         reply = await session.request(sends.send, address, header, packed.body, timeout_ms=session.timeout_ms)
         result = "SEND_OK" if reply.code == ResponseCode.SUCCESS else ResponseCode(reply.code).name
@@ -273,7 +278,8 @@ async def plan_resend(
             places[receiver] = await retry_places(session, receiver)
         retries = None if receiver is None else places[receiver]
         destination = to or (real_topic(message) if retries is None else retries.place(message, clock.now_ms()))
-        await session.route(destination)
+        if retries is None or not retries.is_popped:
+            await session.route(destination)
         plan.changes.append(_copied(session, outlet, message, destination, retries, clock))
     return plan
 
@@ -308,7 +314,8 @@ def _copied(
         if retries is not None:
             retries.place(stored, clock.now_ms())
         packed = again(stored, destination, as_retry=retries is not None)
-        await outlet.send_packed(packed if retries is not None else outlet.renamed(packed), stored)
+        home = stored.broker_name if retries is not None and retries.is_popped else None
+        await outlet.send_packed(packed if retries is not None else outlet.renamed(packed), stored, home=home)
 
     how = "deliver as a retry" if retries is not None else "send a copy"
     return Change(Step(message.broker_name, how, message.msg_id, message.topic, destination), make)

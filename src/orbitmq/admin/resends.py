@@ -128,7 +128,8 @@ class _Resend:
         destination = self.retries.place(message, self.clock.now_ms()) if self.retries else str(self.wish.to)
         packed = again(message, destination, as_retry=self.retries is not None)
         try:
-            await self.outlet.send_packed(packed if self.retries else self.outlet.renamed(packed), message)
+            home = message.broker_name if self.retries and self.retries.is_popped else None
+            await self.outlet.send_packed(packed if self.retries else self.outlet.renamed(packed), message, home=home)
         except OrbitMQError as error:
             self.unsent.append((message.store_timestamp, error))
             return
@@ -164,7 +165,7 @@ async def plan_resend_all(session: Session, wish: ResendWish, clock: Clock) -> P
     topic = dlq_topic(wish.group)
     found = await _stretches(session, wish, topic)
     retries = None if wish.to else await retry_places(session, wish.group)
-    is_popped = retries is not None and bool(retries.pop_topics)
+    is_popped = retries is not None and retries.is_popped
     if not is_popped:
         await session.route(wish.to or retry_topic(wish.group))
     parts = [part for one in found.responses.values() for part in _cut(one, wish.limit)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from orbitmq.errors import MessageIllegal
@@ -27,6 +28,14 @@ def pop_retry_topic(topic: str, group: str) -> str:
     consumers.
     """
     return f"{RETRY_PREFIX}{group}_{topic}"
+
+
+def pop_retry_topics(group: str, topics: Collection[str]) -> frozenset[str]:
+    """Which of all topics are retry topics of a group that pops. The one of push consumers of `group_x` may begin
+    alike, so what follows must be a topic.
+    """
+    known, prefix = frozenset(topics), pop_retry_topic("", group)
+    return frozenset(name for name in known if name.startswith(prefix) and name.removeprefix(prefix) in known)
 
 
 def retry_group(message: Message, topic: str | None) -> str:

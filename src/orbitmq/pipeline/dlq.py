@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageQueue
-from orbitmq.message.pop import FIRST_POP_TIME, pop_retry_topic
+from orbitmq.message.pop import FIRST_POP_TIME, pop_retry_topic, pop_retry_topics
 from orbitmq.message.properties import RETRY_TOPIC
 from orbitmq.message.topics import dlq_topic, retry_topic
 from orbitmq.pipeline.datasets import Lineage, topics
@@ -27,9 +27,10 @@ from orbitmq.pipeline.shared_options import ExpectedBrokers, cluster, connection
 from orbitmq.pipeline.task_progress import tasks_shown
 from orbitmq.runtime.options import option
 from orbitmq.spark.cluster_options import ClusterOptions
-from orbitmq.spark.group_offsets import stored_offsets
+from orbitmq.spark.group_offsets import connected, stored_offsets
 from orbitmq.spark.source import TopicSource
 from orbitmq.spark.versions import read_batch
+from orbitmq.wire.bodies import ConsumeType
 
 REDELIVERIES = "ORBIT_REDELIVERIES"  # property: how often this job sent a message again
 ORIGIN_5X = "DLQ_ORIGIN_TOPIC"  # property of RocketMQ 5 with the meaning of RETRY_TOPIC
@@ -185,7 +186,7 @@ class RedeliveryPlan:
 
     @property
     def failed(self) -> list[str]:
-        text = f"messages whose origin topic is not known or does not exist: {self.homeless:,}; name a topic with --to"
+        text = f"messages whose topic is not known or does not exist: {self.homeless:,}; name a topic with --to"
         return [text] if self.homeless else []
 
 
@@ -194,10 +195,18 @@ def plan_redelivery(chosen: DataFrame, options: DlqJob, ledger: RedeliveryLedger
     and holds two of them at most."""
     topic = dlq_topic(options.group)
     worn_out = homeless = 0
+    popped = options.target == "retry" and is_popped(options)
 
     @cache
-    def exists(origin: str) -> bool:
-        return not cluster(options).look_up([origin]).unknown
+    def exists(name: str) -> bool:
+        return not cluster(options).look_up([name]).unknown
+
+    def has_home(origin: str | None) -> bool:
+        if options.target not in GOALS or origin is None:
+            return options.target not in GOALS
+        if popped:
+            return exists(pop_retry_topic(origin, options.group))
+        return options.target == "retry" or exists(origin)
 
     new: list[Origin] = []
     for row in chosen.select(*PLACE, "msgId", "redeliveries", "origin").toLocalIterator(prefetchPartitions=True):
@@ -206,9 +215,7 @@ def plan_redelivery(chosen: DataFrame, options: DlqJob, ledger: RedeliveryLedger
             continue
         if row.redeliveries >= options.redeliveries_max:
             worn_out += 1
-        elif options.target in GOALS and (
-            row.origin is None or (options.target == "origin" and not exists(row.origin))
-        ):
+        elif not has_home(row.origin):
             homeless += 1
         else:
             new.append(message)
@@ -256,22 +263,28 @@ def _planned(options: DlqJob, ledger: RedeliveryLedger) -> Iterator[Chunk]:
         yield chunk
 
 
-def pop_topics(options: DlqJob) -> list[str]:
-    """The retry topics of a group that pops, whose members do not read the one of push consumers. Empty for a group
-    that has consumed from the latter.
+def is_popped(options: DlqJob) -> bool:
+    """Whether retries of the group wait in a retry topic for each topic. Members that are online pop if they do not
+    subscribe to the retry topic of push consumers; those that pull do not either, and have no retries. While none is
+    online, retry topics show it, and no offset of a push consumer.
     """
-    asked, retries = cluster(options), retry_topic(options.group)
+    asked, own = cluster(options), retry_topic(options.group)
+    members = connected(asked, options.group, asked.queues(dlq_topic(options.group)))
+    if any(own in one.subscription_table for one in members):
+        return False
     names = asked.topics()
-    found = [name for name in names if name.startswith(pop_retry_topic("", options.group))]
-    if not found or retries not in names:
-        return found
-    places = {queue: one.addresses for queue, one in asked.queues(retries).items()}
-    return [] if any(stored_offsets(asked, options.group, places).values()) else found
+    has_retries = bool(pop_retry_topics(options.group, names))
+    if members:
+        return has_retries or any(one.consume_type != ConsumeType.CONSUME_ACTIVELY for one in members)
+    if not has_retries or own not in names:
+        return has_retries
+    places = {queue: one.addresses for queue, one in asked.queues(own).items()}
+    return not any(stored_offsets(asked, options.group, places).values())
 
 
 def deliver(spark: SparkSession, options: DlqJob, chunk: Chunk) -> SendCounts:
     """Send the messages of a chunk, except those that are stored under its name already."""
-    popped = pop_topics(options) if chunk.target == "retry" else []
+    popped = chunk.target == "retry" and is_popped(options)
     frame = dead_letters(spark, options, **_range_of(chunk))
     wanted = spark.createDataFrame(
         [message[1:4] for message in chunk.messages], "brokerName STRING, queueId INT, queueOffset BIGINT"
@@ -285,7 +298,7 @@ def deliver(spark: SparkSession, options: DlqJob, chunk: Chunk) -> SendCounts:
     others = f.map_filter("properties", lambda name, _: ~name.isin(*added))
     rows = frame.join(f.broadcast(wanted), list(PLACE), "left_semi").select(
         *PLACE,
-        _topic(options.group, chunk.target, popped).alias("topic"),
+        _topic(options.group, chunk.target, popped=popped).alias("topic"),
         "body", "keys", "tags", "flag",
         f.map_concat(others, redelivery).alias("properties"),
         f.concat_ws("/", f.lit(chunk.name), *PLACE).alias("idempotencyKey"),
@@ -304,13 +317,12 @@ def _range_of(chunk: Chunk) -> dict[str, str]:
     return ranges({queue: (min(found), max(found) + 1) for queue, found in offsets.items()})
 
 
-def _topic(group: str, target: str, popped: Sequence[str]) -> Column:
+def _topic(group: str, target: str, *, popped: bool) -> Column:
     if target == "origin":
         return f.col("origin")
-    if target != "retry":
-        return f.lit(target)
-    own = f.concat(f.lit(pop_retry_topic("", group)), "origin")
-    return f.when(own.isin(*popped), own).otherwise(f.lit(retry_topic(group)))
+    if popped:
+        return f.concat(f.lit(pop_retry_topic("", group)), "origin")
+    return f.lit(retry_topic(group) if target == "retry" else target)
 
 
 JOB = Job(

@@ -18,6 +18,7 @@ from orbitmq.spark.cluster_client import NO_RETRIES, Addresses, BrokerAddresses,
 from orbitmq.spark.fetch import queue_name
 from orbitmq.wire.bodies import (
     ConsumeFromWhere,
+    ConsumerConnection,
     ConsumerData,
     ConsumerIdList,
     ConsumeType,
@@ -33,6 +34,7 @@ from orbitmq.wire.headers import (
     UnregisterClientHeader,
     UpdateConsumerOffsetHeader,
 )
+from orbitmq.wire.headers_admin import GetConsumerConnectionListHeader
 from orbitmq.wire.objects import decode, encode
 from orbitmq.wire.requests import RequestCode
 
@@ -74,6 +76,25 @@ def running_consumers(cluster: ClusterClient, group: str, places: Mapping[Messag
     for name, queues in by_broker(places).items():
         found |= set(cluster.call_broker(name, places[queues[0]].addresses[:1], partial(_running, group)))
     return sorted(found)
+
+
+def connected(
+    cluster: ClusterClient, group: str, places: Mapping[MessageQueue, BrokerAddresses]
+) -> list[ConsumerConnection]:
+    """What the brokers of these queues know of the group's consumers; empty if none is connected."""
+    found: list[ConsumerConnection] = []
+    for name, queues in by_broker(places).items():
+        found += cluster.call_broker(name, places[queues[0]].addresses, partial(_connected, group))
+    return found
+
+
+def _connected(group: str, channel: Channel) -> list[ConsumerConnection]:
+    (response,) = channel.call(
+        request(RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListHeader(group))
+    )
+    if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
+        return []
+    return [decode(ConsumerConnection, succeeded(f"consumers of {group}", response).body)]
 
 
 def _running(group: str, channel: Channel) -> list[str]:
