@@ -50,9 +50,13 @@ async def test_a_worker_renews_retries_buries_and_gives_back(five: System) -> No
     assert await running == UNFINISHED
     async with SimpleConsumer(topic, five.namesrv_address) as consumer:
         consumer.subscribe(topic)
-        (message,) = await consumer.receive(timeout=30)
-        assert message.body == b"unfinished"
-        await consumer.ack(message)
+        found: dict[bytes, MessageExt] = {}
+        while b"unfinished" not in found:
+            found |= {message.body: message for message in await consumer.receive(timeout=30)}
+        # On a busy machine the broker may have had a renewal too late.
+        assert found.keys() <= {b"unfinished", b"long"}
+        for message in found.values():
+            await consumer.ack(message)
     async with SimpleConsumer(f"{topic}-undertaker", five.namesrv_address) as consumer:
         consumer.subscribe(dlq_topic(topic))
         (message,) = await consumer.receive(timeout=30)
