@@ -29,7 +29,7 @@ from orbitmq.runtime.clock import SystemClock
 from orbitmq.testing.cluster import Cluster
 from orbitmq.wire.codes import ResponseCode
 from tests.support.commands import answer, items, orbitmq
-from tests.support.process import wait_until
+from tests.support.popping import received
 
 T = TypeVar("T")
 CLOCK = SystemClock()
@@ -210,11 +210,6 @@ def test_members_that_pop_get_them_where_they_read(cluster: Cluster) -> None:
     group, topic = "popping", "Popped"
     at = ("-n", cluster.namesrv_address)
     cluster.create_topic(topic, 1)
-
-    def received(consumer: SimpleConsumer) -> list[MessageExt]:
-        found: list[MessageExt] = []
-        wait_until(lambda: found.extend(consumer.receive(timeout=1.0)) or found, 30, "a message")  # type: ignore[func-returns-value]
-        return found
 
     with (
         Producer("p", cluster.namesrv_address) as producer,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -217,13 +218,20 @@ class Gated(Script):
         return COMMIT
 
 
-async def test_shutdown_waits_for_transactions_in_progress() -> None:
+@asynccontextmanager
+async def gated() -> AsyncIterator[tuple[FakeSystem, TransactionProducer[Any], Gated, asyncio.Task[Any]]]:
+    """A producer whose transaction is in progress."""
     async with fake_system() as system:
         listener = Gated()
         producer = TransactionProducer("payers", system.address, listener=listener)
         await producer.start()
         sending = asyncio.create_task(producer.send_in_transaction(Message("Orders", b"x")))
         await listener.begun.wait()
+        yield system, producer, listener, sending
+
+
+async def test_shutdown_waits_for_transactions_in_progress() -> None:
+    async with gated() as (system, producer, listener, sending):
         closing = asyncio.create_task(producer.shutdown())
         await settle()
         assert not closing.done()
@@ -235,12 +243,7 @@ async def test_shutdown_waits_for_transactions_in_progress() -> None:
 
 async def test_a_transaction_that_outlives_its_producer_has_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_module, "CLOSE_S", 0.01)
-    async with fake_system() as system:
-        listener = Gated()
-        producer = TransactionProducer("payers", system.address, listener=listener)
-        await producer.start()
-        sending = asyncio.create_task(producer.send_in_transaction(Message("Orders", b"x")))
-        await listener.begun.wait()
+    async with gated() as (system, producer, listener, sending):
         await producer.shutdown()
         listener.gate.set()
         assert (await sending).local_state is COMMIT

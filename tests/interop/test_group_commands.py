@@ -188,12 +188,12 @@ def test_reasons_are_found_by_what_consumers_and_brokers_say(world: World) -> No
             ("gc-picky", Severity.WARNING, "filter-matches-nothing"),
         ):
 
-            def told(group: str = group, severity: Severity = severity, reason: str = reason) -> bool:
+            def is_reported(group: str = group, severity: Severity = severity, reason: str = reason) -> bool:
                 answer = asked(world.system.namesrv_address, lambda session: why(session, group), timeout_ms=30_000)
                 worst = answer.items[0]
                 return (worst.severity, worst.rule) == (severity, reason)
 
-            wait_until(told, PATIENCE_S, f"{reason} to be told of {group}")
+            wait_until(is_reported, PATIENCE_S, f"{reason} to be reported of {group}")
             assert reason in _told(world, group, code=8 if severity is Severity.CRITICAL else 0)
 
 

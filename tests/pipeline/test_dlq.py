@@ -26,8 +26,8 @@ from orbitmq.pipeline.ledger import Chunk, Origin, open_ledger
 from orbitmq.pipeline.send import SendCounts
 from tests.spark import sinks
 from tests.spark.conftest import System, create_topic
-from tests.support.java_rocketmq import JavaSystem
 from tests.support.jobs import run_job
+from tests.support.popping import received
 from tests.support.process import wait_until
 
 GROUP, TOPIC = "billing", "invoices"
@@ -171,20 +171,14 @@ def test_a_planned_message_that_no_broker_has_stays_in_flight(
         assert ledger.in_flight == 1
 
 
+@pytest.mark.parametrize("system", ["orbitmq"], indirect=True)  # RocketMQ 4.9 has no POP
 def test_members_that_pop_get_them_where_they_read(spark: SparkSession, letters: System, tmp_path: Path) -> None:
     """One was rejected as it came first, the other as a retry, whose origin is the retry topic then. Of another topic
     there are no retries yet, so there is no topic for them.
     """
-    if isinstance(letters, JavaSystem):
-        pytest.skip("RocketMQ 4.9 has no POP")
     group, topic, fresh = "popping", "popped-invoices", "popped-at-once"
     create_topic(letters, topic)
     create_topic(letters, fresh)
-
-    def received() -> list[MessageExt]:
-        found: list[MessageExt] = []
-        wait_until(lambda: found.extend(member.receive(timeout=1.0)) or found, 60, "a message")  # type: ignore[func-returns-value]
-        return found
 
     with (
         Producer("invoicing", letters.namesrv_address) as producer,
@@ -192,13 +186,13 @@ def test_members_that_pop_get_them_where_they_read(spark: SparkSession, letters:
     ):
         member.subscribe(topic)
         producer.send(Message(topic, b"one"))
-        received()
-        member.reject(*received())
+        received(member)
+        member.reject(*received(member))
         producer.send(Message(topic, b"two"))
-        member.reject(*received())
+        member.reject(*received(member))
         member.subscribe(fresh)
         producer.send(Message(fresh, b"three"))
-        member.reject(*received())
+        member.reject(*received(member))
         shared = {"nameServer": letters.namesrv_address, "group": group, "ledger": tmp_path / "ledger"}
         outcome = run_job(dlq.JOB, spark, **shared)
         assert outcome.counts["sent"] == 2
@@ -206,7 +200,7 @@ def test_members_that_pop_get_them_where_they_read(spark: SparkSession, letters:
         assert outcome.failed == ["messages whose topic is not known or does not exist: 1; name a topic with --to"]
         again: list[MessageExt] = []
         while len(again) < 2:
-            again += received()
+            again += received(member)
         assert {(message.topic, message.body) for message in again} == {(topic, b"one"), (topic, b"two")}
         for message in again:
             member.ack(message)
