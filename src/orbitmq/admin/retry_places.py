@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from orbitmq.admin.bodies import real_topic
 from orbitmq.admin.clients import membership
@@ -10,11 +11,11 @@ from orbitmq.admin.scan import readable_queues
 from orbitmq.admin.session import Session
 from orbitmq.errors import NotFound
 from orbitmq.message.model import MessageExt
-from orbitmq.message.pop import FIRST_POP_TIME, pop_retry_topic, pop_retry_topics
+from orbitmq.message.pop import FIRST_POP_TIME, pop_retry_topic
 from orbitmq.message.topics import retry_topic
 from orbitmq.operations.offsets import query_consumer_offset
 from orbitmq.operations.routes import topics
-from orbitmq.wire.bodies import ConsumeType
+from orbitmq.wire.bodies_pop import is_popped
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +42,10 @@ class RetryPlaces:
 
 
 async def retry_places(session: Session, group: str) -> RetryPlaces:
-    """Members that are online pop if they do not subscribe to the retry topic of push consumers; those that pull do not
-    either, and have no retries. While none is online, retry topics show it, and no offset of a push consumer.
-    """
-    who, own = await membership(session, group), retry_topic(group)
-    if own in who.subscribed:
-        return RetryPlaces(group)
-    names = await session.any_name_server(lambda server: session.request(topics, server))
-    has_retries = bool(pop_retry_topics(group, names))
-    if who.online:
-        return RetryPlaces(group, has_retries or who.kind != ConsumeType.CONSUME_ACTIVELY.name)
-    return RetryPlaces(group, has_retries and not await _was_pushed(session, group))
+    """The place of the group's retries, by its members, or, while none is online, by its retry topics and offsets."""
+    who = await membership(session, group)
+    popped = is_popped(group, who.connections, await session.any_name_server(partial(session.request, topics)))
+    return RetryPlaces(group, not await _was_pushed(session, group) if popped is None else popped)
 
 
 async def _was_pushed(session: Session, group: str) -> bool:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from orbitmq.errors import ConfigurationError
 from orbitmq.message.model import MessageQueue
-from orbitmq.message.pop import FIRST_POP_TIME, pop_retry_topic, pop_retry_topics
+from orbitmq.message.pop import FIRST_POP_TIME, pop_retry_topic
 from orbitmq.message.properties import RETRY_TOPIC
 from orbitmq.message.topics import dlq_topic, retry_topic
 from orbitmq.pipeline.datasets import Lineage, topics
@@ -30,7 +30,7 @@ from orbitmq.spark.cluster_options import ClusterOptions
 from orbitmq.spark.group_offsets import connected, stored_offsets
 from orbitmq.spark.source import TopicSource
 from orbitmq.spark.versions import read_batch
-from orbitmq.wire.bodies import ConsumeType
+from orbitmq.wire.bodies_pop import is_popped
 
 REDELIVERIES = "ORBIT_REDELIVERIES"  # property: how often this job sent a message again
 ORIGIN_5X = "DLQ_ORIGIN_TOPIC"  # property of RocketMQ 5 with the meaning of RETRY_TOPIC
@@ -195,7 +195,7 @@ def plan_redelivery(chosen: DataFrame, options: DlqJob, ledger: RedeliveryLedger
     and holds two of them at most."""
     topic = dlq_topic(options.group)
     worn_out = homeless = 0
-    popped = options.target == "retry" and is_popped(options)
+    popped = options.target == "retry" and _is_popped(options)
 
     @cache
     def exists(name: str) -> bool:
@@ -263,28 +263,20 @@ def _planned(options: DlqJob, ledger: RedeliveryLedger) -> Iterator[Chunk]:
         yield chunk
 
 
-def is_popped(options: DlqJob) -> bool:
-    """Whether retries of the group wait in a retry topic for each topic. Members that are online pop if they do not
-    subscribe to the retry topic of push consumers; those that pull do not either, and have no retries. While none is
-    online, retry topics show it, and no offset of a push consumer.
-    """
+def _is_popped(options: DlqJob) -> bool:
     asked, own = cluster(options), retry_topic(options.group)
     members = connected(asked, options.group, asked.queues(dlq_topic(options.group)))
-    if any(own in one.subscription_table for one in members):
-        return False
     names = asked.topics()
-    has_retries = bool(pop_retry_topics(options.group, names))
-    if members:
-        return has_retries or any(one.consume_type != ConsumeType.CONSUME_ACTIVELY for one in members)
-    if not has_retries or own not in names:
-        return has_retries
-    places = {queue: one.addresses for queue, one in asked.queues(own).items()}
+    popped = is_popped(options.group, members, names)
+    if popped is not None:
+        return popped
+    places = {queue: one.addresses for queue, one in asked.queues(own).items()} if own in names else {}
     return not any(stored_offsets(asked, options.group, places).values())
 
 
 def deliver(spark: SparkSession, options: DlqJob, chunk: Chunk) -> SendCounts:
     """Send the messages of a chunk, except those that are stored under its name already."""
-    popped = chunk.target == "retry" and is_popped(options)
+    popped = chunk.target == "retry" and _is_popped(options)
     frame = dead_letters(spark, options, **_range_of(chunk))
     wanted = spark.createDataFrame(
         [message[1:4] for message in chunk.messages], "brokerName STRING, queueId INT, queueOffset BIGINT"

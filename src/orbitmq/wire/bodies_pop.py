@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
+from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import Final
 
@@ -12,8 +13,9 @@ from msgspec import Struct, field
 
 from orbitmq.errors import BodyError
 from orbitmq.message.model import MessageQueue
-from orbitmq.message.pop import MAX_MESSAGES, RETRY, pop_retry_topic
-from orbitmq.wire.bodies import MessageModel
+from orbitmq.message.pop import MAX_MESSAGES, RETRY, pop_retry_topic, pop_retry_topics
+from orbitmq.message.topics import retry_topic
+from orbitmq.wire.bodies import ConsumerConnection, ConsumeType, MessageModel
 
 _BITS_BYTES_MAX: Final = 128  # a filter may leave out a thousand messages between those of a response
 
@@ -135,3 +137,17 @@ class InFlightList(Struct, frozen=True):
         some that were delivered after those that are listed.
         """
         return self.is_complete and len(self.checkpoints) < limit
+
+
+def is_popped(group: str, members: Sequence[ConsumerConnection], topics: Collection[str]) -> bool | None:
+    """Whether retries of the group wait in a retry topic for each topic. `members` are what brokers know of those that
+    are online, `topics` are all. Members pop if they do not subscribe to the retry topic of push consumers; those that
+    pull do not either, and have no retries. None while none is online and there are retry topics: the offset of a push
+    consumer would tell.
+    """
+    if any(retry_topic(group) in one.subscription_table for one in members):
+        return False
+    has_retries = bool(pop_retry_topics(group, topics))
+    if members:
+        return has_retries or any(one.consume_type != ConsumeType.CONSUME_ACTIVELY for one in members)
+    return None if has_retries else False
