@@ -94,9 +94,10 @@ def test_members_come_and_go(kind: str, offset_commit: str, seed: int) -> None:
                 await asyncio.sleep(chance.random() / 50)
             await until(lambda: len(group.got) == COUNT, "every message")
             assert kind != "in order" or group.most == 1, "one at a time has a queue"
-            await until(lambda: stored(system) == everything, "every offset")
-            while group.members:
+            while len(group.members) > 1:  # one that had read a queue in the middle commits that when it leaves
                 await group.leave()
+            await until(lambda: stored(system) == everything, "every offset")
+            await group.leave()
             assert stored(system) == everything
 
     run(scenario())

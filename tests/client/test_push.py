@@ -994,7 +994,34 @@ async def test_an_offset_that_was_only_looked_at_is_not_committed_when_the_queue
             system.offsets["g", "U", 0] = 2  # an operator reset it
             consumer.subscribe("U")
             await called.wait()
-            assert {pull.commit_offset for pull in pulls(system, "U")} == {2}
+            assert pulls(system, "U")[0].queue_offset == 2
+            assert {pull.commit_offset for pull in pulls(system, "U")} == {0}
+
+
+async def test_a_new_reader_does_not_undo_what_the_one_before_commits_meanwhile() -> None:
+    async with fake_system() as system:
+        called = asyncio.Event()
+
+        async def listener(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+            called.set()
+            await asyncio.Event().wait()
+            return SUCCESS
+
+        def committed_meanwhile(_: Any, command: Command) -> None:
+            if command.header(PullMessageHeader).topic == "U":
+                system.offsets["g", "U", 0] = 4
+
+        system.topics["U"] = 1
+        for _ in range(4):
+            system.put("U", 0, b"x")
+        system.offsets["g", "U", 0] = 2
+        system.answers[RequestCode.PULL_MESSAGE] = committed_meanwhile
+        async with push(system, listener, await_termination_ms=0) as consumer:
+            consumer.subscribe("U")
+            await called.wait()
+            await until(lambda: len(pulls(system, "U")) == 2, "the next pull")
+            assert system.offsets["g", "U", 0] == 4
+        assert system.offsets["g", "U", 0] == 4
 
 
 def test_what_is_given_up_while_the_consumer_shuts_down_is_stored() -> None:

@@ -472,8 +472,10 @@ class PushConsumer(ReadingConsumer):
 
     async def _pull(self, held: HeldQueue, offset: int, subscription: SubscriptionData) -> PullResult:
         assert self._puller is not None, "start makes the puller"
-        clustering = self._message_model is MessageModel.CLUSTERING
-        commit = held.carried = self._offsets.table.read(held.queue) if clustering else 0
+        table = self._offsets.table
+        # What was only read belongs to the member before, which may have committed more since.
+        commits = self._message_model is MessageModel.CLUSTERING and table.is_own(held.queue)
+        commit = held.carried = table.read(held.queue) if commits else 0
         return await self._puller.pull(held.queue, offset, self._settings["pull_batch_size"], subscription, commit)
 
     def _take_in(self, held: HeldQueue, result: PullResult, next_offset: int) -> None:
