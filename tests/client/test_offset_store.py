@@ -13,8 +13,11 @@ from orbitmq.client.offset_store import BrokerOffsets, FileOffsets
 from orbitmq.client.settings import ProducerSettings, complete
 from orbitmq.errors import BrokerError, ClientError
 from orbitmq.message.model import MessageQueue
+from orbitmq.net.connection import Connection
+from orbitmq.net.routing import Answer
 from orbitmq.runtime.clock import ManualClock
 from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.command import Command
 from orbitmq.wire.requests import RequestCode
 from tests.support.fake_system import BROKER, FakeSystem, fake_system, refuse
 from tests.support.golden import unpack
@@ -77,9 +80,9 @@ def test_the_first_offset_of_a_topic_goes_ahead_of_the_others(way: str) -> None:
                 store.table.set(queue, 5)
             begin = store._commit
 
-            async def seen(queue: MessageQueue, offset: int) -> None:
+            async def seen(queue: MessageQueue) -> None:
                 asked.append((queue.queue_id, False))
-                await begin(queue, offset)
+                await begin(queue)
                 asked.append((queue.queue_id, True))
 
             store._commit = seen  # type: ignore[method-assign]
@@ -92,6 +95,32 @@ def test_the_first_offset_of_a_topic_goes_ahead_of_the_others(way: str) -> None:
     assert asked[:2] == [(0, False), (0, True)], "the first is answered before another is sent"
     later = [number for number, answered in asked[2:] if not answered]
     assert later == ([] if way == "persist" else [1, 2, 0, 1, 2])
+
+
+@pytest.mark.parametrize("way", ["persist", "commit"])
+def test_an_offset_that_waits_for_another_is_sent_as_it_is_by_then(way: str) -> None:
+    """An older one would undo a later commit, or that of the member which has got the queue."""
+
+    async def scenario() -> None:
+        async with fake_system() as system:
+            instance, store = await broker_offsets(system)
+            for queue in Q:
+                store.table.set(queue, 5)
+
+            def move_on(_: Connection, command: Command) -> Answer:
+                store.table.set(Q[1], 6)
+                store.table.forget(Q[2])
+                system.answers.clear()
+                return None
+
+            system.answers[RequestCode.UPDATE_CONSUMER_OFFSET] = move_on
+            await getattr(store, way)(Q)
+            await until(lambda: ("g", "T", 1) in system.offsets, "the second")
+            await store.commit(Q[:1])
+            assert system.offsets == {("g", "T", 0): 5, ("g", "T", 1): 6}
+            await instance.close()
+
+    run(scenario())
 
 
 def test_a_refused_offset_is_no_missing_offset(caplog: pytest.LogCaptureFixture) -> None:

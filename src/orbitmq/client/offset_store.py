@@ -9,7 +9,7 @@ import asyncio
 import fcntl
 import logging
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -22,7 +22,6 @@ from orbitmq.operations import offsets as operations
 from orbitmq.runtime.files import load_with_backup, save_with_backup
 
 _log = logging.getLogger(__name__)
-Offset = tuple[MessageQueue, int]
 
 
 class OffsetStore(Protocol):
@@ -47,10 +46,6 @@ class OffsetStore(Protocol):
 
     def close(self) -> None:
         """Release the file."""
-
-
-def _log_failure(group: str, queue: MessageQueue, offset: int, error: OrbitMQError) -> None:
-    _log.warning("event=offset_not_stored group=%s queue=%s offset=%d error=%s", group, queue, offset, error)
 
 
 class BrokerOffsets:
@@ -89,49 +84,54 @@ class BrokerOffsets:
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
         ahead, rest = self._in_turn(self.table.own(queues))
-        await asyncio.gather(*(self._begin(queue, offset) for queue, offset in ahead))
-        await asyncio.gather(*(self._store(queue, offset) for queue, offset in rest))
+        await asyncio.gather(*(self._store(queue, self._commit) for queue in ahead))
+        await asyncio.gather(*(self._store(queue, self._commit_oneway) for queue in rest))
 
-    def _in_turn(self, offsets: Mapping[MessageQueue, int]) -> tuple[list[Offset], list[Offset]]:
-        """The offsets to send first, and the rest. A RocketMQ broker loses one of two first offsets of a group and
-        topic that arrive at the same time: the first one is acknowledged before the others are sent.
+    def _in_turn(self, queues: Iterable[MessageQueue]) -> tuple[list[MessageQueue], list[MessageQueue]]:
+        """The queues whose offsets are sent first, and the rest. A RocketMQ broker loses one of two first offsets of a
+        group and topic that arrive at the same time: the first one is acknowledged before the others are sent.
         """
-        first: dict[tuple[str, str], Offset] = {}
-        rest: list[Offset] = []
-        for queue, offset in offsets.items():
+        first: dict[tuple[str, str], MessageQueue] = {}
+        rest: list[MessageQueue] = []
+        for queue in queues:
             place = (queue.broker_name, queue.topic)
             if place in self._begun or place in first:
-                rest.append((queue, offset))
+                rest.append(queue)
             else:
-                first[place] = (queue, offset)
+                first[place] = queue
         return list(first.values()), rest
 
-    async def _begin(self, queue: MessageQueue, offset: int) -> None:
+    async def _store(self, queue: MessageQueue, commit: Callable[[MessageQueue], Awaitable[None]]) -> None:
         try:
-            await self._commit(queue, offset)
+            await commit(queue)
         except OrbitMQError as error:
-            _log_failure(self._group, queue, offset, error)
-
-    async def _store(self, queue: MessageQueue, offset: int) -> None:
-        try:
-            address = await self._address(queue)
-            await operations.update_consumer_offset_oneway(self._instance.remoting, address, self._group, queue, offset)
-        except OrbitMQError as error:
-            _log_failure(self._group, queue, offset, error)
+            text = "event=offset_not_stored group=%s queue=%s offset=%d error=%s"
+            _log.warning(text, self._group, queue, self.table.read(queue), error)
 
     async def commit(self, queues: Collection[MessageQueue]) -> None:
         outcomes: list[BaseException | None] = []
         for batch in self._in_turn(self.table.own(queues)):
-            commits = (self._commit(queue, offset) for queue, offset in batch)
-            outcomes += await asyncio.gather(*commits, return_exceptions=True)
+            outcomes += await asyncio.gather(*map(self._commit, batch), return_exceptions=True)
         for outcome in outcomes:
             if outcome is not None:
                 raise outcome
 
-    async def _commit(self, queue: MessageQueue, offset: int) -> None:
+    async def _commit(self, queue: MessageQueue) -> None:
         address = await self._address(queue)
-        await operations.update_consumer_offset(self._instance.remoting, address, self._group, queue, offset)
-        self._begun.add((queue.broker_name, queue.topic))
+        for offset in self._own(queue):
+            await operations.update_consumer_offset(self._instance.remoting, address, self._group, queue, offset)
+            self._begun.add((queue.broker_name, queue.topic))
+
+    async def _commit_oneway(self, queue: MessageQueue) -> None:
+        address = await self._address(queue)
+        for offset in self._own(queue):
+            await operations.update_consumer_offset_oneway(self._instance.remoting, address, self._group, queue, offset)
+
+    def _own(self, queue: MessageQueue) -> Collection[int]:
+        """The offset to send now. While others were sent it may have risen, or its queue may have been given up: an
+        older one would undo the progress of whoever has committed since.
+        """
+        return self.table.own([queue]).values()
 
     async def release(self, queue: MessageQueue) -> None:
         await self.persist([queue])
