@@ -127,8 +127,8 @@ def topic(system: System) -> Topic:
     return Topic(system, name, sent)
 
 
-def create_topic(system: System, name: str) -> None:
-    arguments = ("--do", "create", "--topic", name, "--queues", QUEUES, "--broker", system.address)
+def create_topic(system: System, name: str, queues: int = QUEUES) -> None:
+    arguments = ("--do", "create", "--topic", name, "--queues", queues, "--broker", system.address)
     run_driver("admin", "--namesrv", system.namesrv_address, *arguments)
 
 
