@@ -174,17 +174,17 @@ def test_a_planned_message_that_no_broker_has_stays_in_flight(
 
 
 @pytest.mark.parametrize("system", ["orbitmq"], indirect=True)  # RocketMQ 4.9 has no POP
-def test_members_that_pop_get_them_where_they_read(spark: SparkSession, letters: System, tmp_path: Path) -> None:
+def test_members_that_pop_get_them_where_they_read(spark: SparkSession, system: System, tmp_path: Path) -> None:
     """One was rejected as it came first, the other as a retry, whose origin is the retry topic then. Of another topic
     there are no retries yet, so there is no topic for them.
     """
     group, topic, fresh = "popping", "popped-invoices", "popped-at-once"
-    create_topic(letters, topic)
-    create_topic(letters, fresh)
+    create_topic(system, topic)
+    create_topic(system, fresh)
 
     with (
-        Producer("invoicing", letters.namesrv_address) as producer,
-        SimpleConsumer(group, letters.namesrv_address, invisible_ms=1000) as member,
+        Producer("invoicing", system.namesrv_address) as producer,
+        SimpleConsumer(group, system.namesrv_address, invisible_ms=1000) as member,
     ):
         member.subscribe(topic)
         producer.send(Message(topic, b"one"))
@@ -195,7 +195,7 @@ def test_members_that_pop_get_them_where_they_read(spark: SparkSession, letters:
         member.subscribe(fresh)
         producer.send(Message(fresh, b"three"))
         member.reject(*received(member))
-        shared = {"nameServer": letters.namesrv_address, "group": group, "ledger": tmp_path / "ledger"}
+        shared = {"nameServer": system.namesrv_address, "group": group, "ledger": tmp_path / "ledger"}
         outcome = run_job(dlq.JOB, spark, **shared)
         assert outcome.counts["sent"] == 2
         assert {row["origin"] for row in outcome.table} == {topic, fresh}
