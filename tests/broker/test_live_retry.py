@@ -17,7 +17,7 @@ from orbitmq.wire.command import Command, request
 from orbitmq.wire.headers import ConsumerSendMsgBackHeader
 from orbitmq.wire.requests import RequestCode
 from tests.support.live import BORN_MS, CLUSTER, Client, Time, client_of, live, made_broker, running, send_header
-from tests.support.loops import LoopFactory, until
+from tests.support.loops import LoopFactory, settle, until
 
 LEVELS = "1s 5s 10s 30s"  # the first level of a retry is the third
 
@@ -151,6 +151,24 @@ async def test_a_shorter_table_delivers_at_once_what_would_come_too_late(
 
 
 # ------------------------------------------------------------------------------------------------------------ sent back
+
+
+async def test_a_slow_disk_holds_up_only_what_needs_a_new_topic(tmp_path: Path) -> None:
+    """Clients wait 5 s, then they send a copy: there would be two."""
+    broker = made_broker(tmp_path)
+    async with running(broker), client_of(broker) as client:
+        message = await sent(client)
+        assert (await send_back(client, message)).code == 0
+        disk: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        broker.topics.file.needs = lambda: disk
+        broker.topics.touch()
+        assert (await send_back(client, message)).code == 0
+        new = asyncio.create_task(send_back(client, message, "new"))
+        await until(lambda: broker.topics.get("%RETRY%new"))
+        await settle()
+        assert not new.done()
+        disk.set_result(None)
+        assert (await new).code == 0
 
 
 async def test_a_message_sent_back_comes_to_the_retry_topic_after_its_level(

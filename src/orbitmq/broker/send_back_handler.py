@@ -92,8 +92,7 @@ class SendBackHandler:
         return command.response(ResponseCode.SUCCESS, remark)
 
     async def _retry(self, unit: Unit, group: SubscriptionGroup, header: ConsumerSendMsgBackHeader) -> PutStatus:
-        topic = self._destination(group, dead=False, unit_mode=header.unit_mode)
-        await self._topics.file.flush()
+        topic = await self._destination(group, dead=False, unit_mode=header.unit_mode)
         # The topic keeps the number of queues it was created with, whatever the group's setting is now: a retry in any
         # other queue would never be consumed. RocketMQ uses the group's setting alone.
         readable = max(1, min(group.retry_queues, topic.read_queues))
@@ -104,8 +103,7 @@ class SendBackHandler:
     async def _store_dead_letter(
         self, unit: Unit, group: SubscriptionGroup, header: ConsumerSendMsgBackHeader
     ) -> PutStatus:
-        topic = self._destination(group, dead=True, unit_mode=header.unit_mode)
-        await self._topics.file.flush()
+        topic = await self._destination(group, dead=True, unit_mode=header.unit_mode)
         return await self._put_first(unit, topic, 0, for_grave(_properties(unit, 0)))
 
     async def _put_first(
@@ -128,11 +126,15 @@ class SendBackHandler:
             pass  # an offset inside a message, or nothing that is one
         raise RequestRejected(ResponseCode.SYSTEM_ERROR, f"no message can be read at offset {offset}")
 
-    def _destination(self, group: SubscriptionGroup, *, dead: bool, unit_mode: bool) -> TopicConfig:
+    async def _destination(self, group: SubscriptionGroup, *, dead: bool, unit_mode: bool) -> TopicConfig:
+        """The topic, once it is on disk. A slow disk delays no message for a topic that was there before."""
         retry = self._topics.create_for_group(group.name, group.retry_queues, unit=unit_mode)
         if not retry.perm & PERM_WRITE:
             raise RequestRejected(ResponseCode.NO_PERMISSION, f"topic {retry.name} is not writable")
-        return self._topics.create_for_system(dlq_topic(group.name), 1) if dead else retry
+        topic = self._topics.create_for_system(dlq_topic(group.name), 1) if dead else retry
+        if topic.name in self._topics.unsaved:
+            await self._topics.saved(topic.name)
+        return topic
 
 
 def _properties(unit: Unit, delay_level: int) -> dict[str, str]:
