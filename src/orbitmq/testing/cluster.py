@@ -179,6 +179,7 @@ class Cluster:
         pairs = {
             "storePathRootDir": str(self._home / node.directory),
             "brokerFastFailureEnable": "false",  # a busy test machine must not reject requests that waited
+            "osPageCacheBusyTimeOutMills": "30000",  # nor its disk messages
             **self._options,
             **node.options,
             "namesrvAddr": self._names.address,
