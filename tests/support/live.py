@@ -62,6 +62,7 @@ def made_broker(directory: Path, clock: Clock | None = None, **pairs: str) -> Br
         "brokerName": BROKER,
         "listenPort": "0",
         "waitTimeMillsInSendQueue": "30000",  # a busy test machine must not make it refuse what waited a little
+        "osPageCacheBusyTimeOutMills": "30000",  # nor its disk
         "storePathRootDir": str(directory),
         "mappedFileSizeCommitLog": str(1 << 20),
         "mappedFileSizeConsumeQueue": str(20 * 300),

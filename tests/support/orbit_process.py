@@ -32,6 +32,9 @@ def _broker_properties(broker: OrbitBroker | OrbitUp, config: dict[str, object])
         "brokerIP1": "127.0.0.1",
         "listenPort": broker.port,
         "waitTimeMillsInSendQueue": 30_000,  # a busy test machine must not make it refuse what waited a little
+        "waitTimeMillsInPullQueue": 30_000,
+        "waitTimeMillsInTransactionQueue": 30_000,
+        "osPageCacheBusyTimeOutMills": 30_000,  # nor its disk
         "storePathRootDir": broker.store_dir,
         "storePathCommitLog": broker.store_dir / "commitlog",
         "autoCreateTopicEnable": "true",
@@ -52,7 +55,8 @@ class OrbitNameServer(Daemon):
         self._config = config
 
     def _launch(self) -> ChildProcess:
-        path = write_properties(self.home / "namesrv.conf", self._config)
+        properties = {"kvConfigPath": self.home / "kvConfig.json", **self._config}  # by default all would share one
+        path = write_properties(self.home / "namesrv.conf", properties)
         return _launch(self, "namesrv", "-c", path, "--port", self.port)
 
     def _is_ready(self, process: ChildProcess) -> bool:
