@@ -35,7 +35,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def producer(cluster: Cluster) -> Iterator[Producer]:
-    with Producer("p", cluster.namesrv_address, retry_times=0, send_timeout_ms=1000) as made:
+    with Producer("p", cluster.namesrv_address, retry_times=0, send_timeout_ms=PATIENCE_SECONDS * 1000) as made:
         yield made
 
 
@@ -90,7 +90,7 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     assert not home.exists()
     assert "orbitmq-testing" not in {thread.name for thread in threading.enumerate()}
     with Cluster(tmp_path / "kept") as cluster, Producer("p", cluster.namesrv_address) as producer:
-        producer.send(Message("T", b"1"))
+        producer.send(Message("T", b"1"), timeout=PATIENCE_SECONDS)
     with Cluster(tmp_path / "kept") as cluster:
         assert cluster.message_count("T") == 1
 
@@ -174,12 +174,12 @@ def test_a_request_vanishes_or_only_its_answer(cluster: Cluster, producer: Produ
     producer.send(Message("T", b"0"))
     cluster.drop("send")
     with pytest.raises(OrbitMQError, match="no response"):
-        producer.send(Message("T", b"1"))
+        producer.send(Message("T", b"1"), timeout=1)
     assert cluster.message_count("T") == 1
     cluster.lose_response("send")
     with pytest.raises(OrbitMQError, match="no response"):
-        producer.send(Message("T", b"2"))
-    assert cluster.message_count("T") == 2, "it is stored, and the producer does not know"
+        producer.send(Message("T", b"2"), timeout=1)
+    wait_until(lambda: cluster.message_count("T") == 2, PATIENCE_SECONDS, "it is stored, unknown to the producer")
 
 
 def test_an_answer_that_waits_for_the_files_of_a_new_queue_gets_lost_as_well(
@@ -187,8 +187,8 @@ def test_an_answer_that_waits_for_the_files_of_a_new_queue_gets_lost_as_well(
 ) -> None:
     cluster.lose_response("send")
     with pytest.raises(OrbitMQError, match="no response"):
-        producer.send(Message("Fresh", b"1"))
-    assert cluster.message_count("Fresh") == 1
+        producer.send(Message("Fresh", b"1"), timeout=1)
+    wait_until(lambda: cluster.message_count("Fresh") == 1, PATIENCE_SECONDS, "it is stored")
 
 
 def test_the_former_name_of_a_lost_response_works(cluster: Cluster) -> None:
@@ -201,9 +201,9 @@ def test_the_former_name_of_a_lost_response_works(cluster: Cluster) -> None:
 
 def test_a_connection_breaks_and_a_producer_with_retries_does_not_mind(cluster: Cluster) -> None:
     with Producer("q", cluster.namesrv_address) as producer:
-        producer.send(Message("T", b"0"))
+        producer.send(Message("T", b"0"), timeout=PATIENCE_SECONDS)
         cluster.disconnect("send")
-        producer.send(Message("T", b"1"))
+        producer.send(Message("T", b"1"), timeout=PATIENCE_SECONDS)
     assert cluster.message_count("T") == 2
 
 
@@ -232,7 +232,7 @@ def test_nothing_else_takes_the_ports_of_a_killed_broker(cluster: Cluster) -> No
 
 def test_a_killed_broker_comes_back_with_its_messages(cluster: Cluster) -> None:
     with Producer("q", cluster.namesrv_address, send_timeout_ms=1000, poll_namesrv_interval_ms=50) as producer:
-        producer.send(Message("T", b"1"))
+        producer.send(Message("T", b"1"), timeout=PATIENCE_SECONDS)
         address = cluster.broker_address
         cluster.kill()
         with pytest.raises(OrbitMQError):
