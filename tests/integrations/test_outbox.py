@@ -28,6 +28,7 @@ from tests.support.loops import until
 from tests.support.postgres import postgres
 
 Relays = Callable[..., AbstractAsyncContextManager[OutboxRelay]]
+SENDS_MS = 30_000  # a first send waits until its topic is saved
 
 
 @pytest.fixture
@@ -71,7 +72,8 @@ def engine(url: str, outbox: OutboxTable) -> Iterator[Engine]:
 def relays(cluster: Cluster, engine: Engine, outbox: OutboxTable, clock: ManualClock) -> Relays:
     @asynccontextmanager
     async def make(**options: Any) -> AsyncIterator[OutboxRelay]:
-        async with Producer("relay", cluster.namesrv_address, send_timeout_ms=2000) as producer:
+        sends_ms = options.pop("send_timeout_ms", SENDS_MS)
+        async with Producer("relay", cluster.namesrv_address, send_timeout_ms=sends_ms) as producer:
             yield OutboxRelay(options.pop("engine", engine), producer, outbox, **{"clock": clock, **options})
 
     return make
@@ -161,7 +163,7 @@ async def test_what_is_sent_again_has_the_same_token(
     cluster.create_topic("Repeated")
     put(engine, outbox, "Repeated", "1")
     cluster.lose_response("send", times=1, topic="Repeated")
-    async with relays() as one:
+    async with relays(send_timeout_ms=2000) as one:
         assert await one.relay_once() == 0
         clock.advance(1000)
         assert await one.relay_once() == 1
@@ -179,10 +181,10 @@ async def test_a_transaction_that_commits_after_later_ones_is_sent(
     with engine.begin() as slow:
         slow.execute(outbox.insert(Message("Late", b"first number"), sharding_key="A"))
         put(engine, outbox, "Late", "second number", key="B")
-        async with Producer("relay", cluster.namesrv_address) as producer:
+        async with Producer("relay", cluster.namesrv_address, send_timeout_ms=SENDS_MS) as producer:
             one = OutboxRelay(engine, producer, outbox, clock=clock)
             assert await one.relay_once() == 1
-    async with Producer("relay", cluster.namesrv_address) as producer:
+    async with Producer("relay", cluster.namesrv_address, send_timeout_ms=SENDS_MS) as producer:
         again = OutboxRelay(engine, producer, outbox, clock=clock)
         clock.advance(30_000)
         assert await again.relay_once() == 1
@@ -470,7 +472,7 @@ async def test_a_hook_that_fails_has_nothing_sent_twice(
         if context.message.body == b"forbidden":
             raise ValueError("no database stores \0 and \ud800")
 
-    async with Producer("relay", cluster.namesrv_address) as producer:
+    async with Producer("relay", cluster.namesrv_address, send_timeout_ms=SENDS_MS) as producer:
         producer.add_forbidden_hook(forbid)
         one = OutboxRelay(engine, producer, outbox, clock=clock)
         assert [await one.relay_once(), await one.relay_once()] == [1, 0]
