@@ -213,14 +213,14 @@ def test_members_that_pop_get_them_where_they_read(cluster: Cluster) -> None:
 
     with (
         Producer("p", cluster.namesrv_address) as producer,
-        SimpleConsumer(group, cluster.namesrv_address, invisible_ms=1000) as consumer,
+        SimpleConsumer(group, cluster.namesrv_address) as consumer,
     ):
         consumer.subscribe(topic)
         producer.send(Message(topic, b"one", keys="o1"))
         consumer.reject(*received(consumer))  # before there is any retry, so there is no topic for them
         printed = orbitmq("msg", "resend", "--from-dlq", group, "--yes", *at).stderr
         assert "the members of popping pop: what is sent to them cannot be taken back" in printed
-        (resent,) = received(consumer)
+        (resent,) = received(consumer, invisible=1)
         assert (resent.topic, resent.body, MARK in resent.properties) == (topic, b"one", True)
         (resent,) = received(consumer)
         consumer.reject(resent)  # as a retry: its origin is the retry topic

@@ -171,11 +171,12 @@ async def test_a_receipt_of_one_consumer_acknowledges_with_another() -> None:
             await producer.send(Message("orders", b"a"))
         async with SimpleConsumer("readers", cluster.namesrv_address) as consumer:
             consumer.subscribe("orders")
-            (message,) = await consumer.receive(1, invisible=1.0)
+            (message,) = await consumer.receive(1, invisible=30.0)
         receipt = json.loads(json.dumps(receipt_of(message)))
         async with SimpleConsumer("readers", cluster.namesrv_address) as consumer:
             consumer.subscribe("orders")
             await consumer.ack(received(receipt))
+            cluster.advance(31)
             assert await consumer.receive(1, timeout=3) == []
 
 

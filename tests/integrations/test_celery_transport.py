@@ -18,7 +18,7 @@ import kombu
 import pytest
 
 import orbitmq.integrations.celery
-from orbitmq.client import Message
+from orbitmq.client import Message, renewals
 from orbitmq.client.sync import Producer, SimpleConsumer
 from orbitmq.client.sync_wrapper import loop_thread
 from orbitmq.errors import ConfigurationError, InvalidStateError, OrbitMQError
@@ -27,6 +27,7 @@ from orbitmq.integrations.celery.transport import settings_of
 from orbitmq.testing import Cluster
 from orbitmq.wire.requests import RequestCode
 from tests.support.commands import items
+from tests.support.popping import is_renewed
 from tests.support.process import wait_until
 
 assert orbitmq.integrations.celery  # registers the transport
@@ -251,10 +252,16 @@ def test_messages_come_again_when_the_broker_has_crashed(cluster: Cluster) -> No
             conn.drain_events(timeout=WAIT_S)
 
 
-def test_a_message_that_is_worked_on_longer_than_its_visibility_is_not_delivered_again(cluster: Cluster) -> None:
-    with connection(cluster, visibility_timeout=1) as conn, connection(cluster, visibility_timeout=1) as other:
+def test_a_message_that_is_worked_on_longer_than_its_visibility_is_not_delivered_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewals, "RENEWALS", 600)  # each of them soon
+    with connection(cluster, visibility_timeout=60) as conn, connection(cluster, visibility_timeout=60) as other:
         put(conn, "slow")
         (message,) = taken(conn, 1)
+        for _ in range(2):
+            cluster.advance(40)
+            wait_until(is_renewed(cluster, QUEUE.name, 60), WAIT_S, "its renewal")
         consumer = other.Consumer([QUEUE], callbacks=[lambda _body, one: one.ack()])
         with consumer, pytest.raises(TimeoutError):
             other.drain_events(timeout=2.5)

@@ -184,11 +184,11 @@ def test_members_that_pop_get_them_where_they_read(spark: SparkSession, system: 
 
     with (
         Producer("invoicing", system.namesrv_address) as producer,
-        SimpleConsumer(group, system.namesrv_address, invisible_ms=1000) as member,
+        SimpleConsumer(group, system.namesrv_address) as member,
     ):
         member.subscribe(topic)
         producer.send(Message(topic, b"one"))
-        received(member)
+        received(member, invisible=1)
         member.reject(*received(member))
         producer.send(Message(topic, b"two"))
         member.reject(*received(member))

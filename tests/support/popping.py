@@ -1,12 +1,28 @@
-"""A member that receives by POP, in tests."""
+"""Members that receive by POP, in tests."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from orbitmq.client import MessageExt
 from orbitmq.client.sync import SimpleConsumer
+from orbitmq.testing import Cluster
 from tests.support.process import wait_until
 
 
-def received(member: SimpleConsumer) -> list[MessageExt]:
-    """The next messages; on a busy machine they may take several requests."""
-    return wait_until(lambda: member.receive(timeout=1.0), 60, "a message")
+def received(member: SimpleConsumer, *, invisible: float | None = None) -> list[MessageExt]:
+    """The next messages; on a busy machine they may take several requests. They come again after `invisible`
+    seconds, by default long after whatever settles them.
+    """
+    return wait_until(lambda: member.receive(timeout=1.0, invisible=invisible), 60, "a message")
+
+
+def is_renewed(cluster: Cluster, topic: str, seconds: float) -> Callable[[], bool]:
+    """Whether a broker has been asked, from now on, to hide what it has delivered of a topic for so many seconds."""
+    at_ms = cluster._clock.now_ms()
+    broker = cluster._running(cluster._nodes[0])
+
+    async def due_ms() -> list[int]:
+        return [one.due_ms for one in broker.journal.in_flight if one.key.topic == topic]
+
+    return lambda: any(due >= at_ms + seconds * 1000 for due in cluster._call(due_ms()))
