@@ -179,7 +179,7 @@ def test_who_guesses_secrets_waits_and_others_do_not(gateway: OrbitGateway, stor
 
     guesses = (Credentials(OWNER.access_key, f"guess {number}") for number in range(FREE_TRIES + 5))
     assert any(seconds(guess, 401) >= 1 for guess in guesses), "the last tries have to wait"
-    assert seconds(OWNER, 200) < 1
+    assert min(seconds(OWNER, 200) for _ in range(3)) < 1, "each of a guesser would wait"
 
 
 @pytest.mark.parametrize(

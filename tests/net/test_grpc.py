@@ -229,7 +229,7 @@ async def test_a_cancelled_call_is_over_on_the_server(both_loops: LoopFactory) -
 async def test_a_deadline_ends_the_call_on_the_server(both_loops: LoopFactory) -> None:
     desk = Desk()
     async with serving(desk) as (_, address):
-        code, _ = await asked(address, status(HOLD, timeout=0.2))
+        code, _ = await asked(address, status(HOLD, timeout=2))
         assert code == grpc.StatusCode.DEADLINE_EXCEEDED
         await until(lambda: desk.over == desk.held)
         assert len(desk.held) == 1
@@ -370,9 +370,10 @@ async def test_a_stop_ends_calls_after_its_time(both_loops: LoopFactory) -> None
 async def test_idle_connections_are_told_to_end(both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orbitmq.net.server.IDLE_SCAN_SECONDS", 0.02)
     desk = Desk()
-    async with serving(desk, idle_seconds=0.2) as (server, address), bare(address) as peer:
+    async with serving(desk) as (server, address), bare(address) as peer:
         peer.send(headers(1, ECHO) + data(1, b"hello"))
         assert await peer.message() == b"hello"
+        server._idle_seconds = 0.05
         await peer.until_kind(frames.GOAWAY)
         peer.writer.close()
         await until(lambda: not server.connections)
@@ -381,9 +382,10 @@ async def test_idle_connections_are_told_to_end(both_loops: LoopFactory, monkeyp
 async def test_open_calls_keep_a_connection(both_loops: LoopFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orbitmq.net.server.IDLE_SCAN_SECONDS", 0.01)
     desk = Desk()
-    async with serving(desk, idle_seconds=0.05) as (_, address), bare(address) as peer:
+    async with serving(desk) as (server, address), bare(address) as peer:
         peer.send(headers(1, HOLD) + data(1, b"hello"))
         await until(lambda: bool(desk.held))
+        server._idle_seconds = 0.05
         await asyncio.sleep(0.2)
         desk.held[0].reply(b"still here")
         assert await peer.message() == b"still here"
@@ -561,7 +563,7 @@ async def test_a_handler_learns_what_was_not_sent_of_a_call_that_it_has_ended(
 ) -> None:
     desk = Desk()
     async with serving(desk) as (_, address), bare(address, {frames.INITIAL_WINDOW_SIZE: 40}) as peer:
-        deadline = [("grpc-timeout", "200m")] if way == "deadline" else []
+        deadline = [("grpc-timeout", "2S")] if way == "deadline" else []
         peer.send(headers(1, HOLD, *deadline) + data(1, b"x"))
         await until(lambda: bool(desk.held))
         [call] = desk.held

@@ -181,10 +181,10 @@ async def test_a_stream_ends_although_its_account_is_gone(tmp_path: Path) -> Non
 
 
 async def test_a_stream_without_settings_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry, "SETTINGS_SECONDS", 0.2)
     async with front(tmp_path) as (_, made):
         client = Five(made)
         await client.consume(GROUP, TOPIC)
+        monkeypatch.setattr(telemetry, "SETTINGS_SECONDS", 0.2)
         silent = Five(made).open()
         assert (await asyncio.wait_for(silent.code(), 10)).name == "DEADLINE_EXCEEDED"
         assert (await client.consume(GROUP, TOPIC)).subscription.group.name == GROUP, "the stream with settings stays"
@@ -235,7 +235,7 @@ async def test_a_killed_broker_does_not_wait_for_calls(tmp_path: Path) -> None:
         began = asyncio.get_running_loop().time()
         assert broker.front is not None
         await broker.front.abandon()
-        assert asyncio.get_running_loop().time() - began < 1
+        assert asyncio.get_running_loop().time() - began < 10, "the call may wait for 20 s"
         await asyncio.gather(waiting, return_exceptions=True)
 
 
