@@ -64,7 +64,7 @@ def test_brokers_share_a_topic_and_one_that_is_killed_comes_back_with_its_messag
     namesrv = places["name server"]
     assert set(places) == {"name server", "broker-0", "broker-1"}
     orbitmq("topic", "create", "Orders", "-n", namesrv, "-y")
-    with Producer("producers", namesrv) as producer:
+    with Producer("producers", namesrv, send_timeout_ms=60_000) as producer:
         results = [producer.send(Message("Orders", b"%d" % number)) for number in range(32)]
         assert {result.queue.broker_name for result in results} == {"broker-0", "broker-1"}
         (pid,) = _pids(started, "broker-1")
