@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import statistics
 import subprocess
@@ -25,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 POOL = 2  # processes of a worker
 WORKERS = 2
 RUN_S = 120  # for everything; some 30 are needed
-LATE_MAX_S = 15.0  # of a task with an ETA: a worker that is killed holds it for its visibility timeout, and starts anew
+LATE_MAX_S = 30.0  # of a task with an ETA: a worker that is killed holds it for its visibility timeout, and starts anew
 
 
 class Run(NamedTuple):
@@ -51,9 +52,10 @@ class Shop(NamedTuple):
 class Worker:
     def __init__(self, number: int, environment: dict[str, str], log: Path) -> None:
         command = [sys.executable, "-m", "celery", "-A", "tests.integrations.celery_app", "worker"]
+        self._name, self._log, self._begins = f"w{number}@", log, log.stat().st_size if log.exists() else 0
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [*command, "-c", str(POOL), "-n", f"w{number}@%h", "--loglevel", "INFO"],
+                [*command, "-c", str(POOL), "-n", f"{self._name}%h", "--loglevel", "INFO"],
                 cwd=ROOT,
                 env=environment,
                 stdout=output,
@@ -70,7 +72,12 @@ class Worker:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
+    def _is_ready(self) -> bool:
+        log = self._log.read_bytes()[self._begins :].decode(errors="replace")
+        return re.search(rf"{self._name}\S+ ready\.", log) is not None
+
     def stop(self) -> int:
+        wait_until(self._is_ready, RUN_S, "the worker to be ready: SIGTERM ends one that is still starting")
         self.process.terminate()
         return self.process.wait(60)
 
