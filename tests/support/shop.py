@@ -15,6 +15,7 @@ from typing import Self
 
 from orbitmq.client import ConsumeConcurrentlyStatus, ConsumeFromWhere, LocalTransactionState, Message, MessageExt
 from orbitmq.client.sync import LitePullConsumer, Producer, PushConsumer, TransactionProducer
+from orbitmq.message.topics import dlq_topic, retry_topic
 from tests.support.access import write_acl
 from tests.support.orbit_process import OrbitBroker, OrbitNameServer
 from tests.support.process import wait_until
@@ -120,6 +121,8 @@ class Shop:
         self.producer = self._stack.enter_context(Producer(CHECKOUT, self.name_server, enable_trace=True))
         for topic in (ORDERS, MAILS, PAYMENTS):
             self.producer.create_topic(topic, queues=QUEUES)
+        for topic in (retry_topic(MAILER), dlq_topic(MAILER)):  # mails wait for no new topic, and are given up once
+            self.producer.create_topic(topic, queues=1)
         self._consume()
         self.sell(BATCH)
         self._read_a_little()
