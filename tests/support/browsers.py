@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Request, Response, sync_playwright
+from playwright.sync_api import Browser, Request, Response, expect, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
 """Of Debian's package; Playwright has no browser of its own here."""
@@ -63,6 +63,7 @@ TABS = 8  # steps with the tab key whose focus is looked at
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
+    expect.set_options(timeout=PATIENCE_MS)  # the default of a context is not that of `expect`
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(QUIET), chromium_sandbox=False)
         yield browser
