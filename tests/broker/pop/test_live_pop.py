@@ -124,7 +124,8 @@ async def test_who_reads_many_queues_gets_messages_of_all(tmp_path: Path) -> Non
 
 async def test_a_killed_broker_knows_what_is_in_flight(tmp_path: Path) -> None:
     """And what was acknowledged; the group goes on where it was, although offsets were never saved."""
-    first = made_broker(tmp_path)
+    clock = ManualClock()
+    first = made_broker(tmp_path, clock)
     await first.start()
     async with client_of(first) as client:
         await filled(client, 6)
@@ -132,9 +133,10 @@ async def test_a_killed_broker_knows_what_is_in_flight(tmp_path: Path) -> None:
         for unit in units[:2]:
             await ack(client, answer, unit)
         await first.kill()
-    async with running(made_broker(tmp_path)) as broker, client_of(broker) as client:
+    async with running(made_broker(tmp_path, clock)) as broker, client_of(broker) as client:
         _, units = await pop(client)
         assert bodies(units) == [b"4", b"5"]
+        clock.advance(400)
         again, units = await pop(client, poll_time=30_000)
         assert [(unit.body, unit.reconsume_times) for unit in units] == [(b"2", 1), (b"3", 1)]
         retry = f"%RETRY%{GROUP}_{TOPIC}"
@@ -153,7 +155,8 @@ async def test_a_stopped_broker_keeps_an_offset_that_was_set_meanwhile(tmp_path:
 
 
 async def test_a_promoted_slave_hands_out_what_its_master_did_not_get_back(tmp_path: Path) -> None:
-    master = made_broker(tmp_path / "master")
+    clock = ManualClock()
+    master = made_broker(tmp_path / "master", clock)
     await master.start()
     async with running(made_slave(tmp_path / "slave", master)) as slave, client_of(slave) as at_slave:
         async with client_of(master) as at_master:
@@ -171,8 +174,9 @@ async def test_a_promoted_slave_hands_out_what_its_master_did_not_get_back(tmp_p
         assert report.done, report
         assert slave.successor is not None
         options, store_options = slave.successor
-    async with running(Broker(options, store_options)) as promoted, client_of(promoted) as client:
+    async with running(Broker(options, store_options, clock)) as promoted, client_of(promoted) as client:
         assert bodies((await pop(client))[1]) == [b"3"]
+        clock.advance(300)
         assert bodies((await pop(client, poll_time=30_000))[1]) == [b"1", b"2"]
 
 
