@@ -48,7 +48,7 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path, hung: Path) -> OrbitU
     """Not started yet. When it stops it waits for its disk a second."""
     script = tmp_path / "hanging.py"
     script.write_text(HANGING)
-    made = OrbitUp(home=tmp_path, flushDiskType=request.param, syncFlushTimeout=200)
+    made = OrbitUp(home=tmp_path, flushDiskType=request.param, syncFlushTimeout=5000)
     made.program = (sys.executable, script, hung, 1)
     return made
 
@@ -71,6 +71,7 @@ def test_a_broker_stops_though_its_disk_does_not_answer(
         assert (broker.store_dir / "abort").exists()
 
         hung.unlink()
+        broker.program = OrbitUp.program  # with its own patience
         broker.start()
         assert stored(broker.address) == [b"0", b"1", b"2", b"late"]
         assert broker.stop() == 0
