@@ -179,7 +179,7 @@ def test_the_time_of_all_attempts_is_limited() -> None:
         async with fake_system() as system, Producer("g", system.address) as producer:
             await producer.send(Message("T", b"x"))
             system.answers[RequestCode.SEND_MESSAGE_V2] = silence()
-            with pytest.raises(TooManyRequestsError, match=r"not sent in 1 attempts and 50 ms .*no response from"):
+            with pytest.raises(TooManyRequestsError, match=r"not sent in 1 attempts and \d+ ms .*no response from"):
                 await producer.send(Message("T", b"x"), timeout=0.05)
 
     run(scenario())
@@ -454,7 +454,7 @@ def test_a_burst_waits_for_its_turn_and_its_time_begins_then() -> None:
             assert {result.status for result in results} == {SendStatus.SEND_OK}
             assert burst.most == 2
 
-    run(scenario())
+    run(scenario(), IdleLoop)
 
 
 def test_a_send_whose_first_attempt_needs_no_wait_makes_no_task() -> None:
