@@ -146,14 +146,18 @@ def test_an_order_in_work_during_a_rebalance_is_booked_once(system: System, labe
         started.update(message.keys for message in messages)
         return slow(messages, context)
 
+    def follow(messages: Sequence[MessageExt], context: ConcurrentContext) -> ConsumeConcurrentlyStatus | None:
+        assert first_works.wait(PATIENCE_SECONDS), "the second leaves work for the first"
+        return fast(messages, context)
+
     first, second = once_of(engine, label), once_of(engine, label)
-    slow, started = first(hanging), Counter[str | None]()
+    slow, fast, started = first(hanging), second(book), Counter[str | None]()
     one = PushConsumer(label, system.namesrv_address, consume_from_where=FIRST, await_termination_ms=100)
     one.subscribe(label)
     one.set_listener(listen)
     other = PushConsumer(label, system.namesrv_address, consume_from_where=FIRST)
     other.subscribe(label)
-    other.set_listener(second(book))
+    other.set_listener(follow)
     with other:
         one.start()
         assert first_works.wait(PATIENCE_SECONDS)

@@ -144,12 +144,12 @@ def test_a_message_comes_again_when_its_consumer_says(producer: Producer, topic:
     async def work(popper: Popper) -> None:
         answer, _ = await popper.popped(2)
         known = receipts(answer)
+        begun = time.monotonic()
         hidden = await popper.hide(known[1], 1, 1500)
         assert (hidden.code, fields_of(hidden, "invisibleTime")) == (0, ("1500",))
-        begun = time.monotonic()
         _, units = await popper.popped(32)
         assert [unit.body for unit in units] == [b"1"]
-        assert time.monotonic() - begun > 1.4
+        assert time.monotonic() - begun >= 1.499  # brokers count whole milliseconds
 
     run(work)
 

@@ -44,8 +44,12 @@ async def test_a_worker_renews_retries_buries_and_gives_back(five: System) -> No
     ending = Ending()
     worker = Worker(plan, ending)
     running = asyncio.create_task(worker.run())
-    await until(lambda: worker.status[1:] == (1, 3, 2), lambda: f"{worker.status} {calls}: the end of five messages")
-    assert calls == {"fine": 1, "long": 1, "twice": 2, "wrong": 1, "unfinished": 1}
+    await until(
+        lambda: worker.status.done >= 3 and worker.status.failed >= 2 and calls["unfinished"],
+        lambda: f"{worker.status} {calls}: the end of five messages",
+    )
+    # Of those that take long, the broker of a busy machine may have a renewal too late, and deliver them again.
+    assert (calls["fine"], calls["twice"], calls["wrong"]) == (1, 2, 1)
     ending.signal()
     assert await running == UNFINISHED
     async with SimpleConsumer(topic, five.namesrv_address) as consumer:
