@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from orbitmq.client import MessageExt
 from orbitmq.client.sync import SimpleConsumer
+from orbitmq.message.pop import POP_CK
 from orbitmq.testing import Cluster
+from tests.support.loops import turned_loop, until
 from tests.support.process import wait_until
 
 
@@ -26,3 +28,11 @@ def is_renewed(cluster: Cluster, topic: str, seconds: float) -> Callable[[], boo
         return [one.due_ms for one in broker.journal.in_flight if one.key.topic == topic]
 
     return lambda: any(due >= at_ms + seconds * 1000 for due in cluster._call(due_ms()))
+
+
+async def renewed(cluster: Cluster, messages: list[MessageExt], seconds: float) -> None:
+    """Let so much time pass at the brokers and on the running loop, and wait until the messages are renewed."""
+    receipts = {message.properties[POP_CK] for message in messages}
+    cluster.advance(seconds)
+    await turned_loop().turn(seconds)
+    await until(lambda: receipts.isdisjoint(message.properties[POP_CK] for message in messages), "the renewal")
