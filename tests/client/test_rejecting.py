@@ -27,7 +27,7 @@ from orbitmq.client import (
     SimpleConsumer,
 )
 from orbitmq.message.properties import DEAD_LETTER_REASON
-from orbitmq.message.topics import dlq_topic
+from orbitmq.message.topics import dlq_topic, retry_topic
 from orbitmq.net.remoting import Remoting
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers import SendMessageV2Header
@@ -47,9 +47,11 @@ def up() -> Iterator[OrbitUp]:
         yield running
 
 
-async def filled(up: OrbitUp, topic: str, *bodies: bytes) -> None:
+async def filled(up: OrbitUp, topic: str, *bodies: bytes, group: str) -> None:
+    """A broker that makes the topics of a group later waits for its disk, and a client that waits less sends twice."""
     async with Producer("p", up.namesrv_address) as producer:
-        await producer.create_topic(topic, queues=1)
+        for name in (topic, retry_topic(group), dlq_topic(group)):
+            await producer.create_topic(name, queues=1)
         for body in bodies:
             await producer.send(Message(topic, body, keys="k"))
 
@@ -95,7 +97,7 @@ async def test_a_rejected_message_is_a_dead_letter_whatever_the_listener_returns
     up: OrbitUp, group: str, ends: Any, again: list[bytes]
 ) -> None:
     topic = f"Rejected-{group}"
-    await filled(up, topic, b"good", b"wrong")
+    await filled(up, topic, b"good", b"wrong", group=group)
     listener = Rejecting(ends)
     consumer = PushConsumer(
         group, up.namesrv_address, consume_from_where=FIRST, consume_batch_max_size=2, persist_offset_interval_ms=100
@@ -116,7 +118,7 @@ async def test_a_rejected_message_is_a_dead_letter_whatever_the_listener_returns
 @pytest.mark.parametrize("ends", [ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT])
 async def test_an_orderly_queue_continues_after_a_rejected_message(up: OrbitUp, ends: ConsumeOrderlyStatus) -> None:
     group = f"orderly-{ends.name[:7]}"
-    await filled(up, group, b"1", b"wrong", b"3")
+    await filled(up, group, b"1", b"wrong", b"3", group=group)
     listener = Rejecting(ends)
     consumer = PushConsumer(group, up.namesrv_address, consume_from_where=FIRST, suspend_current_queue_ms=10)
     consumer.subscribe(group)
@@ -134,7 +136,7 @@ async def test_an_orderly_queue_continues_after_a_rejected_message(up: OrbitUp, 
 
 
 async def test_an_administrator_sees_the_reason(up: OrbitUp) -> None:
-    await filled(up, "Explained", b"wrong")
+    await filled(up, "Explained", b"wrong", group="explained")
     async with SimpleConsumer("explained", up.namesrv_address) as consumer:
         consumer.subscribe("Explained")
         (message,) = await consumer.receive(timeout=5)
@@ -151,7 +153,7 @@ async def test_an_administrator_sees_the_reason(up: OrbitUp) -> None:
 
 
 async def test_a_consumer_that_polls_can_make_dead_letters(up: OrbitUp) -> None:
-    await filled(up, "Polled", b"wrong")
+    await filled(up, "Polled", b"wrong", group="polled")
     async with LitePullConsumer("polled", up.namesrv_address, consume_from_where=FIRST) as consumer:
         consumer.subscribe("Polled")
         (message,) = await consumer.poll(10)

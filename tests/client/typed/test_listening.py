@@ -48,7 +48,7 @@ from orbitmq.client.typed import (
 from orbitmq.client.typed import sync as typed_sync
 from orbitmq.errors import ConnectError, RemotingTimeout
 from orbitmq.message.properties import DEAD_LETTER_REASON
-from orbitmq.message.topics import dlq_topic
+from orbitmq.message.topics import dlq_topic, retry_topic
 from tests.support.loops import until
 from tests.support.orbit_process import OrbitUp
 from tests.support.process import wait_until
@@ -73,10 +73,12 @@ def up() -> Iterator[OrbitUp]:
         yield running
 
 
-async def filled(up: OrbitUp, name: str, *bodies: bytes | int) -> Topic[Order]:
+async def filled(up: OrbitUp, name: str, *bodies: bytes | int, groups: Sequence[str] = ()) -> Topic[Order]:
+    """A broker that makes the topics of a group later waits for its disk, and a client that waits less sends twice."""
     topic = Topic(name, msgspec_codec(Order))
     async with Producer("p", up.namesrv_address) as producer:
-        await producer.create_topic(name, queues=1)
+        for made in (name, *(kind(group) for group in groups or (name,) for kind in (retry_topic, dlq_topic))):
+            await producer.create_topic(made, queues=1)
         for body in bodies:
             await producer.send(topic.message(Order(body)) if isinstance(body, int) else Message(name, body))
     return topic
@@ -246,7 +248,7 @@ def test_a_body_is_delivered_again_while_its_schema_may_be_one_that_cannot_be_re
 
 
 async def test_consumers_that_receive_or_poll_get_values(up: OrbitUp) -> None:
-    topic = await filled(up, "typed-pulls", 1, WRONG)
+    topic = await filled(up, "typed-pulls", 1, WRONG, groups=["typed-polled", "typed-received"])
     async with LitePullConsumer("typed-polled", up.namesrv_address, consume_from_where=FIRST) as polling:
         polling.subscribe("typed-pulls")
         found: list[Received[Order]] = []
@@ -265,7 +267,9 @@ async def test_consumers_that_receive_or_poll_get_values(up: OrbitUp) -> None:
 
 
 def test_the_synchronous_face_does_the_same(up: OrbitUp) -> None:
-    topic: Topic[Order] = asyncio.run(filled(up, "typed-sync", 1, WRONG))
+    topic: Topic[Order] = asyncio.run(
+        filled(up, "typed-sync", 1, WRONG, groups=["typed-sync", "typed-sync-orderly", "typed-sync-simple"])
+    )
     with sync.Producer("p", up.namesrv_address) as producer:
         assert producer.register_schema("typed-sync", topic.schema).number == 1
         assert producer.schemas("typed-sync").by_id(topic.schema.id) is not None
