@@ -67,6 +67,7 @@ class Shop:
                 name=name,
                 aclEnable="true",
                 recallMessageEnable="true",
+                transactionCheckInterval=86_400_000,  # a check moves a half message away from who looks at it
                 mappedFileSizeCommitLog=16 << 20,
                 mappedFileSizeConsumeQueue=20 * 3000,
                 maxHashSlotNum=1000,
