@@ -975,15 +975,21 @@ def test_a_store_of_the_application_keeps_the_offsets() -> None:
     run(scenario())
 
 
+class Hanging:
+    """A listener that does not return."""
+
+    def __init__(self) -> None:
+        self.called = asyncio.Event()
+
+    async def __call__(self, messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
+        self.called.set()
+        await asyncio.Event().wait()
+        return SUCCESS
+
+
 async def test_an_offset_that_was_only_looked_at_is_not_committed_when_the_queue_is_assigned() -> None:
     async with fake_system() as system:
-        called = asyncio.Event()
-
-        async def listener(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
-            called.set()
-            await asyncio.Event().wait()
-            return SUCCESS
-
+        listener = Hanging()
         system.topics["U"] = 1
         for _ in range(4):
             system.put("U", 0, b"x")
@@ -993,19 +999,14 @@ async def test_an_offset_that_was_only_looked_at_is_not_committed_when_the_queue
             assert lag.consumer_offset == 4
             system.offsets["g", "U", 0] = 2  # an operator reset it
             consumer.subscribe("U")
-            await called.wait()
+            await listener.called.wait()
             assert pulls(system, "U")[0].queue_offset == 2
             assert {pull.commit_offset for pull in pulls(system, "U")} == {0}
 
 
 async def test_a_new_reader_does_not_undo_what_the_one_before_commits_meanwhile() -> None:
     async with fake_system() as system:
-        called = asyncio.Event()
-
-        async def listener(messages: Any, context: Any) -> ConsumeConcurrentlyStatus:
-            called.set()
-            await asyncio.Event().wait()
-            return SUCCESS
+        listener = Hanging()
 
         def committed_meanwhile(_: Any, command: Command) -> None:
             if command.header(PullMessageHeader).topic == "U":
@@ -1018,7 +1019,7 @@ async def test_a_new_reader_does_not_undo_what_the_one_before_commits_meanwhile(
         system.answers[RequestCode.PULL_MESSAGE] = committed_meanwhile
         async with push(system, listener, await_termination_ms=0) as consumer:
             consumer.subscribe("U")
-            await called.wait()
+            await listener.called.wait()
             await until(lambda: len(pulls(system, "U")) == 2, "the next pull")
             assert system.offsets["g", "U", 0] == 4
         assert system.offsets["g", "U", 0] == 4

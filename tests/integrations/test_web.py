@@ -105,7 +105,7 @@ def test_each_process_of_uvicorn_has_a_producer_and_one_relays(cluster: Cluster,
     with PullConsumer("readers", cluster.namesrv_address) as consumer:
         relayed = list(consumer.read_all("ExampleOrders"))
     assert len({message.msg_id[:PROCESS_DIGITS] for message in relayed}) == 1, "one process relays"
-    # A send that a busy broker answers too late is repeated, with its token.
+    # A send whose response is late is repeated, with its token.
     assert len({message.properties[TOKEN_PROPERTY] for message in relayed}) == 20, "each order is relayed"
 
 

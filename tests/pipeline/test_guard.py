@@ -130,12 +130,12 @@ def test_a_log_is_kept_for_the_archive_and_what_a_full_disk_takes_is_named(
     assert 0 < guarded.figures["archiveGuardBytesBehind"] < 4 * FILE_SIZE
     guarded.ask(RequestCode.UPDATE_BROKER_CONFIG, encode_settings({"cleanFileForciblyEnable": "true"}))
 
-    def told() -> int:
+    def counted() -> int:
         """What is lost once the guard has counted it all: it looks now and then."""
         lost = guarded.lost - COUNT
         return lost if guarded.figures["archiveGuardMessagesLost"] == lost else 0
 
-    lost = wait_until(told, PATIENCE_S, "the loss is told")
+    lost = wait_until(counted, PATIENCE_S, "the metric of the loss")
     assert lost > 0
     assert "event=wanted_log_file_removed" in guarded.said
     wait_until(lambda: guarded.lost_in_log >= lost, PATIENCE_S, "the log names what is lost")

@@ -20,7 +20,7 @@ def received(member: SimpleConsumer, *, invisible: float | None = None) -> list[
 
 
 def is_renewed(cluster: Cluster, topic: str, seconds: float) -> Callable[[], bool]:
-    """Whether a broker has been asked, from now on, to hide what it has delivered of a topic for so many seconds."""
+    """Whether a message of the topic that is in flight was renewed for so many seconds after this call."""
     at_ms = cluster._clock.now_ms()
     broker = cluster._running(cluster._nodes[0])
 
